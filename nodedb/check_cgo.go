@@ -7,10 +7,10 @@ import "C"
 
 import "runtime/cgo"
 
-// reportFault is what ndb_check calls with each fault; the handle is of a func(string).
+// ndb_report_fault is what ndb_check calls with each fault; the handle is of a func(string).
 //
-//export reportFault
-func reportFault(handle C.uintptr_t, line *C.char) C.int {
+//export ndb_report_fault
+func ndb_report_fault(handle C.uintptr_t, line *C.char) C.int {
 	cgo.Handle(handle).Value().(func(string))(C.GoString(line))
 	return 0
 }

@@ -109,8 +109,8 @@ static int load(ndb_session *s, const char *text, size_t len, size_t *at, char *
 	return ndb_set(s, key, (size_t)key_len, &value);
 }
 
-extern int reportFault(uintptr_t handle, char *line);
-static int report(void *user, const char *line) { return reportFault((uintptr_t)user, (char *)line); }
+extern int ndb_report_fault(uintptr_t handle, char *line);
+static int report(void *user, const char *line) { return ndb_report_fault((uintptr_t)user, (char *)line); }
 static int check(ndb_store *store, uintptr_t handle) { return ndb_check(store, report, (void *)handle); }
 */
 import "C"

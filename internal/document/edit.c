@@ -61,7 +61,7 @@ uint32_t doc_parse(doc *d, const char *text, size_t len, int *error) {
 	char *copy = copy_text(d, text, len);
 	*error = copy ? DOC_OK : DOC_NO_MEMORY;
 	if (!copy) return 0;
-	uint32_t root = index_value(d, copy, len, error);
+	uint32_t root = doc_index_value(d, copy, len, error);
 	d->written += (d->count - root) * sizeof(doc_node);
 	return root;
 }
@@ -121,7 +121,7 @@ static inline doc_node *add_node(doc *d, uint32_t object, const char *key, size_
 
 // index_field adds a field to the index of keys, once its key is written.
 static inline void index_field(doc *d, const doc_node *field) {
-	if (__builtin_expect(keys_cover(d, field->parent), 0)) keys_add(d, (uint32_t)(field - d->nodes));
+	if (__builtin_expect(keys_cover(d, field->parent), 0)) doc_keys_add(d, (uint32_t)(field - d->nodes));
 }
 
 static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
@@ -152,7 +152,7 @@ static inline __attribute__((always_inline)) void find_in_16(doc *d, uint32_t ob
 
 // find_indexed_to_write is find_to_write for an object that the index of keys covers.
 static uint32_t find_indexed_to_write(doc *d, uint32_t object, const char *key, size_t len) {
-	uint32_t field = keys_find(d, object, key, len);
+	uint32_t field = doc_keys_find(d, object, key, len);
 	for (doc_node *n = &d->nodes[field]; n->flags & DOC_REPEATS; n = &d->nodes[n->other]) {
 		n->flags &= (uint16_t)~DOC_REPEATS;
 		set_removed(d, n->other);
@@ -168,7 +168,7 @@ static __attribute__((noinline)) uint32_t find_uncached_to_write(doc *d, uint32_
 	for (; __builtin_expect(end - from > 16, 0); end -= 16)
 		find_in_16(d, object, end - 16, end, hash, key, len, &field);
 	find_in_16(d, object, from, end, hash, key, len, &field);
-	if (field && d->same_shape) cache_field(d, key, field);
+	if (field && d->same_shape) doc_cache_field(d, key, field);
 	return field ? field : find_added(d, object, hash, key, len);
 }
 
@@ -180,7 +180,7 @@ static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, s
 	return field ? field : find_uncached_to_write(d, object, key, len, hash);
 }
 
-uint32_t tree_height(const doc *d, uint32_t node) {
+uint32_t doc_tree_height(const doc *d, uint32_t node) {
 	uint32_t height = 0, depth = 0, container = node;
 	for (uint32_t i = node; i < d->nodes[node].next; i++) {
 		for (; depth && i >= d->nodes[container].next; depth--) container = d->nodes[container].parent;
@@ -194,7 +194,7 @@ uint32_t tree_height(const doc *d, uint32_t node) {
 // check_depth tells whether a value may be put into a container.
 static int check_depth(const doc *d, uint32_t container, uint32_t value) {
 	if (d->nodes[value].kind != DOC_OBJECT && d->nodes[value].kind != DOC_ARRAY) return DOC_OK;
-	uint32_t depth = tree_height(d, value) + 1;
+	uint32_t depth = doc_tree_height(d, value) + 1;
 	for (; d->nodes[container].parent != container && depth <= DOC_MAX_DEPTH; depth++) container = d->nodes[container].parent;
 	return depth > DOC_MAX_DEPTH ? DOC_TOO_DEEP : DOC_OK;
 }
@@ -253,7 +253,7 @@ static inline const doc_key_slot *cached_key(doc *d, const char *key, size_t len
 
 // write_scalar writes a scalar as it is encoded and returns its length.
 static inline uint32_t write_scalar(char *at, const scalar *value) {
-	if (value->flags & DOC_DOUBLE) return (uint32_t)number_print(at, value->num);
+	if (value->flags & DOC_DOUBLE) return (uint32_t)doc_number_print(at, value->num);
 	if (value->kind != DOC_STRING || value->flags & DOC_UNQUOTED) {
 		scan_copy(at, value->text, value->len);
 		return value->len;

@@ -13,7 +13,7 @@ static int encode_value(doc *d, uint32_t node, doc_buf *out);
 // encode_put is encode_value for a value that was put somewhere. The depth of what is around it
 // was checked then, but for what is outside of the document.
 static int encode_put(doc *d, uint32_t node, doc_buf *out) {
-	if (d->around && d->depth + tree_height(d, node) > DOC_MAX_DEPTH) return DOC_TOO_DEEP;
+	if (d->around && d->depth + doc_tree_height(d, node) > DOC_MAX_DEPTH) return DOC_TOO_DEEP;
 	return encode_value(d, node, out);
 }
 

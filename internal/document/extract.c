@@ -11,7 +11,7 @@
 
 enum { NAMES_KEPT = 4096 }; // names beyond this number are freed between runs
 
-extractor *extract_new(uint32_t columns) {
+extractor *doc_extract_new(uint32_t columns) {
 	extractor *x = calloc(1, sizeof *x);
 	if (!x) return NULL;
 	x->d = doc_new((size_t)1 << 31, NULL, 0);
@@ -19,7 +19,7 @@ extractor *extract_new(uint32_t columns) {
 	x->column_count = columns;
 	x->column_cap = 64;
 	if (x->d && x->columns) return x;
-	extract_free(x);
+	doc_extract_free(x);
 	return NULL;
 }
 
@@ -33,7 +33,7 @@ static void column_free(column *c) {
 	free(c->bytes.data);
 }
 
-void extract_free(extractor *x) {
+void doc_extract_free(extractor *x) {
 	if (!x) return;
 	for (uint32_t i = 0; i < x->column_count && x->columns; i++) column_free(&x->columns[i]);
 	for (uint32_t i = 0; i < x->name_count; i++) free((char *)x->names[i].text.data);
@@ -90,7 +90,7 @@ static int rebuild_table(extractor *x, uint32_t cap) {
 // name_number finds or adds a name and stores its number in *out.
 static int name_number(extractor *x, const char *name, size_t len, uint32_t *out) {
 	if (x->name_count * 2 >= x->table_cap && rebuild_table(x, x->table_cap ? x->table_cap * 2 : x->column_cap)) return DOC_NO_MEMORY;
-	uint32_t h = (uint32_t)hash_seeded(name, len), *at = find_slot(x, h, name, len);
+	uint32_t h = (uint32_t)doc_hash_seeded(name, len), *at = find_slot(x, h, name, len);
 	if (!*at) {
 		field_name *names = grow(x->names, &x->name_cap, x->name_count + 1, sizeof *names);
 		if (!names) return DOC_NO_MEMORY;
@@ -114,7 +114,7 @@ static int reset_names(extractor *x) {
 	return rebuild_table(x, x->column_cap);
 }
 
-int extract_column(extractor *x, uint32_t c, int type, int unit, int required, uint32_t depth) {
+int doc_extract_column(extractor *x, uint32_t c, int type, int unit, int required, uint32_t depth) {
 	column *col = &x->columns[c];
 	col->type = (uint8_t)type;
 	col->unit = (uint8_t)unit;
@@ -125,7 +125,7 @@ int extract_column(extractor *x, uint32_t c, int type, int unit, int required, u
 	return col->path ? DOC_OK : DOC_NO_MEMORY;
 }
 
-int extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t len) {
+int doc_extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t len) {
 	column *col = &x->columns[c];
 	if (copy_span(&col->path[i], key, len)) return DOC_NO_MEMORY;
 	if (i > 0) return DOC_OK;
@@ -140,14 +140,14 @@ int extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t le
 
 static int number_kind(const doc_node *n) {
 	int64_t v;
-	switch (decimal_int64(decimal_read(n->text, n->len), &v)) {
+	switch (doc_decimal_int64(doc_decimal_read(n->text, n->len), &v)) {
 	case DECIMAL_OK: return K_INT;
 	case DECIMAL_RANGE: return K_BIG_INT;
 	default: return K_FLOAT;
 	}
 }
 
-int extract_kind(const doc *d, uint32_t node) {
+int doc_extract_kind(const doc *d, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
 	switch (n->kind) {
 	case DOC_NULL: return K_NULL;
@@ -177,7 +177,7 @@ static inline int read_small_int(const doc_node *n, int64_t *out) {
 static int read_int64(const doc_node *n, int64_t *out) {
 	if (n->kind != DOC_NUMBER) return M_MISTYPED;
 	if (read_small_int(n, out)) return 0;
-	switch (decimal_int64(decimal_read(n->text, n->len), out)) {
+	switch (doc_decimal_int64(doc_decimal_read(n->text, n->len), out)) {
 	case DECIMAL_OK: return 0;
 	case DECIMAL_RANGE: return M_OUT_OF_RANGE;
 	default: return M_FRACTIONAL;
@@ -202,12 +202,12 @@ static int in_nanos(int64_t seconds) {
 // read_time reads a number of units since 1970, to the microsecond, or the nanosecond.
 static int read_time(const doc_node *n, int unit, int nanos, int64_t *out) {
 	if (unit == U_TEXT_ONLY) return M_TIME_NUMBER;
-	decimal x = decimal_read(n->text, n->len);
+	decimal x = doc_decimal_read(n->text, n->len);
 	x.exp += (nanos ? 9 : 6) - 3 * unit;
 	if (x.count > 19) x.exp += x.count - 19, x.count = 19;
 	for (; x.exp < 0 && x.digits; x.exp++) x.digits /= 10;
 	if (!x.digits) return *out = 0, 0;
-	if (decimal_int64(x, out) || !(nanos ? in_nanos(*out / 1000000000) : in_years(*out))) return M_LATE_TIME;
+	if (doc_decimal_int64(x, out) || !(nanos ? in_nanos(*out / 1000000000) : in_years(*out))) return M_LATE_TIME;
 	return 0;
 }
 
@@ -216,7 +216,7 @@ static int read_timestamp(doc *d, uint32_t node, const doc_node *n, int unit, in
 	int32_t part;
 	if (n->kind == DOC_NUMBER) return read_time(n, unit, nanos, out);
 	if (n->kind != DOC_STRING) return M_MISTYPED;
-	if (doc_value(d, node) != DOC_STRING || !time_parse(d->str, d->str_len, &seconds, &part)) return M_BAD_TIME;
+	if (doc_value(d, node) != DOC_STRING || !doc_time_parse(d->str, d->str_len, &seconds, &part)) return M_BAD_TIME;
 	*out = seconds * 1000000 + part / 1000;
 	if (!in_years(*out)) return M_BAD_TIME;
 	if (!nanos) return 0;
@@ -248,7 +248,7 @@ static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	doc_node printed;
 	char digits[NUMBER_MAX];
 	if (n->flags & DOC_DOUBLE && !n->text) {
-		uint32_t len = (uint32_t)number_print(digits, n->u.num);
+		uint32_t len = (uint32_t)doc_number_print(digits, n->u.num);
 		printed = *n;
 		printed.text = digits;
 		printed.len = len;
@@ -339,7 +339,7 @@ static int cell(extractor *x, uint32_t ci, uint32_t row, const char *data) {
 	if (!misfit) return DOC_OK;
 	rejected b = {.row = row, .column = (int32_t)ci, .misfit = (uint8_t)misfit};
 	if (node) {
-		b.kind = (uint16_t)extract_kind(x->d, node);
+		b.kind = (uint16_t)doc_extract_kind(x->d, node);
 		b.offset = (uint32_t)(n->text - data);
 		b.len = n->len;
 	}
@@ -374,7 +374,7 @@ static int add_unknown(extractor *x) {
 	uint32_t position = 0, number;
 	for (uint32_t i = 1; i < d->nodes[0].next; i = d->nodes[i].next, position++) {
 		if (field_name_number(x, &d->nodes[i], position, &number)) return DOC_NO_MEMORY;
-		if (number >= x->column_names) x->names[number].kinds |= (uint16_t)extract_kind(d, i);
+		if (number >= x->column_names) x->names[number].kinds |= (uint16_t)doc_extract_kind(d, i);
 	}
 	return DOC_OK;
 }
@@ -468,7 +468,7 @@ int doc_extract_event(extractor *x, doc *d, const char *data, const uint32_t *en
 	return error == DOC_TOO_BIG ? doc_extract_rows(x, data, ends, n) : error;
 }
 
-int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n) {
+int doc_extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n) {
 	int error = doc_extract_begin(x);
 	return error ? error : doc_extract_rows(x, data, ends, n);
 }

@@ -28,7 +28,7 @@ type Extractor struct {
 
 // NewExtractor compiles spec. Its paths must not be empty.
 func NewExtractor(spec []event.Column) *Extractor {
-	c := C.extract_new(C.uint32_t(len(spec)))
+	c := C.doc_extract_new(C.uint32_t(len(spec)))
 	if c == nil {
 		panic("document: out of memory")
 	}
@@ -36,7 +36,7 @@ func NewExtractor(spec []event.Column) *Extractor {
 		compile(c, i, column)
 	}
 	x := &Extractor{spec: spec, c: c}
-	runtime.AddCleanup(x, func(c *C.extractor) { C.extract_free(c) }, c)
+	runtime.AddCleanup(x, func(c *C.extractor) { C.doc_extract_free(c) }, c)
 	return x
 }
 
@@ -45,9 +45,9 @@ func compile(c *C.extractor, i int, column event.Column) {
 	if column.Required {
 		required = 1
 	}
-	fault := C.extract_column(c, C.uint32_t(i), C.int(column.Type), C.int(column.Unit), required, C.uint32_t(len(column.Path)))
+	fault := C.doc_extract_column(c, C.uint32_t(i), C.int(column.Type), C.int(column.Unit), required, C.uint32_t(len(column.Path)))
 	for k, key := range column.Path {
-		fault |= C.extract_key(c, C.uint32_t(i), C.uint32_t(k), (*C.char)(unsafe.Pointer(unsafe.StringData(key))), C.size_t(len(key)))
+		fault |= C.doc_extract_key(c, C.uint32_t(i), C.uint32_t(k), (*C.char)(unsafe.Pointer(unsafe.StringData(key))), C.size_t(len(key)))
 	}
 	if fault != 0 {
 		panic("document: out of memory")
@@ -66,7 +66,7 @@ func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (Re
 		prepare(cols, x.spec)
 		return Report{}, nil
 	}
-	fault := C.extract_run(x.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(data))),
+	fault := C.doc_extract_run(x.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(data))),
 		(*C.uint32_t)(unsafe.SliceData(ends)), C.uint32_t(len(ends)))
 	if fault != 0 {
 		return Report{}, ErrMemory

@@ -57,24 +57,24 @@ typedef struct extractor {
 	uint32_t rejected_count, rejected_cap;
 } extractor;
 
-extractor *extract_new(uint32_t columns);
-void extract_free(extractor *x);
-int extract_column(extractor *x, uint32_t c, int type, int unit, int required, uint32_t depth);
-int extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t len);
+extractor *doc_extract_new(uint32_t columns);
+void doc_extract_free(extractor *x);
+int doc_extract_column(extractor *x, uint32_t c, int type, int unit, int required, uint32_t depth);
+int doc_extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_t len);
 
-// extract_run fills a row for each of n documents and returns DOC_OK or
+// doc_extract_run fills a row for each of n documents and returns DOC_OK or
 // DOC_NO_MEMORY. Values that do not fit are null, and in `rejected`.
-int extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n);
+int doc_extract_run(extractor *x, const char *data, const uint32_t *ends, uint32_t n);
 
 // The same in steps, among DOC_FUNCTIONS: doc_extract_begin; then doc_extract_rows, which fills the
 // rows that are missing up to row n, or doc_extract_event, for which row n-1 is the event d as
 // it was written. doc_extract_columns_only is doc_extract_event for a row n-1 that has no document. It
 // returns an error, and fills no row, if a value does not fit or the row has more than `room` bytes.
 
-int extract_kind(const doc *d, uint32_t node); // one of the K_ bits
+int doc_extract_kind(const doc *d, uint32_t node); // one of the K_ bits
 
-// time_parse reads an RFC 3339 time, or "YYYY-MM-DD HH:MM:SS[.frac]" as UTC: whole seconds since
+// doc_time_parse reads an RFC 3339 time, or "YYYY-MM-DD HH:MM:SS[.frac]" as UTC: whole seconds since
 // 1970, and nanoseconds after them.
-int time_parse(const char *s, size_t len, int64_t *seconds, int32_t *nanos);
+int doc_time_parse(const char *s, size_t len, int64_t *seconds, int32_t *nanos);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "memory.h"
 
-int key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len) {
+int doc_key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len) {
 	if (n->key_len < len) return 0;
 	doc_chunk *chunk = d->chunk;
 	size_t used = d->chunk_used, written = d->written;
@@ -31,7 +31,7 @@ static void index_hashes(doc *d) {
 	d->indexed_shape = d->shape;
 }
 
-void cache_field(doc *d, const char *key, uint32_t field) {
+void doc_cache_field(doc *d, const char *key, uint32_t field) {
 	if (d->indexed_shape != d->shape) index_hashes(d);
 	if (field >= 64 || !(d->unique_hashes >> field & 1)) return;
 	doc_field_slot *m = field_slot(d, key);

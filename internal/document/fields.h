@@ -8,11 +8,11 @@
 #include "keys.h"
 #include "scan.h"
 
-int key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len); // key_is for a node whose key has escapes
-void cache_field(doc *d, const char *key, uint32_t field); // for cached_field
+int doc_key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len); // key_is for a node whose key has escapes
+void doc_cache_field(doc *d, const char *key, uint32_t field); // for cached_field
 
 static inline int key_is(doc *d, const doc_node *n, const char *key, size_t len) {
-	if (__builtin_expect(n->flags & DOC_KEY_ESCAPED, 0)) return key_is_escaped(d, n, key, len);
+	if (__builtin_expect(n->flags & DOC_KEY_ESCAPED, 0)) return doc_key_is_escaped(d, n, key, len);
 	return n->key_len == len && n->key && scan_same(n->key, key, len);
 }
 
@@ -39,7 +39,7 @@ static inline uint32_t find_added(doc *d, uint32_t object, uint8_t hash, const c
 	const doc_node *n = &d->nodes[object];
 	if (__builtin_expect(!(d->added >> hash % 64 & 1) || !n->first, 1)) return 0;
 	if (__builtin_expect(n->last - n->first >= KEYS_NODES_MIN, 0)) {
-		if (keys_cover(d, object)) return keys_find(d, object, key, len);
+		if (keys_cover(d, object)) return doc_keys_find(d, object, key, len);
 		keys_searched(d, n->last - n->first);
 	}
 	return find_between(d, object, n->first, n->last + 1, hash, key, len);

@@ -31,7 +31,7 @@ static inline void add_word(uint64_t v[4], uint64_t word) {
 	v[0] ^= word;
 }
 
-uint64_t hash_seeded(const char *s, size_t len) {
+uint64_t doc_hash_seeded(const char *s, size_t len) {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, draw_seed);
 	uint64_t v[4] = {seed[0] ^ 0x736f6d6570736575, seed[1] ^ 0x646f72616e646f6d, seed[0] ^ 0x6c7967656e657261, seed[1] ^ 0x7465646279746573};

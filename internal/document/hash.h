@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// hash_seeded is SipHash-1-3 of a text, with a key that the process has drawn by lot.
-uint64_t hash_seeded(const char *s, size_t len);
+// doc_hash_seeded is SipHash-1-3 of a text, with a key that the process has drawn by lot.
+uint64_t doc_hash_seeded(const char *s, size_t len);
 
 #endif

@@ -18,7 +18,7 @@ INLINE void skip_space(walk *w) {
 static int blocks_need(doc *d, uint32_t n) {
 	if (n <= d->block_cap) return DOC_OK;
 	uint32_t cap = n * 2;
-	if (memory_take(d, blocks_size(cap) - blocks_size(d->block_cap))) return DOC_NO_MEMORY;
+	if (doc_memory_take(d, blocks_size(cap) - blocks_size(d->block_cap))) return DOC_NO_MEMORY;
 	doc_block *blocks = realloc(d->blocks, (size_t)cap * sizeof *blocks);
 	if (blocks) d->blocks = blocks;
 	uint64_t *quotes = realloc(d->quotes, ((size_t)cap + 1) * sizeof *quotes);
@@ -82,7 +82,7 @@ static int find_quotes(doc *d, const char *text, uint32_t len, const char *limit
 	}
 	d->quotes[n] = 1; // behind the text, which ends next_quotes in template.c
 	if (ascii) return DOC_OK;
-	size_t end = utf8_end(text, len);
+	size_t end = doc_utf8_end(text, len);
 	return end < len ? fail(d, DOC_BAD_UTF8, (uint32_t)end) : DOC_OK;
 }
 
@@ -99,12 +99,12 @@ INLINE uint32_t next_quote(walk *w) {
 	return at;
 }
 
-// string walks over the string at w->at and stores where it ends. It returns as check_string
+// string walks over the string at w->at and stores where it ends. It returns as doc_check_string
 // does. Without `special` the text has neither backslashes nor control characters.
 INLINE int string(walk *w, uint32_t *end, const int special) {
 	next_quote(w); // the opening one
 	*end = next_quote(w);
-	int checked = special ? check_string(w->d, w->text, w->at + 1, *end) : 0;
+	int checked = special ? doc_check_string(w->d, w->text, w->at + 1, *end) : 0;
 	if (__builtin_expect(*end == w->len, 0)) return checked < 0 ? checked : -fail(w->d, DOC_CUT_SHORT, w->len);
 	w->at = *end + 1;
 	return checked;
@@ -112,7 +112,7 @@ INLINE int string(walk *w, uint32_t *end, const int special) {
 
 INLINE doc_node *node_open(walk *w, const char *key, uint32_t key_len, int flags) {
 	if (__builtin_expect(w->count == w->d->cap, 0)) {
-		if (nodes_grow(w->d)) return NULL;
+		if (doc_nodes_grow(w->d)) return NULL;
 		w->nodes = w->d->nodes;
 	}
 	uint32_t i = w->count++;
@@ -248,7 +248,7 @@ static int index_closed(doc *d, const char *text, uint32_t len, const char *limi
 	int error = find_quotes(d, text, len, limit);
 	if (error) return error;
 	const int special = d->special;
-	if (d->count == 0 && template_match(d, text, len, special)) return *used = len, DOC_OK;
+	if (d->count == 0 && doc_template_match(d, text, len, special)) return *used = len, DOC_OK;
 	walk w = {.d = d, .text = text, .len = len, .nodes = d->nodes, .bits = d->quotes[0],
 		.count = d->count, .container = d->count};
 	doc_node *root = node_open(&w, NULL, 0, 0);
@@ -312,7 +312,7 @@ static int index_text(doc *d, const char *text, size_t len, const char *limit) {
 static void update_shape(doc *d) {
 	d->same_shape = d->count == d->last_count && scan_same_hashes(d->hashes, d->last_hashes, d->count);
 	d->template.streak = d->same_shape ? d->template.streak + 1 : 0;
-	if (d->template.streak == TEMPLATE_AFTER) template_learn(d);
+	if (d->template.streak == TEMPLATE_AFTER) doc_template_learn(d);
 	if (d->same_shape) return;
 	memcpy(d->last_hashes, d->hashes, d->count);
 	d->last_count = d->count;
@@ -320,7 +320,7 @@ static void update_shape(doc *d) {
 }
 
 int doc_index(doc *d, const char *text, size_t len, const char *limit) {
-	memory_begin(d, len);
+	doc_memory_begin(d, len);
 	d->count = d->externals = 0;
 	d->removed = d->changed = d->added = 0;
 	d->keys.objects = 0;
@@ -331,9 +331,9 @@ int doc_index(doc *d, const char *text, size_t len, const char *limit) {
 	return error;
 }
 
-// index_value reads a container as a tree of its own behind the existing nodes and returns
+// doc_index_value reads a container as a tree of its own behind the existing nodes and returns
 // its root. Its bytes must stay.
-uint32_t index_value(doc *d, const char *text, size_t len, int *error) {
+uint32_t doc_index_value(doc *d, const char *text, size_t len, int *error) {
 	uint32_t root = d->count, used = 0;
 	char last = len ? text[len - 1] : 0;
 	if (len >= (size_t)1 << 31) {

@@ -8,7 +8,7 @@
 
 // hash_of returns the hash of a key of an object. Equal keys of different objects differ.
 static uint32_t hash_of(uint32_t object, const char *key, size_t len) {
-	return (uint32_t)hash_seeded(key, len) ^ object * 0x9E3779B1u;
+	return (uint32_t)doc_hash_seeded(key, len) ^ object * 0x9E3779B1u;
 }
 
 // hash_node is hash_of for a field. It returns 0 without the memory to read an escaped key.
@@ -16,7 +16,7 @@ static int hash_node(doc *d, const doc_node *n, uint32_t *hash) {
 	const char *key = n->key;
 	size_t len = n->key_len;
 	if (n->flags & DOC_KEY_ESCAPED) {
-		char *plain = plain_get(d, len);
+		char *plain = doc_plain_get(d, len);
 		if (!plain) return 0;
 		len = doc_unescape(key, len, plain);
 		key = plain;
@@ -30,7 +30,7 @@ static int same_key(doc *d, const doc_node *a, const doc_node *b) {
 	if (a->parent != b->parent) return 0;
 	if (!(a->flags & DOC_KEY_ESCAPED)) return key_is(d, b, a->key, a->key_len);
 	if (!(b->flags & DOC_KEY_ESCAPED)) return key_is(d, a, b->key, b->key_len);
-	char *plain = plain_get(d, a->key_len);
+	char *plain = doc_plain_get(d, a->key_len);
 	return plain && key_is(d, b, plain, doc_unescape(a->key, a->key_len, plain));
 }
 
@@ -64,7 +64,7 @@ static int make_room(doc *d, uint32_t n) {
 	while (cap / 2 < n) cap *= 2;
 	if (cap > d->keys.cap) {
 		size_t size = sizeof *d->keys.entries;
-		doc_key_entry *entries = memory_resize(d, d->keys.entries, d->keys.cap * size, cap * size);
+		doc_key_entry *entries = doc_memory_resize(d, d->keys.entries, d->keys.cap * size, cap * size);
 		if (!entries) return DOC_NO_MEMORY;
 		d->keys.entries = entries;
 		d->keys.cap = cap;
@@ -80,7 +80,7 @@ static void drop(doc *d) {
 	d->keys.objects = 0;
 }
 
-void keys_make(doc *d) {
+void doc_keys_make(doc *d) {
 	uint32_t fields = 0;
 	d->keys.objects = 0;
 	d->keys.searched = 0;
@@ -91,13 +91,13 @@ void keys_make(doc *d) {
 	d->keys.objects = d->count;
 }
 
-uint32_t keys_find(doc *d, uint32_t object, const char *key, size_t len) {
+uint32_t doc_keys_find(doc *d, uint32_t object, const char *key, size_t len) {
 	doc_node field = {.key = key, .key_len = (uint32_t)len, .parent = object};
 	return place_of(d, hash_of(object, key, len), &field)->node;
 }
 
-void keys_add(doc *d, uint32_t field) {
+void doc_keys_add(doc *d, uint32_t field) {
 	if (!keys_cover(d, d->nodes[field].parent)) return;
-	if (d->keys.used >= d->keys.cap / 2) keys_make(d); // with the field
+	if (d->keys.used >= d->keys.cap / 2) doc_keys_make(d); // with the field
 	else if (put(d, field)) drop(d);
 }

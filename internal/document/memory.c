@@ -7,7 +7,7 @@ enum { CHUNK = 1 << 14 };
 enum { HELD_KEPT = 1 << 20 }; // bytes that are kept for the next document
 enum { HELD_PER_BYTE = 128 }; // no text needs more memory for each of its bytes
 
-int memory_take(doc *d, size_t size) {
+int doc_memory_take(doc *d, size_t size) {
 	if (d->used && (*d->used > d->used_max || size > d->used_max - *d->used)) return DOC_NO_MEMORY;
 	if (d->used) *d->used += size;
 	d->held += size;
@@ -19,8 +19,8 @@ static void give_back(doc *d, size_t size) {
 	d->held -= size;
 }
 
-void *memory_resize(doc *d, void *block, size_t old, size_t size) {
-	if (memory_take(d, size - old)) return NULL;
+void *doc_memory_resize(doc *d, void *block, size_t old, size_t size) {
+	if (doc_memory_take(d, size - old)) return NULL;
 	void *resized = realloc(block, size);
 	if (!resized) give_back(d, size - old);
 	return resized;
@@ -33,14 +33,14 @@ doc *doc_new(size_t max_written, size_t *used, size_t used_max) {
 	d->used = used;
 	d->used_max = used_max;
 	d->indexed_shape = UINT64_MAX; // no shape
-	if (memory_take(d, sizeof *d) == DOC_OK) return d;
+	if (doc_memory_take(d, sizeof *d) == DOC_OK) return d;
 	free(d);
 	return NULL;
 }
 
-char *plain_get(doc *d, size_t size) {
+char *doc_plain_get(doc *d, size_t size) {
 	if (size <= d->plain_cap) return d->plain;
-	char *plain = memory_resize(d, d->plain, d->plain_cap, size);
+	char *plain = doc_memory_resize(d, d->plain, d->plain_cap, size);
 	if (!plain) return NULL;
 	d->plain = plain;
 	d->plain_cap = size;
@@ -103,12 +103,12 @@ void doc_trim(doc *d) {
 	if (d->held > HELD_KEPT) release(d);
 }
 
-void memory_begin(doc *d, size_t len) {
+void doc_memory_begin(doc *d, size_t len) {
 	if (__builtin_expect(d->held > HELD_KEPT, 0) && d->held / HELD_PER_BYTE > len) release(d);
-	arena_reset(d);
+	doc_arena_reset(d);
 }
 
-void arena_reset(doc *d) {
+void doc_arena_reset(doc *d) {
 	d->chunk = d->chunks;
 	d->chunk_used = d->written = 0;
 }
@@ -117,7 +117,7 @@ static doc_chunk *next_chunk(doc *d, size_t size) {
 	doc_chunk *c = d->chunk ? d->chunk->next : NULL;
 	if (c && c->cap >= size) return c;
 	size_t cap = size > CHUNK ? size : CHUNK;
-	doc_chunk *fresh = memory_resize(d, NULL, 0, sizeof *fresh + cap);
+	doc_chunk *fresh = doc_memory_resize(d, NULL, 0, sizeof *fresh + cap);
 	if (!fresh) return NULL;
 	fresh->cap = cap;
 	fresh->next = c;
@@ -126,7 +126,7 @@ static doc_chunk *next_chunk(doc *d, size_t size) {
 	return fresh;
 }
 
-void *arena_more(doc *d, size_t size) {
+void *doc_arena_more(doc *d, size_t size) {
 	doc_chunk *c = d->written + size > d->max ? NULL : next_chunk(d, size);
 	if (!c) return NULL;
 	d->chunk = c;
@@ -143,10 +143,10 @@ static int hashes_grow(uint8_t **hashes, uint32_t old, uint32_t cap) {
 	return DOC_OK;
 }
 
-int nodes_grow(doc *d) {
+int doc_nodes_grow(doc *d) {
 	uint32_t cap = d->cap ? d->cap * 2 : 64;
 	size_t more = nodes_size(cap) - nodes_size(d->cap);
-	if (memory_take(d, more)) return DOC_NO_MEMORY;
+	if (doc_memory_take(d, more)) return DOC_NO_MEMORY;
 	doc_node *nodes = realloc(d->nodes, (size_t)cap * sizeof *nodes);
 	if (nodes) d->nodes = nodes;
 	if (!nodes || hashes_grow(&d->hashes, d->cap, cap) || hashes_grow(&d->last_hashes, d->cap, cap)) {

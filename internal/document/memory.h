@@ -8,19 +8,19 @@
 
 enum { HASHES_SLACK = 16 }; // hashes may be read 16 at a time past the last one
 
-// memory_take adds to what the document holds. It returns DOC_NO_MEMORY beyond the limit.
-int memory_take(doc *d, size_t size);
-// memory_resize is realloc for memory that the document holds. It returns NULL beyond the limit.
-void *memory_resize(doc *d, void *block, size_t old, size_t size);
+// doc_memory_take adds to what the document holds. It returns DOC_NO_MEMORY beyond the limit.
+int doc_memory_take(doc *d, size_t size);
+// doc_memory_resize is realloc for memory that the document holds. It returns NULL beyond the limit.
+void *doc_memory_resize(doc *d, void *block, size_t old, size_t size);
 
-// plain_get returns room for a string without its escapes, until the next call; NULL without memory.
-char *plain_get(doc *d, size_t size);
+// doc_plain_get returns room for a string without its escapes, until the next call; NULL without memory.
+char *doc_plain_get(doc *d, size_t size);
 
-void arena_reset(doc *d);
-// memory_begin prepares for a document of so many bytes.
-void memory_begin(doc *d, size_t len);
-void *arena_more(doc *d, size_t size);
-int nodes_grow(doc *d);
+void doc_arena_reset(doc *d);
+// doc_memory_begin prepares for a document of so many bytes.
+void doc_memory_begin(doc *d, size_t len);
+void *doc_arena_more(doc *d, size_t size);
+int doc_nodes_grow(doc *d);
 
 static inline size_t nodes_size(uint32_t cap) { return (size_t)cap * (sizeof(doc_node) + 2); }
 static inline size_t blocks_size(uint32_t cap) { return (size_t)cap * (sizeof(doc_block) + sizeof(uint64_t)); }
@@ -28,7 +28,7 @@ static inline size_t blocks_size(uint32_t cap) { return (size_t)cap * (sizeof(do
 // arena_get returns NULL beyond d->max.
 static inline void *arena_get(doc *d, size_t size) {
 	size = (size + 7) & ~(size_t)7;
-	if (__builtin_expect(!d->chunk || d->chunk_used + size > d->chunk->cap || d->written + size > d->max, 0)) return arena_more(d, size);
+	if (__builtin_expect(!d->chunk || d->chunk_used + size > d->chunk->cap || d->written + size > d->max, 0)) return doc_arena_more(d, size);
 	void *p = d->chunk->data + d->chunk_used;
 	d->chunk_used += size;
 	d->written += size;
@@ -40,7 +40,7 @@ static inline void *arena_get(doc *d, size_t size) {
 static inline uint32_t node_add(doc *d) {
 	d->written += sizeof(doc_node);
 	if (d->written > d->max) return 0;
-	if (d->count == d->cap && nodes_grow(d)) return 0;
+	if (d->count == d->cap && doc_nodes_grow(d)) return 0;
 	d->hashes[d->count] = 0;
 	return d->count++;
 }

@@ -21,7 +21,7 @@ static int32_t exponent(const char *p, const char *end) {
 	return minus ? -e : e;
 }
 
-decimal decimal_read(const char *s, size_t len) {
+decimal doc_decimal_read(const char *s, size_t len) {
 	decimal x = {0};
 	const char *p = s, *end = s + len;
 	int32_t zeros = 0; // read, but not yet in digits
@@ -74,7 +74,7 @@ static int fast(decimal x, double *out) {
 
 double doc_double(const char *s, size_t len) {
 	double x;
-	return fast(decimal_read(s, len), &x) ? x : slow(s, len);
+	return fast(doc_decimal_read(s, len), &x) ? x : slow(s, len);
 }
 
 // holds tells whether x, printed with as many digits as the text, equals it.
@@ -82,7 +82,7 @@ static int holds(decimal want, double x) {
 	char printed[48];
 	if (want.count > 17 || !isfinite(x)) return 0;
 	int n = snprintf(printed, sizeof printed, "%.*e", want.count - 1, x);
-	decimal got = decimal_read(printed, (size_t)n);
+	decimal got = doc_decimal_read(printed, (size_t)n);
 	return got.digits == want.digits && got.exp == want.exp;
 }
 
@@ -91,12 +91,12 @@ static int equals_integer(decimal want, double d) {
 	char printed[400];
 	if (want.count > 19 || !isfinite(d)) return 0;
 	int n = snprintf(printed, sizeof printed, "%.0f", fabs(d));
-	decimal got = decimal_read(printed, (size_t)n);
+	decimal got = doc_decimal_read(printed, (size_t)n);
 	return got.count == want.count && got.digits == want.digits && got.exp == want.exp;
 }
 
 int doc_exact(const char *s, size_t len, double *out) {
-	decimal x = decimal_read(s, len);
+	decimal x = doc_decimal_read(s, len);
 	int direct = fast(x, out);
 	if (x.count <= 15 && direct && !(x.whole && fabs(*out) > 9007199254740992.0)) return 1;
 	if (!direct) *out = slow(s, len);
@@ -105,7 +105,7 @@ int doc_exact(const char *s, size_t len, double *out) {
 	return holds(x, *out);
 }
 
-int decimal_int64(decimal x, int64_t *out) {
+int doc_decimal_int64(decimal x, int64_t *out) {
 	if (x.count == 0) return *out = 0, DECIMAL_OK;
 	if (x.exp < 0) return DECIMAL_FRACTION;
 	if (x.count > 19 || x.exp > 19) return DECIMAL_RANGE;
@@ -145,7 +145,7 @@ static size_t print_short(char *out, double x) {
 	return 0;
 }
 
-size_t number_print(char *out, double x) {
+size_t doc_number_print(char *out, double x) {
 	if (fabs(x) < 9223372036854775808.0 && x == (double)(int64_t)x) return print_whole(out, (uint64_t)fabs(x), x < 0);
 	size_t len = fabs(x) >= 1e-3 && fabs(x) < 1e12 ? print_short(out, x) : 0;
 	for (int digits = 15; len == 0 && digits <= 17; digits++) {
@@ -158,6 +158,6 @@ size_t number_print(char *out, double x) {
 int doc_put_number(doc_buf *b, double x) {
 	int error = doc_buf_need(b, NUMBER_MAX);
 	if (error) return error;
-	b->len += number_print(b->data + b->len, x);
+	b->len += doc_number_print(b->data + b->len, x);
 	return DOC_OK;
 }

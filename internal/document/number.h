@@ -18,8 +18,8 @@ typedef struct {
 enum { DECIMAL_OK, DECIMAL_FRACTION, DECIMAL_RANGE };
 enum { NUMBER_MAX = 32 };
 
-decimal decimal_read(const char *s, size_t len); // of a well-formed number
-int decimal_int64(decimal x, int64_t *out);
-size_t number_print(char *out, double x); // finite; at most NUMBER_MAX bytes
+decimal doc_decimal_read(const char *s, size_t len); // of a well-formed number
+int doc_decimal_int64(decimal x, int64_t *out);
+size_t doc_number_print(char *out, double x); // finite; at most NUMBER_MAX bytes
 
 #endif

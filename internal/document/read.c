@@ -11,11 +11,11 @@
 static __attribute__((noinline)) uint32_t find_uncached(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (n->kind != DOC_OBJECT) return 0;
-	if (keys_cover(d, object)) return keys_find(d, object, key, len);
+	if (keys_cover(d, object)) return doc_keys_find(d, object, key, len);
 	uint8_t hash = scan_hash(key, len);
 	keys_searched(d, n->next - object);
 	uint32_t field = is_hash_absent(d, object, hash) ? 0 : find_between(d, object, object + 1, n->next, hash, key, len);
-	if (field && d->same_shape) cache_field(d, key, field);
+	if (field && d->same_shape) doc_cache_field(d, key, field);
 	return field ? field : find_added(d, object, hash, key, len);
 }
 
@@ -31,7 +31,7 @@ static int string_value(doc *d, const doc_node *n) {
 		d->str_len = n->len;
 		return DOC_STRING;
 	}
-	char *out = plain_get(d, n->len);
+	char *out = doc_plain_get(d, n->len);
 	if (!out) return DOC_MISSING;
 	d->str_len = (uint32_t)doc_unescape(n->text + 1, n->len - 2, out);
 	d->str = out;
@@ -110,12 +110,12 @@ static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
 	doc_node n = d->nodes[field];
 	if (!keys_cover(d, object)) keys_searched(d, d->nodes[object].next - field);
 	if (n.flags & DOC_KEY_ESCAPED) {
-		char *plain = plain_get(d, n.key_len);
+		char *plain = doc_plain_get(d, n.key_len);
 		if (!plain) return 0;
 		n.key_len = (uint32_t)doc_unescape(n.key, n.key_len, plain);
 		n.key = plain;
 	}
-	if (keys_cover(d, object)) return keys_find(d, object, n.key, n.key_len) != field;
+	if (keys_cover(d, object)) return doc_keys_find(d, object, n.key, n.key_len) != field;
 	return find_between(d, object, field + 1, d->nodes[object].next, d->hashes[field], n.key, n.key_len) != 0;
 }
 
@@ -130,7 +130,7 @@ static int set_key(doc *d, const doc_node *n) {
 	d->str = n->key;
 	d->str_len = n->key_len;
 	if (!(n->flags & DOC_KEY_ESCAPED)) return 1;
-	char *plain = plain_get(d, n->key_len);
+	char *plain = doc_plain_get(d, n->key_len);
 	if (!plain) return 0;
 	d->str_len = (uint32_t)doc_unescape(n->key, n->key_len, plain);
 	d->str = plain;

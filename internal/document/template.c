@@ -31,7 +31,7 @@ typedef struct template_container {
 static int template_need(doc *d, size_t text, size_t nodes) {
 	doc_template *f = &d->template;
 	if (text > TEXT_MAX || nodes > NODES_MAX) return 0;
-	if (!f->text && memory_take(d, TEXT_AT + TEXT_MAX + NODES_MAX * (sizeof *f->scalars + sizeof *f->containers))) return 0;
+	if (!f->text && doc_memory_take(d, TEXT_AT + TEXT_MAX + NODES_MAX * (sizeof *f->scalars + sizeof *f->containers))) return 0;
 	if (!f->text) f->text = calloc(1, TEXT_AT + TEXT_MAX);
 	if (!f->scalars) f->scalars = malloc(NODES_MAX * sizeof *f->scalars);
 	if (!f->containers) f->containers = malloc(NODES_MAX * sizeof *f->containers);
@@ -71,7 +71,7 @@ static template_scalar scalar_of(const doc_node *n, uint32_t node, uint32_t len)
 // template_count numbers the templates of all documents.
 static uint64_t template_count;
 
-void template_learn(doc *d) {
+void doc_template_learn(doc *d) {
 	doc_template *f = &d->template;
 	const char *text = d->nodes[0].text;
 	if (!template_need(d, d->nodes[0].len, d->count)) return;
@@ -131,7 +131,7 @@ INLINE int string(walk *w, doc_node *n, const int special) {
 	w->bits = w->bits >> more >> 1;
 	end += more;
 	if (special) {
-		int escaped = end < w->len ? check_string(w->d, w->text, w->at + 1, end) : -1;
+		int escaped = end < w->len ? doc_check_string(w->d, w->text, w->at + 1, end) : -1;
 		if (escaped < 0) return 0;
 		n->flags |= (uint16_t)escaped;
 	}
@@ -205,7 +205,7 @@ INLINE int match_text(walk w, const int special) {
 
 static __attribute__((noinline)) int match_special(walk w) { return match_text(w, 1); }
 
-int template_match(doc *d, const char *text, uint32_t len, int special) {
+int doc_template_match(doc *d, const char *text, uint32_t len, int special) {
 	if (!d->template.matches) return 0;
 	walk w = {.d = d, .text = text, .len = len, .nodes = d->nodes, .bits = d->quotes[0]};
 	d->template.matches = __builtin_expect(special, 0) ? match_special(w) : match_text(w, 0);

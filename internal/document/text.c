@@ -18,7 +18,7 @@ static int sequence(const unsigned char *s, size_t len) {
 	return n;
 }
 
-size_t utf8_end(const char *s, size_t len) {
+size_t doc_utf8_end(const char *s, size_t len) {
 	size_t i = 0;
 	while (i < len) {
 		uint64_t word;
@@ -35,7 +35,7 @@ size_t utf8_end(const char *s, size_t len) {
 	return len;
 }
 
-int doc_utf8(const char *s, size_t len) { return utf8_end(s, len) == len; }
+int doc_utf8(const char *s, size_t len) { return doc_utf8_end(s, len) == len; }
 
 static int hex(char c) {
 	if (c >= '0' && c <= '9') return c - '0';
@@ -53,7 +53,7 @@ static int hex4(const char *s) {
 	return x;
 }
 
-size_t escape_len(const char *s, size_t len) {
+size_t doc_escape_len(const char *s, size_t len) {
 	if (len < 2) return 0;
 	switch (s[1]) {
 	case '"': case '\\': case '/': case 'b': case 'f': case 'n': case 'r': case 't': return 2;

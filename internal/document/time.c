@@ -61,7 +61,7 @@ static int zone(const char *s, size_t len, int64_t *seconds) {
 	return 1;
 }
 
-int time_parse(const char *s, size_t len, int64_t *seconds, int32_t *nanos) {
+int doc_time_parse(const char *s, size_t len, int64_t *seconds, int32_t *nanos) {
 	const size_t whole = sizeof "2006-01-02T15:04:05" - 1;
 	int64_t day, second, offset = 0;
 	*nanos = 0;

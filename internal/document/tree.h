@@ -5,15 +5,15 @@
 
 #include "document.h"
 
-uint32_t index_value(doc *d, const char *text, size_t len, int *error);
+uint32_t doc_index_value(doc *d, const char *text, size_t len, int *error);
 
 // is_plain_string tells whether a value is a string whose text is what its quotes enclose.
 static inline int is_plain_string(const doc_node *n) {
 	return n->kind == DOC_STRING && !(n->flags & (DOC_UNQUOTED | DOC_ESCAPED));
 }
 
-// tree_height returns how deep the objects and arrays of a value are nested in its text.
-uint32_t tree_height(const doc *d, uint32_t node);
+// doc_tree_height returns how deep the objects and arrays of a value are nested in its text.
+uint32_t doc_tree_height(const doc *d, uint32_t node);
 
 // value_of returns the value node of a field or element.
 static inline uint32_t value_of(const doc *d, uint32_t field) {

@@ -9,14 +9,14 @@ static uint32_t check_escapes(const char *text, uint64_t bits, uint32_t base, ui
 	for (; bits; bits &= bits - 1) {
 		uint32_t slash = base + (uint32_t)__builtin_ctzll(bits);
 		if (slash < *next) continue; // the second of two backslashes
-		size_t n = escape_len(text + slash, to - slash);
+		size_t n = doc_escape_len(text + slash, to - slash);
 		if (n == 0) return slash;
 		*next = slash + (uint32_t)n;
 	}
 	return to;
 }
 
-int check_string(doc *d, const char *text, uint32_t from, uint32_t to) {
+int doc_check_string(doc *d, const char *text, uint32_t from, uint32_t to) {
 	uint32_t next = from;
 	int escaped = 0;
 	for (uint32_t base = from & ~63u; base < to; base += 64) {

@@ -23,9 +23,9 @@ typedef struct {
 	uint32_t depth;
 } walk;
 
-// check_string checks the text between quotes. It returns 0, DOC_ESCAPED if there are
+// doc_check_string checks the text between quotes. It returns 0, DOC_ESCAPED if there are
 // escapes, or a doc_error, negated.
-int check_string(doc *d, const char *text, uint32_t from, uint32_t to);
+int doc_check_string(doc *d, const char *text, uint32_t from, uint32_t to);
 
 static inline int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 static inline int is_digit(char c) { return (unsigned)(c - '0') < 10; }

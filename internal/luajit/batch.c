@@ -7,16 +7,16 @@
 
 enum { NODES_KEPT = 1 << 12 }; // a larger event's node table is not kept for the next event
 
-static const char *event_text(const pg_batch *b, size_t *len) {
+static const char *event_text(const plua_batch *b, size_t *len) {
 	uint32_t from = b->at ? b->ends[b->at - 1] : 0;
 	*len = b->ends[b->at] - from;
 	return b->data + from;
 }
 
-int pg_batch_next(pg_engine *e) {
-	pg_batch *b = &e->batch;
+int plua_batch_next(plua_engine *e) {
+	plua_batch *b = &e->batch;
 	e->generation++;
-	if (e->nodes.unfinished) pg_nodes_finish(&e->nodes);
+	if (e->nodes.unfinished) plua_nodes_finish(&e->nodes);
 	for (; b->at < b->count; b->at++) {
 		size_t len;
 		const char *text = event_text(b, &len);
@@ -24,26 +24,26 @@ int pg_batch_next(pg_engine *e) {
 		int error = e->api->index(e->event, text, len, b->data + b->ends[b->count - 1]);
 		if (error == DOC_OK) {
 			e->out.docs.max = e->out.docs.len + e->out.limit;
-			return e->event->count < NODES_KEPT ? PG_NEXT_READY : PG_NEXT_LARGE;
+			return e->event->count < NODES_KEPT ? PLUA_NEXT_READY : PLUA_NEXT_LARGE;
 		}
-		if (error == DOC_NO_MEMORY && !b->collected) return PG_NEXT_FULL;
+		if (error == DOC_NO_MEMORY && !b->collected) return PLUA_NEXT_FULL;
 		b->collected = 0;
-		pg_output_fail_parse(e, error);
+		plua_output_fail_parse(e, error);
 	}
-	return PG_NEXT_NONE;
+	return PLUA_NEXT_NONE;
 }
 
-// settle_next does what pg_batch_next asks for with `next`, and returns what it returned in the end: it
+// settle_next does what plua_batch_next asks for with `next`, and returns what it returned in the end: it
 // collects garbage where an event does not fit beside it, and clears the node table for a large event.
-static int settle_next(lua_State *L, pg_engine *e, int next) {
-	while (next == PG_NEXT_FULL) {
+static int settle_next(lua_State *L, plua_engine *e, int next) {
+	while (next == PLUA_NEXT_FULL) {
 		lua_gc(L, LUA_GCCOLLECT, 0);
 		lua_gc(L, LUA_GCCOLLECT, 0); // what the first one finalized
 		e->batch.collected = 1;
-		next = pg_batch_next(e);
+		next = plua_batch_next(e);
 		e->batch.collected = 0;
 	}
-	if (next != PG_NEXT_LARGE) return next;
+	if (next != PLUA_NEXT_LARGE) return next;
 	lua_newtable(L);
 	lua_rawseti(L, LUA_REGISTRYINDEX, e->node_table);
 	return next;
@@ -51,63 +51,63 @@ static int settle_next(lua_State *L, pg_engine *e, int next) {
 
 // next_unusual(next) is settle_next for a script. It tells whether there is an event.
 static int next_unusual(lua_State *L) {
-	lua_pushboolean(L, settle_next(L, pg_engine_of(L), (int)lua_tointeger(L, 1)) != PG_NEXT_NONE);
+	lua_pushboolean(L, settle_next(L, plua_engine_of(L), (int)lua_tointeger(L, 1)) != PLUA_NEXT_NONE);
 	return 1;
 }
 
 // next_event() returns the next event as a userdata, or nothing at the end.
 static int next_event(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
-	if (settle_next(L, e, pg_batch_next(e)) == PG_NEXT_NONE) return 0;
+	plua_engine *e = plua_engine_of(L);
+	if (settle_next(L, e, plua_batch_next(e)) == PLUA_NEXT_NONE) return 0;
 	lua_settop(L, 0);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->node_table);
-	pg_container_push(L, e, e->event, 0, e->generation, 1);
+	plua_container_push(L, e, e->event, 0, e->generation, 1);
 	return 1;
 }
 
-void pg_batch_open(lua_State *L) {
+void plua_batch_open(lua_State *L) {
 	static const luaL_Reg functions[] = {{"next_event", next_event}, {"next_unusual", next_unusual}, {NULL, NULL}};
 	luaL_register(L, NULL, functions);
 }
 
 // begin_one goes to the only event before it enters Lua: the driver for one event runs
 // interpreted until the loop that it begins with, and FFI is slow there.
-static int begin_one(pg_engine *e) {
-	int next = e->compiled ? pg_batch_next(e) : PG_NEXT_READY;
-	if (next <= PG_NEXT_READY) return PG_OK;
+static int begin_one(plua_engine *e) {
+	int next = e->compiled ? plua_batch_next(e) : PLUA_NEXT_READY;
+	if (next <= PLUA_NEXT_READY) return PLUA_OK;
 	lua_pushcfunction(e->vm->L, next_unusual);
 	lua_pushinteger(e->vm->L, next);
-	return pg_vm_call(e->vm, 1, 0);
+	return plua_vm_call(e->vm, 1, 0);
 }
 
 // drive runs the driver in Lua on the events that have not run.
-static int drive(pg_engine *e) {
-	pg_batch *b = &e->batch;
+static int drive(plua_engine *e) {
+	plua_batch *b = &e->batch;
 	int driver = e->drive_batch;
-	if (b->at == b->count) return PG_OK;
+	if (b->at == b->count) return PLUA_OK;
 	if (b->count - b->at == 1) {
 		int kind = begin_one(e);
 		if (kind || b->at == b->count) return kind;
 		driver = e->drive_one;
 	}
-	int kind = pg_vm_need_thread(e->vm);
+	int kind = plua_vm_need_thread(e->vm);
 	if (kind) return kind;
 	lua_rawgeti(e->vm->co, LUA_REGISTRYINDEX, driver);
-	return pg_vm_resume(e->vm, 0);
+	return plua_vm_resume(e->vm, 0);
 }
 
 // drive_rest continues after a drive that ended with kind. It returns the kind of
-// the limit that ended the run, PG_WAITING or PG_OK.
-static int drive_rest(pg_engine *e, int kind) {
+// the limit that ended the run, PLUA_WAITING or PLUA_OK.
+static int drive_rest(plua_engine *e, int kind) {
 	for (;;) {
-		if (kind == PG_OK || kind == PG_WAITING) return kind;
-		pg_output_discard(e);
-		if (kind == PG_BATCH_TIME) return kind;
-		if (e->batch.output_full) return PG_OUTPUT;
-		pg_output_fail_script(e);
+		if (kind == PLUA_OK || kind == PLUA_WAITING) return kind;
+		plua_output_discard(e);
+		if (kind == PLUA_BATCH_TIME) return kind;
+		if (e->batch.output_full) return PLUA_OUTPUT;
+		plua_output_fail_script(e);
 		e->batch.at++;
-		if (e->vm->broken || kind >= PG_EVENT_TIME) return kind;
-		if (e->batch.at == e->batch.count) return PG_OK;
+		if (e->vm->broken || kind >= PLUA_EVENT_TIME) return kind;
+		if (e->batch.at == e->batch.count) return PLUA_OK;
 		kind = drive(e);
 	}
 }
@@ -122,7 +122,7 @@ static void trim_buffer(doc_buf *b) {
 }
 
 // give_back frees memory that a large event took.
-static void give_back(pg_engine *e) {
+static void give_back(plua_engine *e) {
 	e->api->trim(e->event);
 	trim_buffer(&e->encoder.buffer);
 	trim_buffer(&e->encoder.keys);
@@ -130,42 +130,42 @@ static void give_back(pg_engine *e) {
 }
 
 // has_effects tells whether the script has logged or measured.
-static int has_effects(const pg_engine *e) {
+static int has_effects(const plua_engine *e) {
 	return e->vm->log.len || e->vm->log.truncated || e->gocall.measurements.len || e->gocall.measurements_lost;
 }
 
 // end ends a run and returns what ended it.
-static int end(pg_engine *e, int kind) {
-	pg_output *out = &e->out;
-	pg_vm_end(e->vm);
+static int end(plua_engine *e, int kind) {
+	plua_output *out = &e->out;
+	plua_vm_end(e->vm);
 	e->generation++;
-	if (e->nodes.unfinished) pg_nodes_finish(&e->nodes);
-	pg_nodes_idle(&e->nodes);
+	if (e->nodes.unfinished) plua_nodes_finish(&e->nodes);
+	plua_nodes_idle(&e->nodes);
 	give_back(e);
 	if (!out->columns_only && (kind || out->route_count)) return kind; // no sink need get all rows
-	int error = pg_output_extract(e);
+	int error = plua_output_extract(e);
 	if (!kind) kind = error;
 	e->batch.rows_only = !kind && !out->dead_count && !out->route_count && !has_effects(e);
 	return kind;
 }
 
-int pg_batch_continue(pg_engine *e, int kind) {
+int plua_batch_continue(plua_engine *e, int kind) {
 	kind = drive_rest(e, kind);
 	e->batch.rows_only = 0;
-	if (kind == PG_WAITING) pg_vm_pause(e->vm);
+	if (kind == PLUA_WAITING) plua_vm_pause(e->vm);
 	else kind = end(e, kind);
 	return e->batch.kind = kind;
 }
 
-int pg_batch_run(pg_engine *e, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
-	pg_batch *b = &e->batch; // member by member: a processor waits for a struct that is written in parts and then copied
+int plua_batch_run(plua_engine *e, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
+	plua_batch *b = &e->batch; // member by member: a processor waits for a struct that is written in parts and then copied
 	b->data = data;
 	b->ends = ends;
 	b->count = count;
 	b->at = first;
 	b->dropped = 0;
 	b->output_full = 0;
-	pg_output_begin(e);
-	pg_vm_begin(e->vm);
-	return pg_batch_continue(e, drive(e));
+	plua_output_begin(e);
+	plua_vm_begin(e->vm);
+	return plua_batch_continue(e, drive(e));
 }

@@ -14,7 +14,7 @@ typedef struct { size_t len; char text[]; } big;
 // An operand is a 64-bit integer if whole is set, otherwise a double.
 typedef struct { int whole; int64_t i; double d; } operand;
 
-const char *pg_bignum_text(lua_State *L, pg_engine *e, int index, size_t *len) {
+const char *plua_bignum_text(lua_State *L, plua_engine *e, int index, size_t *len) {
 	big *b = lua_touserdata(L, index);
 	if (!b || !lua_getmetatable(L, index)) return NULL;
 	const void *meta = lua_topointer(L, -1);
@@ -24,8 +24,8 @@ const char *pg_bignum_text(lua_State *L, pg_engine *e, int index, size_t *len) {
 	return b->text;
 }
 
-void pg_bignum_push(lua_State *L, pg_engine *e, const char *text, size_t len) {
-	pg_vm_reserve(L, e->vm, len);
+void plua_bignum_push(lua_State *L, plua_engine *e, const char *text, size_t len) {
+	plua_vm_reserve(L, e->vm, len);
 	big *b = lua_newuserdata(L, sizeof *b + len);
 	b->len = len;
 	memcpy(b->text, text, len);
@@ -47,31 +47,31 @@ static int read_int64(const char *s, size_t len, int64_t *out) {
 	return 1;
 }
 
-static operand operand_at(lua_State *L, pg_engine *e, int index) {
+static operand operand_at(lua_State *L, plua_engine *e, int index) {
 	operand x = {0};
 	size_t len;
-	const char *s = pg_bignum_text(L, e, index, &len);
+	const char *s = plua_bignum_text(L, e, index, &len);
 	if (s) {
 		e->api->exact(s, len, &x.d);
 		x.whole = read_int64(s, len, &x.i);
 		return x;
 	}
 	if (lua_type(L, index) != LUA_TNUMBER)
-		pg_raise(L, "attempt to perform arithmetic on a %s value and a number of JSON", luaL_typename(L, index));
+		plua_raise(L, "attempt to perform arithmetic on a %s value and a number of JSON", luaL_typename(L, index));
 	x.d = lua_tonumber(L, index);
 	x.whole = fabs(x.d) < 9223372036854775808.0 && x.d == floor(x.d);
 	if (x.whole) x.i = (int64_t)x.d;
 	return x;
 }
 
-static int push_whole(lua_State *L, pg_engine *e, int64_t v) {
+static int push_whole(lua_State *L, plua_engine *e, int64_t v) {
 	double d = (double)v;
 	if (fabs(d) < 9223372036854775808.0 && (int64_t)d == v) {
 		lua_pushnumber(L, d);
 		return 1;
 	}
 	char text[24];
-	pg_bignum_push(L, e, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v));
+	plua_bignum_push(L, e, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v));
 	return 1;
 }
 
@@ -103,7 +103,7 @@ static int exact(char op, int64_t a, int64_t b, int64_t *out) {
 }
 
 static int arithmetic(lua_State *L, char op) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	operand a = operand_at(L, e, 1), b = operand_at(L, e, 2);
 	int64_t v;
 	if (a.whole && b.whole && exact(op, a.i, b.i, &v)) return push_whole(L, e, v);
@@ -176,19 +176,19 @@ static int compare(spelled a, spelled b) {
 }
 
 // spelled_at spells a plain number exactly in buffer.
-static spelled spelled_at(lua_State *L, pg_engine *e, int index, char *buffer, size_t size) {
+static spelled spelled_at(lua_State *L, plua_engine *e, int index, char *buffer, size_t size) {
 	size_t len;
-	const char *s = pg_bignum_text(L, e, index, &len);
+	const char *s = plua_bignum_text(L, e, index, &len);
 	if (s) return take_apart(s, len);
 	if (lua_type(L, index) != LUA_TNUMBER)
-		pg_raise(L, "attempt to compare a number of JSON with a %s value", luaL_typename(L, index));
+		plua_raise(L, "attempt to compare a number of JSON with a %s value", luaL_typename(L, index));
 	double d = lua_tonumber(L, index);
 	if (isinf(d)) return take_apart(d < 0 ? "-1e999999999" : "1e999999999", d < 0 ? 12 : 11);
 	return take_apart(buffer, (size_t)snprintf(buffer, size, "%.1100e", d));
 }
 
 static int order(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	char x[1200], y[1200];
 	return compare(spelled_at(L, e, 1, x, sizeof x), spelled_at(L, e, 2, y, sizeof y));
 }
@@ -200,8 +200,8 @@ static int has_nan(lua_State *L) {
 
 static int big_eq(lua_State *L) {
 	size_t len;
-	pg_engine *e = pg_engine_of(L);
-	int both = pg_bignum_text(L, e, 1, &len) && pg_bignum_text(L, e, 2, &len);
+	plua_engine *e = plua_engine_of(L);
+	int both = plua_bignum_text(L, e, 1, &len) && plua_bignum_text(L, e, 2, &len);
 	lua_pushboolean(L, both && order(L) == 0);
 	return 1;
 }
@@ -218,20 +218,20 @@ static int big_le(lua_State *L) {
 
 static int big_tostring(lua_State *L) {
 	size_t len;
-	const char *s = pg_bignum_text(L, pg_engine_of(L), 1, &len);
+	const char *s = plua_bignum_text(L, plua_engine_of(L), 1, &len);
 	lua_pushlstring(L, s, len);
 	return 1;
 }
 
 static void push_text(lua_State *L, int index) {
 	size_t len;
-	const char *s = pg_bignum_text(L, pg_engine_of(L), index, &len);
+	const char *s = plua_bignum_text(L, plua_engine_of(L), index, &len);
 	if (s) {
 		lua_pushlstring(L, s, len);
 	} else if (lua_isstring(L, index)) {
 		lua_pushvalue(L, index);
 	} else {
-		pg_raise(L, "attempt to concatenate a %s value", luaL_typename(L, index));
+		plua_raise(L, "attempt to concatenate a %s value", luaL_typename(L, index));
 	}
 }
 
@@ -243,22 +243,22 @@ static int big_concat(lua_State *L) {
 }
 
 static int big_index(lua_State *L) {
-	return pg_raise(L, "attempt to index a number");
+	return plua_raise(L, "attempt to index a number");
 }
 
 // number(v): a big number as a double, else nothing.
 static int big_number(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	size_t len;
 	double d;
-	const char *s = pg_bignum_text(L, e, 1, &len);
+	const char *s = plua_bignum_text(L, e, 1, &len);
 	if (!s) return 0;
 	e->api->exact(s, len, &d);
 	lua_pushnumber(L, d);
 	return 1;
 }
 
-void pg_bignum_open(lua_State *L, pg_engine *e) {
+void plua_bignum_open(lua_State *L, plua_engine *e) {
 	static const luaL_Reg meta[] = {
 		{"__add", big_add}, {"__sub", big_sub}, {"__mul", big_mul}, {"__div", big_div},
 		{"__mod", big_mod}, {"__pow", big_pow}, {"__unm", big_unm},

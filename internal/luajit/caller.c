@@ -6,13 +6,13 @@
 
 enum { IDLE_MAX = 1024, ARGS_FAST = 8 };
 
-pg_caller *pg_caller_open(pg_engine *e, int64_t limit) {
-	pg_caller *c = calloc(1, sizeof *c);
-	if (c) *c = (pg_caller){.engine = e, .limit = limit};
+plua_caller *plua_caller_open(plua_engine *e, int64_t limit) {
+	plua_caller *c = calloc(1, sizeof *c);
+	if (c) *c = (plua_caller){.engine = e, .limit = limit};
 	return c;
 }
 
-void pg_caller_close(pg_caller *c) {
+void plua_caller_close(plua_caller *c) {
 	if (!c) return;
 	free(c->threads);
 	free(c->refs);
@@ -30,20 +30,20 @@ static int64_t clock_of(int precise) {
 // charge returns how much of a call's limit the time between two Go functions uses. The
 // clock also runs while the thread does not, so no such time may use much. The
 // watchdog enforces the limit within it.
-static int64_t charge(const pg_caller *c, int64_t from, int64_t to) {
+static int64_t charge(const plua_caller *c, int64_t from, int64_t to) {
 	int64_t most = c->limit / 10;
 	return to - from < most ? to - from : most;
 }
 
 static int find_global(lua_State *L) {
-	lua_rawgeti(L, LUA_REGISTRYINDEX, pg_vm_of(L)->globals);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, plua_vm_of(L)->globals);
 	lua_getfield(L, -1, lua_touserdata(L, 1));
 	lua_pushinteger(L, lua_isfunction(L, -1) ? luaL_ref(L, LUA_REGISTRYINDEX) : 0);
 	return 1;
 }
 
-int pg_caller_bind(pg_caller *c, uint32_t number, const char *name) {
-	pg_vm *vm = c->engine->vm;
+int plua_caller_bind(plua_caller *c, uint32_t number, const char *name) {
+	plua_vm *vm = c->engine->vm;
 	if (number >= c->functions_count) {
 		uint32_t count = (number + 8) & ~7u;
 		int *functions = realloc(c->functions, count * sizeof *functions);
@@ -54,7 +54,7 @@ int pg_caller_bind(pg_caller *c, uint32_t number, const char *name) {
 	}
 	lua_pushcfunction(vm->L, find_global);
 	lua_pushlightuserdata(vm->L, (void *)name);
-	if (pg_vm_call(vm, 1, 1)) return 0;
+	if (plua_vm_call(vm, 1, 1)) return 0;
 	c->functions[number] = (int)lua_tointeger(vm->L, -1);
 	lua_pop(vm->L, 1);
 	return c->functions[number] != 0;
@@ -62,7 +62,7 @@ int pg_caller_bind(pg_caller *c, uint32_t number, const char *name) {
 
 // new_thread() makes a coroutine for a call, and returns it and a reference to it.
 static int new_thread(lua_State *L) {
-	lua_rawgeti(L, LUA_REGISTRYINDEX, pg_vm_of(L)->main_threads);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, plua_vm_of(L)->main_threads);
 	lua_newthread(L);
 	lua_pushvalue(L, -1);
 	lua_pushboolean(L, 1);
@@ -72,7 +72,7 @@ static int new_thread(lua_State *L) {
 	return 2;
 }
 
-static int threads_need(pg_caller *c) {
+static int threads_need(plua_caller *c) {
 	if (c->count < c->cap) return 1;
 	uint32_t cap = c->cap ? c->cap * 2 : 16;
 	lua_State **threads = realloc(c->threads, cap * sizeof *threads);
@@ -87,7 +87,7 @@ static int threads_need(pg_caller *c) {
 }
 
 // allocate_number finds a number without a coroutine.
-static int allocate_number(pg_caller *c, uint32_t *number) {
+static int allocate_number(plua_caller *c, uint32_t *number) {
 	if (c->count - c->waiting - c->idle_count > 0)
 		for (uint32_t i = 0; i < c->count; i++)
 			if (!c->threads[i]) {
@@ -100,38 +100,38 @@ static int allocate_number(pg_caller *c, uint32_t *number) {
 }
 
 // acquire_thread finds or makes a coroutine that can run a function.
-static int acquire_thread(pg_caller *c, uint32_t *number) {
-	pg_vm *vm = c->engine->vm;
+static int acquire_thread(plua_caller *c, uint32_t *number) {
+	plua_vm *vm = c->engine->vm;
 	if (c->idle_count) {
 		*number = c->idle[--c->idle_count];
-		return PG_OK;
+		return PLUA_OK;
 	}
 	lua_pushcfunction(vm->L, new_thread);
-	int kind = pg_vm_call(vm, 0, 2);
+	int kind = plua_vm_call(vm, 0, 2);
 	if (kind) return kind;
 	int ref = (int)lua_tointeger(vm->L, -1);
 	lua_State *co = lua_tothread(vm->L, -2);
 	lua_pop(vm->L, 2);
 	if (!allocate_number(c, number)) {
 		luaL_unref(vm->L, LUA_REGISTRYINDEX, ref);
-		vm->error.kind = PG_OK;
-		return pg_vm_fail(vm, LUA_ERRMEM);
+		vm->error.kind = PLUA_OK;
+		return plua_vm_fail(vm, LUA_ERRMEM);
 	}
 	c->threads[*number] = co;
 	c->refs[*number] = ref;
-	return PG_OK;
+	return PLUA_OK;
 }
 
 // free_thread frees a coroutine and its number.
-static void free_thread(pg_caller *c, uint32_t number) {
-	pg_vm *vm = c->engine->vm;
+static void free_thread(plua_caller *c, uint32_t number) {
+	plua_vm *vm = c->engine->vm;
 	if (vm->co == c->threads[number]) vm->co = NULL;
 	luaL_unref(vm->L, LUA_REGISTRYINDEX, c->refs[number]);
 	c->threads[number] = NULL;
 }
 
 // release_thread keeps a coroutine for the next call, if it is reusable.
-static void release_thread(pg_caller *c, uint32_t number, int reusable) {
+static void release_thread(plua_caller *c, uint32_t number, int reusable) {
 	if (!reusable || c->idle_count == IDLE_MAX) {
 		free_thread(c, number);
 		return;
@@ -168,25 +168,25 @@ other:
 static int decode_args(lua_State *L) {
 	lua_State *co = lua_touserdata(L, 1);
 	lua_settop(L, 0); // results begin at 1
-	int n = pg_gocall_results(L);
+	int n = plua_gocall_results(L);
 	if (!lua_checkstack(co, n + 1)) luaL_error(L, "too many arguments");
 	lua_xmove(L, co, n);
 	return 0;
 }
 
-static int push_args(pg_caller *c, lua_State *co, const char *args, size_t len) {
-	pg_vm *vm = c->engine->vm;
+static int push_args(plua_caller *c, lua_State *co, const char *args, size_t len) {
+	plua_vm *vm = c->engine->vm;
 	int n = push_scalars(co, args + 1, args + len);
 	if (n >= 0) return n;
 	c->engine->gocall.answer = args;
 	c->engine->gocall.answer_len = len;
 	lua_pushcfunction(vm->L, decode_args);
 	lua_pushlightuserdata(vm->L, co);
-	return pg_vm_call(vm, 1, 0) ? -1 : lua_gettop(co) - 1;
+	return plua_vm_call(vm, 1, 0) ? -1 : lua_gettop(co) - 1;
 }
 
 // encode_scalar appends a value to the request, without Lua. It returns 0, or does nothing.
-static int encode_scalar(pg_engine *e, lua_State *co, int index) {
+static int encode_scalar(plua_engine *e, lua_State *co, int index) {
 	const char *s;
 	size_t len;
 	double x;
@@ -208,54 +208,54 @@ static int encode_scalar(pg_engine *e, lua_State *co, int index) {
 }
 
 // encode_results encodes what the function returned to gocall.request.
-static int encode_results(pg_caller *c, lua_State *co) {
-	pg_engine *e = c->engine;
+static int encode_results(plua_caller *c, lua_State *co) {
+	plua_engine *e = c->engine;
 	int n = lua_gettop(co), i = 1;
 	e->gocall.request.len = 0;
 	while (i <= n && encode_scalar(e, co, i) == 0) i++;
-	if (i > n) return PG_OK;
+	if (i > n) return PLUA_OK;
 	lua_State *L = e->vm->L;
-	lua_pushcfunction(L, pg_values_keep);
+	lua_pushcfunction(L, plua_values_keep);
 	if (!lua_checkstack(L, n)) n = 0;
 	lua_xmove(co, L, n);
-	return pg_vm_call(e->vm, n, 0);
+	return plua_vm_call(e->vm, n, 0);
 }
 
 // fail_limit fails a call that yielded just when its limit struck.
-static int fail_limit(pg_vm *vm) {
-	vm->error.kind = PG_OK;
-	return pg_vm_fail(vm, LUA_ERRRUN);
+static int fail_limit(plua_vm *vm) {
+	vm->error.kind = PLUA_OK;
+	return plua_vm_fail(vm, LUA_ERRRUN);
 }
 
 // end_crossing completes a crossing that ended with kind.
-static int end_crossing(pg_caller *c, uint32_t number, int kind) {
-	pg_vm *vm = c->engine->vm;
-	int reusable = kind == PG_OK;
-	if (kind == PG_WAITING && vm->run.stop) kind = fail_limit(vm);
-	if (kind == PG_WAITING) {
+static int end_crossing(plua_caller *c, uint32_t number, int kind) {
+	plua_vm *vm = c->engine->vm;
+	int reusable = kind == PLUA_OK;
+	if (kind == PLUA_WAITING && vm->run.stop) kind = fail_limit(vm);
+	if (kind == PLUA_WAITING) {
 		c->thread = number;
 		c->waiting++;
-		pg_vm_pause(vm);
+		plua_vm_pause(vm);
 		return kind;
 	}
-	if (reusable) kind = c->engine->gocall.tail.results ? PG_TAIL_CALL : encode_results(c, c->threads[number]);
+	if (reusable) kind = c->engine->gocall.tail.results ? PLUA_TAIL_CALL : encode_results(c, c->threads[number]);
 	release_thread(c, number, reusable);
-	pg_vm_end(vm);
-	if (vm->broken) pg_vm_clear_stop(vm);
+	plua_vm_end(vm);
+	if (vm->broken) plua_vm_clear_stop(vm);
 	/* The calls that wait do not spend their time on the garbage of this one. */
-	if (c->waiting && (vm->broken || vm->over_limit)) pg_vm_collect(vm);
+	if (c->waiting && (vm->broken || vm->over_limit)) plua_vm_collect(vm);
 	return kind;
 }
 
-int pg_caller_start(pg_caller *c, uint32_t function, uint32_t event, const char *args, size_t len) {
-	pg_vm *vm = c->engine->vm;
+int plua_caller_start(plua_caller *c, uint32_t function, uint32_t event, const char *args, size_t len) {
+	plua_vm *vm = c->engine->vm;
 	uint32_t number = 0;
-	if (function >= c->functions_count || !c->functions[function]) return PG_UNBOUND;
+	if (function >= c->functions_count || !c->functions[function]) return PLUA_UNBOUND;
 	vm->run.event = event;
-	pg_vm_continue(vm);
+	plua_vm_continue(vm);
 	int kind = acquire_thread(c, &number);
 	if (kind) {
-		pg_vm_end(vm);
+		plua_vm_end(vm);
 		return kind;
 	}
 	lua_State *co = vm->co = c->threads[number];
@@ -263,13 +263,13 @@ int pg_caller_start(pg_caller *c, uint32_t function, uint32_t event, const char 
 	lua_rawgeti(co, LUA_REGISTRYINDEX, c->functions[function]);
 	int n = len ? push_args(c, co, args, len) : 0;
 	c->spent = 0;
-	kind = n < 0 ? (int)vm->error.kind : pg_vm_resume_keeping(vm, n);
+	kind = n < 0 ? (int)vm->error.kind : plua_vm_resume_keeping(vm, n);
 	return end_crossing(c, number, kind);
 }
 
-int pg_caller_resume(pg_caller *c, uint32_t thread, uint32_t event, int64_t spent, int precise, const char *answer, size_t len) {
-	pg_engine *e = c->engine;
-	pg_vm *vm = e->vm;
+int plua_caller_resume(plua_caller *c, uint32_t thread, uint32_t event, int64_t spent, int precise, const char *answer, size_t len) {
+	plua_engine *e = c->engine;
+	plua_vm *vm = e->vm;
 	int64_t from = clock_of(precise);
 	c->waiting--;
 	e->gocall.answer = answer;
@@ -279,15 +279,15 @@ int pg_caller_resume(pg_caller *c, uint32_t thread, uint32_t event, int64_t spen
 	vm->run.event = event;
 	if (spent >= c->limit) {
 		vm->run.stop_event = event;
-		pg_vm_stop(vm, PG_EVENT_TIME);
+		plua_vm_stop(vm, PLUA_EVENT_TIME);
 	}
-	pg_vm_continue(vm);
-	int kind = pg_vm_resume_keeping(vm, 0);
-	if (kind == PG_WAITING) c->spent = spent + charge(c, from, clock_of(precise));
+	plua_vm_continue(vm);
+	int kind = plua_vm_resume_keeping(vm, 0);
+	if (kind == PLUA_WAITING) c->spent = spent + charge(c, from, clock_of(precise));
 	return end_crossing(c, thread, kind);
 }
 
-void pg_caller_drop(pg_caller *c, uint32_t thread) {
+void plua_caller_drop(plua_caller *c, uint32_t thread) {
 	c->waiting--;
 	free_thread(c, thread);
 }

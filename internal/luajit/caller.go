@@ -6,14 +6,14 @@ package luajit
 #include <stdlib.h>
 #include "caller.h"
 
-// start and resume are pg_caller_start and pg_caller_resume, see batch. What returns
+// start and resume are plua_caller_start and plua_caller_resume, see batch. What returns
 // nothing crosses a little quicker.
 static void start(uintptr_t c, uint32_t function, uint32_t event, const char *args, size_t len) {
-	((pg_caller *)c)->kind = pg_caller_start((pg_caller *)c, function, event, args, len);
+	((plua_caller *)c)->kind = plua_caller_start((plua_caller *)c, function, event, args, len);
 }
 
 static void resume(uintptr_t c, uint32_t thread, uint32_t event, int64_t spent, int precise, const char *answer, size_t len) {
-	((pg_caller *)c)->kind = pg_caller_resume((pg_caller *)c, thread, event, spent, precise, answer, len);
+	((plua_caller *)c)->kind = plua_caller_resume((plua_caller *)c, thread, event, spent, precise, answer, len);
 }
 */
 import "C"
@@ -30,7 +30,7 @@ import (
 // by one goroutine at a time.
 type Caller struct {
 	Engine *Engine
-	c      *C.pg_caller
+	c      *C.plua_caller
 	events uint32
 	pin    runtime.Pinner // of the engine, which C calls
 	_      [128]byte      // what lies behind is another processor's
@@ -51,7 +51,7 @@ func NewCaller(w *Watchdog, opts Options, host *Host) (*Caller, error) {
 		return nil, err
 	}
 	*e.c.main = 0 // it needs none
-	c := C.pg_caller_open(e.c, C.int64_t(opts.EventTime))
+	c := C.plua_caller_open(e.c, C.int64_t(opts.EventTime))
 	if c == nil {
 		e.Close()
 		return nil, errNoMemory
@@ -66,7 +66,7 @@ func NewCaller(w *Watchdog, opts Options, host *Host) (*Caller, error) {
 // Close frees the caller, with the calls that wait in it.
 func (c *Caller) Close() {
 	c.Engine.Close()
-	C.pg_caller_close(c.c)
+	C.plua_caller_close(c.c)
 	c.pin.Unpin()
 }
 
@@ -75,20 +75,20 @@ func (c *Caller) Close() {
 func (c *Caller) Bind(number int, name string) bool {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
-	return C.pg_caller_bind(c.c, C.uint32_t(number), text) != 0
+	return C.plua_caller_bind(c.c, C.uint32_t(number), text) != 0
 }
 
 // How a crossing ended, besides with a fault.
 const (
-	Waits    Kind = Kind(C.PG_WAITING & 0xffffffff)   // for a function of Go
-	Unbound  Kind = Kind(C.PG_UNBOUND & 0xffffffff)   // the function has no number here yet
-	TailCall Kind = Kind(C.PG_TAIL_CALL & 0xffffffff) // but for a function of Go, see Last
+	Waits    Kind = Kind(C.PLUA_WAITING & 0xffffffff)   // for a function of Go
+	Unbound  Kind = Kind(C.PLUA_UNBOUND & 0xffffffff)   // the function has no number here yet
+	TailCall Kind = Kind(C.PLUA_TAIL_CALL & 0xffffffff) // but for a function of Go, see Last
 )
 
 // Start begins a call with values, after the letter V, or none. ctx is for functions
 // of Go that do not wait.
 func (c *Caller) Start(ctx context.Context, call *Call, function int, args []byte) Kind {
-	if c.events++; c.events == C.PG_NO_EVENT {
+	if c.events++; c.events == C.PLUA_NO_EVENT {
 		c.events = 0
 	}
 	*call = Call{event: c.events}
@@ -133,7 +133,7 @@ func (a *timeAccount) set(spent int64) {
 
 func (c *Caller) crossed(call *Call) Kind {
 	kind := c.c.kind
-	if kind == C.PG_WAITING {
+	if kind == C.PLUA_WAITING {
 		call.thread, call.spent = uint32(c.c.thread), int64(c.c.spent)
 		call.asked++
 	}
@@ -141,7 +141,7 @@ func (c *Caller) crossed(call *Call) Kind {
 }
 
 // Drop gives up a call that waits.
-func (c *Caller) Drop(call *Call) { C.pg_caller_drop(c.c, C.uint32_t(call.thread)) }
+func (c *Caller) Drop(call *Call) { C.plua_caller_drop(c.c, C.uint32_t(call.thread)) }
 
 // A Request is what a call waits for.
 type Request struct {
@@ -202,8 +202,8 @@ type Activity struct {
 // any time before Close.
 func (vm *VM) Progress(last *Activity) (runs uint32, computes bool) {
 	now := Activity{vm.load32(&vm.c.run.number), 0}
-	if vm.load32(&vm.c.run.running) == C.PG_RUNNING {
-		now.spent = int64(C.pg_vm_cpu_time(vm.c))
+	if vm.load32(&vm.c.run.running) == C.PLUA_RUNNING {
+		now.spent = int64(C.plua_vm_cpu_time(vm.c))
 		computes = now.runs != last.runs || now.spent != last.spent
 	}
 	*last = now

@@ -6,8 +6,8 @@
 
 #include "engine.h"
 
-typedef struct pg_caller {
-	pg_engine *engine;
+typedef struct plua_caller {
+	plua_engine *engine;
 	int64_t limit;       // nanoseconds that a call may run
 	lua_State **threads; // coroutines by number, NULL when the number is free
 	int *refs;           // references to them
@@ -21,30 +21,30 @@ typedef struct pg_caller {
 	int kind;
 	uint32_t thread;
 	int64_t spent;
-} pg_caller;
+} plua_caller;
 
-// How a crossing ends, besides enum pg_error_kind. PG_UNBOUND: the function has no number
-// in this VM. PG_TAIL_CALL: the call has ended with a Go function, whose
+// How a crossing ends, besides enum plua_error_kind. PLUA_UNBOUND: the function has no number
+// in this VM. PLUA_TAIL_CALL: the call has ended with a Go function, whose
 // arguments are in gocall.request; see gocall.tail.
-enum { PG_UNBOUND = -2, PG_TAIL_CALL = -3 };
+enum { PLUA_UNBOUND = -2, PLUA_TAIL_CALL = -3 };
 
-pg_caller *pg_caller_open(pg_engine *e, int64_t limit);
-void pg_caller_close(pg_caller *c); // after pg_vm_close
+plua_caller *plua_caller_open(plua_engine *e, int64_t limit);
+void plua_caller_close(plua_caller *c); // after plua_vm_close
 
-// pg_caller_bind gives a global function a number. It returns 0 if the script has no
+// plua_caller_bind gives a global function a number. It returns 0 if the script has no
 // function of that name.
-int pg_caller_bind(pg_caller *c, uint32_t number, const char *name);
+int plua_caller_bind(plua_caller *c, uint32_t number, const char *name);
 
-// pg_caller_start calls a function with encoded values. event is a number that no other
+// plua_caller_start calls a function with encoded values. event is a number that no other
 // call in progress has. The encoded results are in gocall.request afterwards, as the request of a
 // call that waits is.
-int pg_caller_start(pg_caller *c, uint32_t function, uint32_t event, const char *args, size_t len);
+int plua_caller_start(plua_caller *c, uint32_t function, uint32_t event, const char *args, size_t len);
 
-// pg_caller_resume continues a call that has run for `spent`. precise measures with
+// plua_caller_resume continues a call that has run for `spent`. precise measures with
 // a slower clock.
-int pg_caller_resume(pg_caller *c, uint32_t thread, uint32_t event, int64_t spent, int precise, const char *answer, size_t len);
+int plua_caller_resume(plua_caller *c, uint32_t thread, uint32_t event, int64_t spent, int precise, const char *answer, size_t len);
 
-// pg_caller_drop abandons a call that waits.
-void pg_caller_drop(pg_caller *c, uint32_t thread);
+// plua_caller_drop abandons a call that waits.
+void plua_caller_drop(plua_caller *c, uint32_t thread);
 
 #endif

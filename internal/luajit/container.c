@@ -6,48 +6,48 @@
 
 #include "engine.h"
 
-pg_container *pg_container_at(lua_State *L, pg_engine *e, int index) {
+plua_container *plua_container_at(lua_State *L, plua_engine *e, int index) {
 	if (!lua_getmetatable(L, index)) return NULL;
-	pg_container *c = NULL;
+	plua_container *c = NULL;
 	if (lua_topointer(L, -1) == e->container.address) c = lua_touserdata(L, index);
-	else if (e->compiled) c = pg_proxy_container(L, e, index);
+	else if (e->compiled) c = plua_proxy_container(L, e, index);
 	lua_pop(L, 1);
 	return c;
 }
 
-void pg_container_push_nodes(lua_State *L, pg_engine *e, const pg_container *c, int index) {
-	if (pg_proxy_is(e, c)) lua_rawgeti(L, LUA_REGISTRYINDEX, e->node_table);
+void plua_container_push_nodes(lua_State *L, plua_engine *e, const plua_container *c, int index) {
+	if (plua_proxy_is(e, c)) lua_rawgeti(L, LUA_REGISTRYINDEX, e->node_table);
 	else lua_getfenv(L, index);
 }
 
-static pg_container *check_alive(lua_State *L, pg_engine *e, pg_container *c) {
+static plua_container *check_alive(lua_State *L, plua_engine *e, plua_container *c) {
 	if (c == &e->proxies.expired || (c->generation && c->generation != e->generation))
-		pg_raise(L, "an event was used after its call of main has ended; keep its values instead");
+		plua_raise(L, "an event was used after its call of main has ended; keep its values instead");
 	return c;
 }
 
-pg_container *pg_container_check(lua_State *L, pg_engine *e, int index) {
-	pg_container *c = pg_container_at(L, e, index);
+plua_container *plua_container_check(lua_State *L, plua_engine *e, int index) {
+	plua_container *c = plua_container_at(L, e, index);
 	if (!c) luaL_argerror(L, index, "document expected");
 	return check_alive(L, e, c);
 }
 
-pg_container *pg_container_self(lua_State *L, pg_engine *e) {
-	pg_container *c = lua_touserdata(L, 1);
-	return check_alive(L, e, c ? c : pg_container_at(L, e, 1));
+plua_container *plua_container_self(lua_State *L, plua_engine *e) {
+	plua_container *c = lua_touserdata(L, 1);
+	return check_alive(L, e, c ? c : plua_container_at(L, e, 1));
 }
 
-void pg_container_push(lua_State *L, pg_engine *e, doc *d, uint32_t node, double life, int node_table) {
-	if (e->compiled && node < PG_PROXY_NODES && d == e->event && life == e->generation) {
-		pg_proxy_push(L, e, node);
+void plua_container_push(lua_State *L, plua_engine *e, doc *d, uint32_t node, double life, int node_table) {
+	if (e->compiled && node < PLUA_PROXY_NODES && d == e->event && life == e->generation) {
+		plua_proxy_push(L, e, node);
 		return;
 	}
 	lua_rawgeti(L, node_table, (int)node);
-	pg_container *c = lua_touserdata(L, -1);
+	plua_container *c = lua_touserdata(L, -1);
 	if (c && c->generation == life) return;
 	lua_pop(L, 1);
 	c = lua_newuserdata(L, sizeof *c);
-	*c = (pg_container){d, node, life};
+	*c = (plua_container){d, node, life};
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->container.ref);
 	lua_setmetatable(L, -2);
 	lua_pushvalue(L, node_table);
@@ -56,28 +56,28 @@ void pg_container_push(lua_State *L, pg_engine *e, doc *d, uint32_t node, double
 	lua_rawseti(L, node_table, (int)node);
 }
 
-// pg_container_push_value pushes the value that doc_read or the like has found.
-void pg_container_push_value(lua_State *L, pg_engine *e, doc *d, double life, int node_table, int kind) {
+// plua_container_push_value pushes the value that doc_read or the like has found.
+void plua_container_push_value(lua_State *L, plua_engine *e, doc *d, double life, int node_table, int kind) {
 	switch (kind) {
 	case DOC_FALSE: lua_pushboolean(L, 0); break;
 	case DOC_TRUE: lua_pushboolean(L, 1); break;
 	case DOC_NUMBER: lua_pushnumber(L, d->num); break;
 	case DOC_STRING: lua_pushlstring(L, d->str, d->str_len); break;
-	case DOC_OBJECT: case DOC_ARRAY: pg_container_push(L, e, d, d->got, life, node_table); break;
-	case DOC_BIGNUM: pg_bignum_push(L, e, d->str, d->str_len); break;
+	case DOC_OBJECT: case DOC_ARRAY: plua_container_push(L, e, d, d->got, life, node_table); break;
+	case DOC_BIGNUM: plua_bignum_push(L, e, d->str, d->str_len); break;
 	case DOC_EXTERNAL: lua_rawgeti(L, node_table, -(int)d->num); break;
 	default: lua_pushnil(L);
 	}
 }
 
-int pg_check_doc(lua_State *L, int error) {
+int plua_check_doc(lua_State *L, int error) {
 	switch (error) {
 	case DOC_OK: return 0;
-	case DOC_TOO_DEEP: return pg_raise(L, "the document is nested deeper than %d", DOC_MAX_DEPTH);
-	case DOC_TOO_MANY_FIELDS: return pg_raise(L, "the document has more than %d fields", DOC_MAX_FIELDS);
+	case DOC_TOO_DEEP: return plua_raise(L, "the document is nested deeper than %d", DOC_MAX_DEPTH);
+	case DOC_TOO_MANY_FIELDS: return plua_raise(L, "the document has more than %d fields", DOC_MAX_FIELDS);
 	default: // DOC_NO_MEMORY or DOC_TOO_BIG
-		pg_vm_stop(pg_vm_of(L), PG_MEMORY);
-		return pg_vm_raise(L);
+		plua_vm_stop(plua_vm_of(L), PLUA_MEMORY);
+		return plua_vm_raise(L);
 	}
 }
 

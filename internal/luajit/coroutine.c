@@ -5,31 +5,31 @@
  * which nothing else limits. */
 enum { DEPTH_MAX = 190, STACK_MAX = 512 << 10 };
 
-void pg_vm_enter_c(lua_State *L, pg_vm *vm) {
+void plua_vm_enter_c(lua_State *L, plua_vm *vm) {
 	ptrdiff_t used = vm->stack - (char *)__builtin_frame_address(0);
 	if (vm->depth >= DEPTH_MAX || used > STACK_MAX || used < -STACK_MAX) luaL_error(L, "C stack overflow");
 	vm->depth++;
 }
 
-void pg_vm_leave_c(pg_vm *vm) { vm->depth--; }
+void plua_vm_leave_c(plua_vm *vm) { vm->depth--; }
 
 enum { RETURNED, YIELDED, FAILED };
 
 /* is_suspended tells whether co can be resumed. The frames hold the coroutines that run
  * or wait for one that they resumed. */
-static int is_suspended(pg_vm *vm, lua_State *co) {
+static int is_suspended(plua_vm *vm, lua_State *co) {
 	if (co == vm->L) return 0;
-	for (pg_frame *f = vm->frames; f; f = f->outer)
+	for (plua_frame *f = vm->frames; f; f = f->outer)
 		if (f->L == co) return 0;
 	return lua_status(co) == LUA_YIELD || (lua_status(co) == 0 && lua_gettop(co) > 0);
 }
 
 /* step(co, ...) resumes co and returns how that ended, and the values. */
 static int step(lua_State *L) {
-	pg_vm *vm = pg_vm_of(L);
+	plua_vm *vm = plua_vm_of(L);
 	lua_State *co = lua_tothread(L, 1);
 	luaL_argcheck(L, co != NULL, 1, "coroutine expected");
-	PG_CHECK(L, vm);
+	PLUA_CHECK(L, vm);
 	if (!is_suspended(vm, co)) {
 		lua_pushinteger(L, FAILED);
 		lua_pushstring(L, "cannot resume a coroutine that is not suspended");
@@ -38,16 +38,16 @@ static int step(lua_State *L) {
 	int n = lua_gettop(L) - 1, depth = vm->depth;
 	size_t built = vm->strbuf.len;
 	if (!lua_checkstack(co, n + 1)) luaL_error(L, "too many arguments to resume");
-	pg_vm_enter_c(L, vm);
-	pg_frame frame = {co, vm->frames};
+	plua_vm_enter_c(L, vm);
+	plua_frame frame = {co, vm->frames};
 	vm->frames = &frame;
 	lua_xmove(L, co, n);
 	int status = lua_resume(co, n);
 	vm->frames = frame.outer;
 	vm->depth = depth;
 	vm->strbuf.len = built;
-	if (status == LUA_ERRMEM) pg_vm_stop(vm, PG_MEMORY);
-	PG_CHECK(L, vm);
+	if (status == LUA_ERRMEM) plua_vm_stop(vm, PLUA_MEMORY);
+	PLUA_CHECK(L, vm);
 	n = status == 0 || status == LUA_YIELD ? lua_gettop(co) : 1;
 	if (!lua_checkstack(L, n + 2)) {
 		lua_settop(co, 0);
@@ -56,11 +56,11 @@ static int step(lua_State *L) {
 	lua_settop(L, 0);
 	lua_pushinteger(L, status == 0 ? RETURNED : status == LUA_YIELD ? YIELDED : FAILED);
 	lua_xmove(co, L, n);
-	if (status > LUA_YIELD) pg_error_strip_place(L);
+	if (status > LUA_YIELD) plua_error_strip_place(L);
 	return n + 1;
 }
 
-void pg_coroutine_open(lua_State *L) {
+void plua_coroutine_open(lua_State *L) {
 	lua_createtable(L, 0, 1);
 	lua_pushcfunction(L, step);
 	lua_setfield(L, -2, "step");

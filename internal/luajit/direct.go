@@ -10,10 +10,10 @@ import (
 	"unsafe"
 )
 
-// pg_call_go calls the function that a script running in a crossing asks for.
+// plua_call_go calls the function that a script running in a crossing asks for.
 //
-//export pg_call_go
-func pg_call_go(engine unsafe.Pointer) C.int {
+//export plua_call_go
+func plua_call_go(engine unsafe.Pointer) C.int {
 	e := (*Engine)(engine)
 	var args, results []any
 	var err error
@@ -25,14 +25,14 @@ func pg_call_go(engine unsafe.Pointer) C.int {
 		results, err = e.host.Functions[e.c.gocall.function-1].Call(&e.computing, args)
 	}
 	if errors.Is(err, ErrMemory) {
-		C.pg_vm_stop(e.VM.c, C.PG_MEMORY)
+		C.plua_vm_stop(e.VM.c, C.PLUA_MEMORY)
 	}
 	if err == nil && len(results) == 0 {
 		return 0
 	}
 	e.cause = err
 	e.answer = encodeAnswer(e.answer, results, err)
-	C.pg_gocall_answer(e.c, text(unsafe.String(unsafe.SliceData(e.answer), len(e.answer))), C.size_t(len(e.answer)))
+	C.plua_gocall_answer(e.c, text(unsafe.String(unsafe.SliceData(e.answer), len(e.answer))), C.size_t(len(e.answer)))
 	return 1
 }
 

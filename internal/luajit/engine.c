@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct { pg_engine *e; const pg_engine_setup *setup; const char *text; size_t len; } opening;
+typedef struct { plua_engine *e; const plua_engine_setup *setup; const char *text; size_t len; } opening;
 
-static void recharge(pg_vm *vm) { pg_nodes_charge(&vm->engine->nodes); }
+static void recharge(plua_vm *vm) { plua_nodes_charge(&vm->engine->nodes); }
 
 static void push_source(lua_State *L, const char *name, const char *text, size_t len) {
 	lua_pushlstring(L, text, len);
@@ -15,20 +15,20 @@ static void push_source(lua_State *L, const char *name, const char *text, size_t
 // open_all runs engine.lua with everything it builds on, in one protected call.
 static int open_all(lua_State *L) {
 	opening *o = lua_touserdata(L, 1);
-	pg_engine *e = o->e;
+	plua_engine *e = o->e;
 	if (luaL_loadbuffer(L, o->text, o->len, "=engine")) return lua_error(L);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->vm->globals);
-	pg_metamethods_open(L, e);
-	pg_bignum_open(L, e);
-	pg_json_open(L, e);
-	pg_route_open(L, e);
-	pg_results_open(L);
-	pg_batch_open(L);
-	pg_gocall_open(L, e);
+	plua_metamethods_open(L, e);
+	plua_bignum_open(L, e);
+	plua_json_open(L, e);
+	plua_route_open(L, e);
+	plua_results_open(L);
+	plua_batch_open(L);
+	plua_gocall_open(L, e);
 	lua_pushboolean(L, e->value);
-	if (e->compiled) pg_ffi_open(L, e);
+	if (e->compiled) plua_ffi_open(L, e);
 	else lua_pushnil(L);
-	pg_nodes_open(L, &e->nodes);
+	plua_nodes_open(L, &e->nodes);
 	if (e->nodes.functions) {
 		push_source(L, "face", o->setup->node_face, o->setup->node_face_len);
 		push_source(L, "backend", o->setup->node_backend, o->setup->node_backend_len);
@@ -39,10 +39,10 @@ static int open_all(lua_State *L) {
 	return 0;
 }
 
-pg_engine *pg_engine_open(pg_vm *vm, const doc_api *api, const pg_engine_setup *setup, const char *text, size_t len) {
-	pg_engine *e = calloc(1, sizeof *e);
+plua_engine *plua_engine_open(plua_vm *vm, const doc_api *api, const plua_engine_setup *setup, const char *text, size_t len) {
+	plua_engine *e = calloc(1, sizeof *e);
 	if (!e) return NULL;
-	*e = (pg_engine){.api = api, .vm = vm, .generation = 1, .value = setup->value,
+	*e = (plua_engine){.api = api, .vm = vm, .generation = 1, .value = setup->value,
 		.compiled = setup->compiled, .gocall.direct = setup->direct};
 	e->out.limit = setup->output < INT32_MAX ? setup->output : INT32_MAX;
 	e->out.texts.max = e->encoder.buffer.max = e->encoder.keys.max = setup->memory;
@@ -52,23 +52,23 @@ pg_engine *pg_engine_open(pg_vm *vm, const doc_api *api, const pg_engine_setup *
 	e->sinks = strdup(setup->sinks);
 	e->event = api->new(setup->memory, &vm->used, vm->limit);
 	e->patterns = setup->compiled ? calloc(1, sizeof *e->patterns) : NULL;
-	e->proxies.expired = (pg_container){.d = e->event};
-	e->nodes = (pg_nodes){.functions = setup->node_functions, .store = setup->node_store, .event_ms = setup->node_event_ms,
+	e->proxies.expired = (plua_container){.d = e->event};
+	e->nodes = (plua_nodes){.functions = setup->node_functions, .store = setup->node_store, .event_ms = setup->node_event_ms,
 		.collect = setup->node_collect, .vm = vm};
-	vm->describe = pg_json_describe;
+	vm->describe = plua_json_describe;
 	vm->recharge = recharge;
 	vm->engine = e;
 	opening o = {e, setup, text, len};
 	if (e->gocall.names && e->main && e->sinks && e->event && (e->patterns || !e->compiled) &&
 		lua_cpcall(vm->L, open_all, &o) == 0) return e;
 	vm->engine = NULL;
-	pg_engine_close(e);
+	plua_engine_close(e);
 	return NULL;
 }
 
-void pg_engine_close(pg_engine *e) {
+void plua_engine_close(plua_engine *e) {
 	if (!e) return;
-	pg_nodes_close(&e->nodes);
+	plua_nodes_close(&e->nodes);
 	if (e->event) e->event->used = NULL; // the VM is gone
 	e->api->free(e->event);
 	free(e->out.docs.data);
@@ -90,15 +90,15 @@ void pg_engine_close(pg_engine *e) {
 
 // make_drivers makes the drivers that run the script's main.
 static int make_drivers(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->drive_batch);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->vm->globals);
 	lua_getfield(L, -1, e->main);
 	lua_remove(L, -2);
 	if (lua_isnil(L, -1))
-		return pg_raise(L, "no function %s; define 'function %s(event)' as a global, without 'local'", e->main, e->main);
+		return plua_raise(L, "no function %s; define 'function %s(event)' as a global, without 'local'", e->main, e->main);
 	if (!lua_isfunction(L, -1))
-		return pg_raise(L, "%s is a %s; define 'function %s(event)'", e->main, luaL_typename(L, -1), e->main);
+		return plua_raise(L, "%s is a %s; define 'function %s(event)'", e->main, luaL_typename(L, -1), e->main);
 	lua_call(L, 1, 2);
 	lua_rawseti(L, LUA_REGISTRYINDEX, e->drive_batch);
 	e->drive_one = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -106,32 +106,32 @@ static int make_drivers(lua_State *L) {
 }
 
 // continue_load ends the load, or pauses it when the script waits.
-static int continue_load(pg_engine *e, int kind) {
-	if (kind == PG_WAITING) {
-		pg_vm_pause(e->vm);
+static int continue_load(plua_engine *e, int kind) {
+	if (kind == PLUA_WAITING) {
+		plua_vm_pause(e->vm);
 		return kind;
 	}
-	if (!kind) kind = pg_vm_seal(e->vm);
+	if (!kind) kind = plua_vm_seal(e->vm);
 	if (!kind && *e->main) {
 		lua_pushcfunction(e->vm->L, make_drivers);
-		kind = pg_vm_call(e->vm, 0, 0);
+		kind = plua_vm_call(e->vm, 0, 0);
 	}
 	e->loading = 0;
-	pg_vm_end(e->vm);
+	plua_vm_end(e->vm);
 	return kind;
 }
 
-int pg_engine_load(pg_engine *e, const char *name, const char *text, size_t len) {
+int plua_engine_load(plua_engine *e, const char *name, const char *text, size_t len) {
 	e->loading = 1;
-	pg_vm_begin(e->vm);
-	int kind = pg_vm_compile(e->vm, name, text, len);
-	return continue_load(e, kind ? kind : pg_vm_resume(e->vm, 0));
+	plua_vm_begin(e->vm);
+	int kind = plua_vm_compile(e->vm, name, text, len);
+	return continue_load(e, kind ? kind : plua_vm_resume(e->vm, 0));
 }
 
-int pg_engine_resume(pg_engine *e, const char *answer, size_t len) {
+int plua_engine_resume(plua_engine *e, const char *answer, size_t len) {
 	e->gocall.answer = answer;
 	e->gocall.answer_len = len;
-	pg_vm_continue(e->vm);
-	int kind = pg_vm_resume(e->vm, 0);
-	return e->loading ? continue_load(e, kind) : pg_batch_continue(e, kind);
+	plua_vm_continue(e->vm);
+	int kind = plua_vm_resume(e->vm, 0);
+	return e->loading ? continue_load(e, kind) : plua_batch_continue(e, kind);
 }

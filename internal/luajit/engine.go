@@ -6,11 +6,11 @@ package luajit
 #include <stdlib.h>
 #include "engine.h"
 
-// batch is pg_engine_run. Go looks at pointers to what holds pointers, to see that
+// batch is plua_engine_run. Go looks at pointers to what holds pointers, to see that
 // none is its own; of a number it sees that at once.
 // What returns nothing crosses a little quicker.
 static void batch(uintptr_t f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
-	pg_batch_run((pg_engine *)f, data, ends, count, first);
+	plua_batch_run((plua_engine *)f, data, ends, count, first);
 }
 */
 import "C"
@@ -60,7 +60,7 @@ type Sink struct {
 // Like its VM it is used by one goroutine at a time.
 type Engine struct {
 	VM           *VM
-	c            *C.pg_engine
+	c            *C.plua_engine
 	host         *Host
 	answer       []byte                // the last one, for its memory
 	outcome      Outcome               // of the last run
@@ -96,7 +96,7 @@ func (e *Engine) open(opts Options, setup Setup) error {
 	defer C.free(unsafe.Pointer(main))
 	defer C.free(unsafe.Pointer(functions))
 	defer C.free(unsafe.Pointer(sinks))
-	c := C.pg_engine_setup{
+	c := C.plua_engine_setup{
 		memory: C.size_t(opts.Memory), output: C.size_t(setup.Output), compiled: boolInt(!opts.NoJIT),
 		value: boolInt(setup.Value), main: main, functions: functions, sinks: sinks,
 		direct: boolInt(setup.Direct),
@@ -119,7 +119,7 @@ func (e *Engine) open(opts Options, setup Setup) error {
 		c.node_backend, c.node_backend_len = text(lua.FFI), C.size_t(len(lua.FFI))
 		c.node_strings, c.node_strings_len = text(lua.Strings), C.size_t(len(lua.Strings))
 	}
-	e.c = C.pg_engine_open(e.VM.c, (*C.doc_api)(document.Functions()), &c, text(frontend), C.size_t(len(frontend)))
+	e.c = C.plua_engine_open(e.VM.c, (*C.doc_api)(document.Functions()), &c, text(frontend), C.size_t(len(frontend)))
 	if e.c == nil {
 		e.releaseNodes()
 		return errNoMemory
@@ -161,7 +161,7 @@ func Bare(sinks []Sink) bool {
 // Close frees the engine and its VM.
 func (e *Engine) Close() {
 	e.VM.Close()
-	C.pg_engine_close(e.c)
+	C.plua_engine_close(e.c)
 	e.releaseNodes()
 	C.free(unsafe.Pointer(e.native))
 }
@@ -172,8 +172,8 @@ func (e *Engine) Load(ctx context.Context, name string, code []byte) error {
 	defer C.free(unsafe.Pointer(file))
 	e.ctx = ctx
 	e.VM.prepare()
-	kind := C.pg_engine_load(e.c, file, text(string(code)), C.size_t(len(code)))
-	if kind == C.PG_WAITING {
+	kind := C.plua_engine_load(e.c, file, text(string(code)), C.size_t(len(code)))
+	if kind == C.PLUA_WAITING {
 		kind = e.serve(ctx)
 	}
 	return e.VM.fault(kind)
@@ -217,7 +217,7 @@ func (e *Engine) RunRows(ctx context.Context, in *event.Batch, first int) (plain
 	e.VM.prepare()
 	C.batch(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
 		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(len(in.Ends)), C.uint32_t(first))
-	if e.c.batch.kind == C.PG_WAITING {
+	if e.c.batch.kind == C.PLUA_WAITING {
 		e.serveBatch(ctx, in)
 	}
 	if ends {

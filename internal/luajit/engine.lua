@@ -225,11 +225,11 @@ end
 
 local ffi = require "ffi"
 ffi.cdef(native.declarations)
-local C = ffi.cast("struct pg_functions *", native.functions)
+local C = ffi.cast("struct plua_functions *", native.functions)
 local next_event, add_event, drop = C.next_event, C.add_event, C.drop
 local read, element, length, remove_field = C.read, C.element, C.length, C.remove
 local set_number, set_string, set_literal = C.set_number, C.set_string, C.set_literal
-local engine, document = ffi.cast("pg_engine *", native.engine), ffi.cast("doc *", native.document)
+local engine, document = ffi.cast("plua_engine *", native.engine), ffi.cast("doc *", native.document)
 local found = ffi.cast("struct doc_found *", native.document)
 local current_generation = ffi.cast("double *", native.generation)
 local text = ffi.string
@@ -321,9 +321,9 @@ native.set_make_metatable(make_metatable)
 
 local strings = debug.getmetatable("").__index
 local slow_match, slow_find, sub = strings.match, strings.find, strings.sub
-local find, patterns = C.find, ffi.cast("pg_pattern_cache *", native.patterns)
-local match = ffi.cast("pg_found *", native.patterns)
-local WHOLE = 5 -- PG_FOUND_WHOLE
+local find, patterns = C.find, ffi.cast("plua_pattern_cache *", native.patterns)
+local match = ffi.cast("plua_found *", native.patterns)
+local WHOLE = 5 -- PLUA_FOUND_WHOLE
 
 local function capture(s, i)
   local c = match.capture[i]
@@ -402,7 +402,7 @@ return function(main)
         laps = laps - 1
       else
         local state = next_event(engine)
-        if state ~= 1 then -- PG_NEXT_READY
+        if state ~= 1 then -- PLUA_NEXT_READY
           if state == 0 or not run.next_unusual(state) then return end
         end
         finish(main(begin()))

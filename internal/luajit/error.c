@@ -9,23 +9,23 @@
 
 static const char *limit_message(int kind) {
 	switch (kind) {
-	case PG_EVENT_TIME: return "time limit for one event exceeded";
-	case PG_BATCH_TIME: return "time limit for the batch exceeded";
-	case PG_MEMORY: return "memory limit exceeded";
-	case PG_OUTPUT: return "output limit exceeded";
+	case PLUA_EVENT_TIME: return "time limit for one event exceeded";
+	case PLUA_BATCH_TIME: return "time limit for the batch exceeded";
+	case PLUA_MEMORY: return "memory limit exceeded";
+	case PLUA_OUTPUT: return "output limit exceeded";
 	}
 	return "stopped";
 }
 
-static void set_message(pg_vm *vm, const char *text, size_t len) {
-	pg_error *err = &vm->error;
+static void set_message(plua_vm *vm, const char *text, size_t len) {
+	plua_error *err = &vm->error;
 	if (len > sizeof err->message) len = sizeof err->message;
 	memcpy(err->message, text, len);
 	err->message_len = (uint32_t)len;
 }
 
 /* line_in_message returns the line that a leading "email.lua:12: " names if that is the file, else -1. */
-static int line_in_message(const pg_error *err, const char *file) {
+static int line_in_message(const plua_error *err, const char *file) {
 	size_t n = strlen(file);
 	if (err->message_len < n + 2 || memcmp(err->message, file, n) != 0 || err->message[n] != ':') return -1;
 	char digits[12] = "";
@@ -34,15 +34,15 @@ static int line_in_message(const pg_error *err, const char *file) {
 	return line > 0 ? line : -1;
 }
 
-static void set_file(pg_vm *vm, const char *chunk) {
+static void set_file(plua_vm *vm, const char *chunk) {
 	int own = strcmp(chunk, vm->chunk) == 0;
 	snprintf(vm->error.file, sizeof vm->error.file, "%s", own ? "" : chunk + 1);
 }
 
 /* take_place_in moves a leading "email.lua:12: " from the message into the error,
  * if that is the chunk's name. */
-static int take_place_in(pg_vm *vm, const char *chunk) {
-	pg_error *err = &vm->error;
+static int take_place_in(plua_vm *vm, const char *chunk) {
+	plua_error *err = &vm->error;
 	char text[sizeof err->message + 1];
 	const char *name = chunk + 1; /* without the @ */
 	size_t n = strlen(name);
@@ -58,13 +58,13 @@ static int take_place_in(pg_vm *vm, const char *chunk) {
 	return 1;
 }
 
-static void take_place(pg_vm *vm) {
+static void take_place(plua_vm *vm) {
 	if (take_place_in(vm, vm->chunk)) return;
-	for (const pg_file *file = vm->files; file; file = file->next)
+	for (const plua_file *file = vm->files; file; file = file->next)
 		if (take_place_in(vm, file->chunk)) return;
 }
 
-static void set_error(pg_vm *vm, int kind, const char *message) {
+static void set_error(plua_vm *vm, int kind, const char *message) {
 	vm->error.kind = kind;
 	vm->error.line = vm->error.traceback_len = 0;
 	vm->error.file[0] = 0;
@@ -72,7 +72,7 @@ static void set_error(pg_vm *vm, int kind, const char *message) {
 }
 
 /* add_line appends a line to the traceback unless it does not fit. */
-static void add_line(pg_error *err, const char *format, ...) {
+static void add_line(plua_error *err, const char *format, ...) {
 	char line[256];
 	va_list args;
 	va_start(args, format);
@@ -103,7 +103,7 @@ static int stack_depth(lua_State *L) {
 }
 
 /* add_traceback adds the script's frames in one coroutine, without ours. */
-static void add_traceback(lua_State *L, pg_vm *vm, int *shown) {
+static void add_traceback(lua_State *L, plua_vm *vm, int *shown) {
 	lua_Debug ar;
 	int depth = stack_depth(L);
 	for (int level = 0; lua_getstack(L, level, &ar); level++) {
@@ -131,18 +131,18 @@ static void add_traceback(lua_State *L, pg_vm *vm, int *shown) {
 }
 
 /* add_place sets the line and the traceback, over L and the coroutines that resumed it. */
-static void add_place(lua_State *L, pg_vm *vm) {
+static void add_place(lua_State *L, plua_vm *vm) {
 	int shown = 0;
 	vm->error.line = vm->error.traceback_len = 0;
 	vm->error.file[0] = 0;
 	add_traceback(L, vm, &shown);
-	for (pg_frame *f = vm->frames; f; f = f->outer)
+	for (plua_frame *f = vm->frames; f; f = f->outer)
 		if (f->L != L) add_traceback(f->L, vm, &shown);
 	if (L != vm->L) add_traceback(vm->L, vm, &shown);
 	if (vm->error.traceback_len) vm->error.traceback_len--; /* no newline at the end */
 }
 
-void pg_error_limit(lua_State *L, pg_vm *vm) {
+void plua_error_limit(lua_State *L, plua_vm *vm) {
 	uint32_t kind = vm->run.stop;
 	if (vm->error.kind == kind) return;
 	vm->error.kind = kind;
@@ -154,19 +154,19 @@ void pg_error_limit(lua_State *L, pg_vm *vm) {
  * sees, because memory or stack is exhausted: the unwinding loses the place. */
 void luaJIT_unhandled(lua_State *L);
 void luaJIT_unhandled(lua_State *L) {
-	pg_vm *vm = pg_vm_of(L);
+	plua_vm *vm = plua_vm_of(L);
 	if (!vm->L) return;
 	if (vm->run.stop) {
-		pg_error_limit(L, vm);
+		plua_error_limit(L, vm);
 		return;
 	}
 	add_place(L, vm);
-	vm->error.kind = PG_STACK;
+	vm->error.kind = PLUA_STACK;
 	set_message(vm, "stack overflow", strlen("stack overflow"));
 }
 
-void pg_error_strip_place(lua_State *L) {
-	static const char ours[] = PG_SANDBOX ":";
+void plua_error_strip_place(lua_State *L) {
+	static const char ours[] = PLUA_SANDBOX ":";
 	if (lua_type(L, -1) != LUA_TSTRING) return;
 	const char *text = lua_tostring(L, -1);
 	if (strncmp(text, ours, sizeof ours - 1) != 0) return;
@@ -176,22 +176,22 @@ void pg_error_strip_place(lua_State *L) {
 	lua_remove(L, -2);
 }
 
-int pg_error_handler(lua_State *L) {
-	pg_vm *vm = pg_vm_of(L);
+int plua_error_handler(lua_State *L) {
+	plua_vm *vm = plua_vm_of(L);
 	if (vm->run.stop) {
-		pg_error_limit(L, vm);
+		plua_error_limit(L, vm);
 		return 1;
 	}
 	int type = lua_type(L, 1);
 	lua_settop(L, 1);
 	if (type == LUA_TSTRING) {
 		size_t len;
-		pg_error_strip_place(L);
+		plua_error_strip_place(L);
 		const char *text = lua_tolstring(L, -1, &len);
 		set_message(vm, text, len);
 	}
 	add_place(L, vm);
-	vm->error.kind = PG_ERROR;
+	vm->error.kind = PLUA_ERROR;
 	if (vm->describe && type != LUA_TSTRING && type != LUA_TNUMBER) {
 		lua_settop(L, 1);
 		vm->describe(L);
@@ -212,34 +212,34 @@ int pg_error_handler(lua_State *L) {
 	return 1;
 }
 
-static int starts_with(const pg_error *err, const char *text) {
+static int starts_with(const plua_error *err, const char *text) {
 	return err->message_len >= strlen(text) && memcmp(err->message, text, strlen(text)) == 0;
 }
 
-void pg_error_settle(pg_vm *vm) {
-	pg_error *err = &vm->error;
+void plua_error_settle(plua_vm *vm) {
+	plua_error *err = &vm->error;
 	uint32_t limit = vm->run.stop;
 	if (limit) {
-		if (err->kind != PG_OK) set_message(vm, limit_message(limit), strlen(limit_message(limit)));
+		if (err->kind != PLUA_OK) set_message(vm, limit_message(limit), strlen(limit_message(limit)));
 		else set_error(vm, limit, limit_message(limit));
 		err->kind = limit;
 		vm->broken = limit;
-	} else if (err->kind == PG_OK) {
-		set_error(vm, PG_ERROR, "error in error handling");
+	} else if (err->kind == PLUA_OK) {
+		set_error(vm, PLUA_ERROR, "error in error handling");
 	} else if (starts_with(err, "stack overflow") || starts_with(err, "C stack overflow")) {
-		err->kind = PG_STACK;
+		err->kind = PLUA_STACK;
 	}
 }
 
-void pg_error_syntax(lua_State *L, pg_vm *vm) {
+void plua_error_syntax(lua_State *L, plua_vm *vm) {
 	size_t len;
-	set_error(vm, PG_SYNTAX, "");
+	set_error(vm, PLUA_SYNTAX, "");
 	const char *text = lua_tolstring(L, -1, &len);
 	if (text) set_message(vm, text, len);
 	take_place(vm);
 }
 
-int pg_raise(lua_State *L, const char *format, ...) {
+int plua_raise(lua_State *L, const char *format, ...) {
 	lua_Debug ar;
 	va_list args;
 	int level = 1, found = 0; /* the frames above the script's are ours */

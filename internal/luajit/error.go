@@ -16,14 +16,14 @@ import (
 type Kind uint32
 
 const (
-	OK        Kind = C.PG_OK
-	Syntax    Kind = C.PG_SYNTAX
-	Runtime   Kind = C.PG_ERROR
-	Stack     Kind = C.PG_STACK
-	EventTime Kind = C.PG_EVENT_TIME
-	BatchTime Kind = C.PG_BATCH_TIME
-	Memory    Kind = C.PG_MEMORY
-	Output    Kind = C.PG_OUTPUT
+	OK        Kind = C.PLUA_OK
+	Syntax    Kind = C.PLUA_SYNTAX
+	Runtime   Kind = C.PLUA_ERROR
+	Stack     Kind = C.PLUA_STACK
+	EventTime Kind = C.PLUA_EVENT_TIME
+	BatchTime Kind = C.PLUA_BATCH_TIME
+	Memory    Kind = C.PLUA_MEMORY
+	Output    Kind = C.PLUA_OUTPUT
 )
 
 // Limit tells whether the kind is a limit, after which a VM is broken.
@@ -55,7 +55,7 @@ func (f *Error) Error() string {
 
 // fault turns what a call returned into an error that owns its memory.
 func (vm *VM) fault(kind C.int) error {
-	if kind == C.PG_OK {
+	if kind == C.PLUA_OK {
 		return nil
 	}
 	f := &vm.c.error

@@ -4,25 +4,25 @@
 
 #include "vm.h"
 
-/* pg_error_handler is the message handler of every protected call. */
-int pg_error_handler(lua_State *L);
+/* plua_error_handler is the message handler of every protected call. */
+int plua_error_handler(lua_State *L);
 
-/* pg_error_settle sets the kind of a failed call's error: that of the limit that
+/* plua_error_settle sets the kind of a failed call's error: that of the limit that
  * stopped the run, or what the handler recorded. */
-void pg_error_settle(pg_vm *vm);
+void plua_error_settle(plua_vm *vm);
 
-/* pg_error_syntax takes the compiler's message from the top of the stack. */
-void pg_error_syntax(lua_State *L, pg_vm *vm);
+/* plua_error_syntax takes the compiler's message from the top of the stack. */
+void plua_error_syntax(lua_State *L, plua_vm *vm);
 
-/* pg_error_limit records where a limit struck, the first time. */
-void pg_error_limit(lua_State *L, pg_vm *vm);
+/* plua_error_limit records where a limit struck, the first time. */
+void plua_error_limit(lua_State *L, plua_vm *vm);
 
-/* pg_error_strip_place removes a place in sandbox.lua from the message on top of the
+/* plua_error_strip_place removes a place in sandbox.lua from the message on top of the
  * stack: an error raised there is the script's. */
-#define PG_SANDBOX "[perigee]"
-void pg_error_strip_place(lua_State *L);
+#define PLUA_SANDBOX "[perigee]"
+void plua_error_strip_place(lua_State *L);
 
-/* pg_raise raises an error with the script's line before it. It does not return. */
-int pg_raise(lua_State *L, const char *format, ...);
+/* plua_raise raises an error with the script's line before it. It does not return. */
+int plua_raise(lua_State *L, const char *format, ...);
 
 #endif

@@ -7,23 +7,23 @@
 
 #include "engine.h"
 
-// pg_call_go calls the function of the request, for a *luajit.Engine. It returns whether there is
+// plua_call_go calls the function of the request, for a *luajit.Engine. It returns whether there is
 // an answer. It is in host.go.
-extern int pg_call_go(void *owner);
+extern int plua_call_go(void *owner);
 
 // request(function, …) leaves a request. It returns true if the script has nothing left to do but
 // to call the function, else the script must yield.
 static int request(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	int n = lua_gettop(L);
 	if (!lua_isyieldable(L))
-		return pg_raise(L, "a Go function cannot be called from a function that a C function has called");
+		return plua_raise(L, "a Go function cannot be called from a function that a C function has called");
 	e->gocall.function = (uint32_t)lua_tointeger(L, 1);
-	pg_values_begin(e);
-	for (int i = 2; i <= n; i++) pg_values_encode(L, e, i);
-	pg_values_reserve(L, e);
-	if (e->gocall.function && pg_tail_call_detect(L, e, 1)) {
-		pg_tail_call_locate(e);
+	plua_values_begin(e);
+	for (int i = 2; i <= n; i++) plua_values_encode(L, e, i);
+	plua_values_reserve(L, e);
+	if (e->gocall.function && plua_tail_call_detect(L, e, 1)) {
+		plua_tail_call_locate(e);
 		lua_pushboolean(L, 1);
 		return 1;
 	}
@@ -42,14 +42,14 @@ static void push_place(lua_State *L) {
 	lua_pushliteral(L, "");
 }
 
-int pg_gocall_results(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+int plua_gocall_results(lua_State *L) {
+	plua_engine *e = plua_engine_of(L);
 	const char *answer = e->gocall.answer, *end = answer + e->gocall.answer_len;
-	if (!answer) return pg_raise(L, "the Go function did not answer");
+	if (!answer) return plua_raise(L, "the Go function did not answer");
 	e->gocall.answer = NULL;
 	if (*answer++ != 'E') {
 		lua_settop(L, 0);
-		return pg_values_decode(L, e, answer, end);
+		return plua_values_decode(L, e, answer, end);
 	}
 	push_place(L);
 	lua_pushlstring(L, answer, (size_t)(end - answer));
@@ -57,7 +57,7 @@ int pg_gocall_results(lua_State *L) {
 	return lua_error(L);
 }
 
-void pg_gocall_answer(pg_engine *e, const char *data, size_t len) {
+void plua_gocall_answer(plua_engine *e, const char *data, size_t len) {
 	e->gocall.request.len = 0;
 	int error = e->api->buf_add(&e->gocall.request, data, len);
 	e->gocall.answer = error ? NULL : e->gocall.request.data;
@@ -66,18 +66,18 @@ void pg_gocall_answer(pg_engine *e, const char *data, size_t len) {
 
 // result() returns what the function returned, or raises its error or the limit that it has hit.
 static int result(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
-	PG_CHECK(L, e->vm);
-	return e->gocall.answer ? pg_gocall_results(L) : 0;
+	plua_engine *e = plua_engine_of(L);
+	PLUA_CHECK(L, e->vm);
+	return e->gocall.answer ? plua_gocall_results(L) : 0;
 }
 
 static int call_direct(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	e->gocall.request.len = 0;
-	if (lua_gettop(L) > 0) pg_values_keep(L);
+	if (lua_gettop(L) > 0) plua_values_keep(L);
 	e->gocall.function = (uint32_t)lua_tointeger(L, lua_upvalueindex(1));
-	if (pg_tail_call_detect(L, e, 0)) return 0;
-	return pg_call_go(e->gocall.owner) || e->vm->run.stop ? result(L) : 0;
+	if (plua_tail_call_detect(L, e, 0)) return 0;
+	return plua_call_go(e->gocall.owner) || e->vm->run.stop ? result(L) : 0;
 }
 
 // new_direct(number) makes a function that calls a Go function from C.
@@ -94,40 +94,40 @@ static void check_labels(lua_State *L, int index) {
 	while (lua_next(L, index)) {
 		int list = lua_type(L, -2) == LUA_TNUMBER, type = lua_type(L, -1);
 		if (list ? type != LUA_TSTRING : lua_type(L, -2) != LUA_TSTRING || (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN))
-			pg_raise(L, "argument 3 must be labels: {name = \"value\"} or {\"name:value\"}");
+			plua_raise(L, "argument 3 must be labels: {name = \"value\"} or {\"name:value\"}");
 		lua_pop(L, 1);
 	}
 }
 
 // measure(kind, name, value, labels) keeps a measurement for Go, which reads it after the crossing.
 static int measure(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	lua_settop(L, 4);
-	if (lua_type(L, 2) != LUA_TSTRING) return pg_raise(L, "argument 1 must be a string, not a %s", luaL_typename(L, 2));
-	if (lua_type(L, 3) != LUA_TNUMBER) return pg_raise(L, "argument 2 must be a number, not a %s", luaL_typename(L, 3));
-	if (lua_type(L, 4) == LUA_TTABLE && !pg_container_at(L, e, 4)) check_labels(L, 4);
-	else if (!lua_isnil(L, 4)) return pg_raise(L, "argument 3 must be labels: {name = \"value\"} or {\"name:value\"}");
-	pg_values_begin(e);
-	pg_values_encode(L, e, 3);
-	pg_values_encode(L, e, 1);
-	pg_values_encode(L, e, 2);
-	pg_values_encode(L, e, 4);
+	if (lua_type(L, 2) != LUA_TSTRING) return plua_raise(L, "argument 1 must be a string, not a %s", luaL_typename(L, 2));
+	if (lua_type(L, 3) != LUA_TNUMBER) return plua_raise(L, "argument 2 must be a number, not a %s", luaL_typename(L, 3));
+	if (lua_type(L, 4) == LUA_TTABLE && !plua_container_at(L, e, 4)) check_labels(L, 4);
+	else if (!lua_isnil(L, 4)) return plua_raise(L, "argument 3 must be labels: {name = \"value\"} or {\"name:value\"}");
+	plua_values_begin(e);
+	plua_values_encode(L, e, 3);
+	plua_values_encode(L, e, 1);
+	plua_values_encode(L, e, 2);
+	plua_values_encode(L, e, 4);
 	uint32_t n = (uint32_t)e->gocall.request.len;
 	if (e->gocall.measurements.len + n + sizeof n > MEASUREMENTS_MAX) {
 		e->gocall.measurements_lost++;
 		return 0;
 	}
-	pg_check_doc(L, e->api->buf_add(&e->gocall.measurements, (const char *)&n, sizeof n));
-	pg_check_doc(L, e->api->buf_add(&e->gocall.measurements, e->gocall.request.data, n));
+	plua_check_doc(L, e->api->buf_add(&e->gocall.measurements, (const char *)&n, sizeof n));
+	plua_check_doc(L, e->api->buf_add(&e->gocall.measurements, e->gocall.request.data, n));
 	return 0;
 }
 
 // compile(text, path, name) compiles a file that the script requires.
 static int compile(lua_State *L) {
-	pg_vm *vm = pg_vm_of(L);
+	plua_vm *vm = plua_vm_of(L);
 	size_t len;
-	const char *text = luaL_checklstring(L, 1, &len), *chunk = pg_vm_add_file(vm, luaL_checkstring(L, 2));
-	if (!chunk) pg_check_doc(L, DOC_NO_MEMORY);
+	const char *text = luaL_checklstring(L, 1, &len), *chunk = plua_vm_add_file(vm, luaL_checkstring(L, 2));
+	if (!chunk) plua_check_doc(L, DOC_NO_MEMORY);
 	if (luaL_loadbufferx(L, text, len, chunk, "t")) return lua_error(L);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, vm->env);
 	lua_setfenv(L, -2);
@@ -148,9 +148,9 @@ static int now_seconds(lua_State *L) {
 	return 1;
 }
 
-void pg_gocall_open(lua_State *L, pg_engine *e) {
+void plua_gocall_open(lua_State *L, plua_engine *e) {
 	static const luaL_Reg functions[] = {
-		{"request", request}, {"results", pg_gocall_results}, {"measure", measure}, {"compile", compile},
+		{"request", request}, {"results", plua_gocall_results}, {"measure", measure}, {"compile", compile},
 		{"now", now}, {"unix", now_seconds}, {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, functions);

@@ -140,11 +140,11 @@ func (e *Engine) serve(ctx context.Context) C.int {
 		}
 		e.limit(spent, resumed.Before(until))
 		e.VM.announce()
-		kind := C.pg_engine_resume(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
+		kind := C.plua_engine_resume(e.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(e.answer))), C.size_t(len(e.answer)))
 		if cap(e.answer) > answerKept {
 			e.answer = nil
 		}
-		if kind != C.PG_WAITING {
+		if kind != C.PLUA_WAITING {
 			return kind
 		}
 		start = time.Now()
@@ -159,7 +159,7 @@ func (e *Engine) serve(ctx context.Context) C.int {
 // wallTime is how long an event may take by the clock from its first call of a function of Go
 // on, or the script that is being loaded. What it computes before is bounded by the watchdog.
 func (e *Engine) wallTime() time.Duration {
-	if e.c.vm.run.event == C.PG_NO_EVENT {
+	if e.c.vm.run.event == C.PLUA_NO_EVENT {
 		return starvedFactor * e.VM.opts.BatchTime
 	}
 	return e.VM.opts.WallTime
@@ -168,11 +168,11 @@ func (e *Engine) wallTime() time.Duration {
 // limit stops a run whose time is used up. inTime says that its time by the clock is not.
 func (e *Engine) limit(spent *timeAccount, inTime bool) {
 	switch vm := e.VM; {
-	case time.Duration(spent.run.Load()) >= vm.opts.BatchTime, !inTime && vm.c.run.event == C.PG_NO_EVENT:
-		C.pg_vm_stop(vm.c, C.PG_BATCH_TIME)
-	case !inTime, time.Duration(spent.event.Load()) >= vm.opts.EventTime && vm.c.run.event != C.PG_NO_EVENT:
+	case time.Duration(spent.run.Load()) >= vm.opts.BatchTime, !inTime && vm.c.run.event == C.PLUA_NO_EVENT:
+		C.plua_vm_stop(vm.c, C.PLUA_BATCH_TIME)
+	case !inTime, time.Duration(spent.event.Load()) >= vm.opts.EventTime && vm.c.run.event != C.PLUA_NO_EVENT:
 		vm.c.run.stop_event = vm.c.run.event
-		C.pg_vm_stop(vm.c, C.PG_EVENT_TIME)
+		C.plua_vm_stop(vm.c, C.PLUA_EVENT_TIME)
 	}
 }
 
@@ -180,7 +180,7 @@ func (e *Engine) limit(spent *timeAccount, inTime bool) {
 func (e *Engine) timeLeft() time.Duration {
 	spent := &e.VM.spent
 	left := e.VM.opts.BatchTime - time.Duration(spent.run.Load())
-	if e.c.vm.run.event != C.PG_NO_EVENT {
+	if e.c.vm.run.event != C.PLUA_NO_EVENT {
 		left = min(left, e.VM.opts.EventTime-time.Duration(spent.event.Load()))
 	}
 	return left
@@ -196,13 +196,13 @@ func (e *Engine) call(ctx context.Context, computed, until time.Time) (waits boo
 		e.computing = FunctionContext{Context: ctx, vm: e.VM, until: computed}
 		number := int(e.c.gocall.function)
 		results, waits, err = e.host.call(ctx, &e.computing, until, number, args)
-		if number == 0 && e.c.vm.run.event == C.PG_NO_EVENT && e.files < filesMax {
+		if number == 0 && e.c.vm.run.event == C.PLUA_NO_EVENT && e.files < filesMax {
 			e.files++
 			waits = true
 		}
 	}
 	if errors.Is(err, ErrMemory) {
-		C.pg_vm_stop(e.VM.c, C.PG_MEMORY)
+		C.plua_vm_stop(e.VM.c, C.PLUA_MEMORY)
 	}
 	e.answer = encodeAnswer(e.answer, results, err)
 	return waits

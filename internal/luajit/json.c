@@ -9,18 +9,18 @@
 typedef struct { doc *d; } owner;
 
 static int encode(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	lua_settop(L, 1);
-	doc_buf *b = pg_encode_buffer(e);
-	pg_encode(L, e, 1, b);
-	pg_vm_reserve(L, e->vm, b->len);
+	doc_buf *b = plua_encode_buffer(e);
+	plua_encode(L, e, 1, b);
+	plua_vm_reserve(L, e->vm, b->len);
 	lua_pushlstring(L, b->data, b->len);
 	return 1;
 }
 
 static int free_document(lua_State *L) {
 	owner *o = lua_touserdata(L, 1);
-	pg_engine_of(L)->api->free(o->d);
+	plua_engine_of(L)->api->free(o->d);
 	o->d = NULL;
 	return 0;
 }
@@ -34,7 +34,7 @@ static owner *push_owner(lua_State *L) {
 }
 
 // parse reads a text into a document of its own.
-static int parse(pg_engine *e, owner *o, const char *s, size_t len, uint32_t *root) {
+static int parse(plua_engine *e, owner *o, const char *s, size_t len, uint32_t *root) {
 	int fault = DOC_NO_MEMORY;
 	e->api->free(o->d);
 	o->d = e->api->new(e->event->max, &e->vm->used, e->vm->limit);
@@ -46,7 +46,7 @@ static int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == 
 
 // decode_container pushes a lazy document, or nil and an error message. It returns how many
 // values it has pushed.
-static int decode_container(lua_State *L, pg_engine *e, const char *s, size_t len) {
+static int decode_container(lua_State *L, plua_engine *e, const char *s, size_t len) {
 	owner *o = push_owner(L);
 	uint32_t root = 0;
 	int fault = parse(e, o, s, len, &root), at = lua_gettop(L);
@@ -55,7 +55,7 @@ static int decode_container(lua_State *L, pg_engine *e, const char *s, size_t le
 		lua_gc(L, LUA_GCCOLLECT, 0); // what the first one finalized
 		fault = parse(e, o, s, len, &root);
 	}
-	if (fault == DOC_NO_MEMORY || fault == DOC_TOO_BIG) pg_check_doc(L, fault);
+	if (fault == DOC_NO_MEMORY || fault == DOC_TOO_BIG) plua_check_doc(L, fault);
 	if (fault) {
 		lua_pushnil(L);
 		if (fault == DOC_TOO_MANY_FIELDS) lua_pushfstring(L, "more than %d fields", DOC_MAX_FIELDS);
@@ -65,12 +65,12 @@ static int decode_container(lua_State *L, pg_engine *e, const char *s, size_t le
 	lua_newtable(L);
 	lua_pushvalue(L, at);
 	lua_setfield(L, -2, "owner");
-	pg_container_push(L, e, o->d, root, 0, at + 1);
+	plua_container_push(L, e, o->d, root, 0, at + 1);
 	return 1;
 }
 
 static int decode(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	size_t len;
 	luaL_checktype(L, 1, LUA_TSTRING);
 	const char *s = lua_tolstring(L, 1, &len);
@@ -79,34 +79,34 @@ static int decode(lua_State *L) {
 	while (len && is_space(s[len - 1])) len--;
 	if (len && (*s == '{' || *s == '[')) return decode_container(L, e, s, len);
 	// Scalars are decoded as the element of an array.
-	doc_buf *b = pg_encode_buffer(e);
+	doc_buf *b = plua_encode_buffer(e);
 	int fault = e->api->buf_add(b, "[", 1);
 	if (!fault) fault = e->api->buf_add(b, s, len);
 	if (!fault) fault = e->api->buf_add(b, "]", 1);
-	pg_check_doc(L, fault);
+	plua_check_doc(L, fault);
 	int n = decode_container(L, e, b->data, b->len);
 	if (n == 2) return n;
-	pg_container *c = lua_touserdata(L, -1);
+	plua_container *c = lua_touserdata(L, -1);
 	if (e->api->length(c->d, c->node) != 1) {
 		lua_pushnil(L);
 		lua_pushliteral(L, "not JSON, at byte 1");
 		return 2;
 	}
-	pg_container_push_nodes(L, e, c, -1);
-	pg_container_push_value(L, e, c->d, 0, lua_gettop(L), e->api->at(c->d, c->node, 1));
+	plua_container_push_nodes(L, e, c, -1);
+	plua_container_push_value(L, e, c->d, 0, lua_gettop(L), e->api->at(c->d, c->node, 1));
 	return 1;
 }
 
 static int isnull(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	if (lua_gettop(L) < 2) {
-		lua_pushboolean(L, pg_is_null(L, 1));
+		lua_pushboolean(L, plua_is_null(L, 1));
 		return 1;
 	}
 	int kind = DOC_MISSING;
-	pg_container *c = pg_container_at(L, e, 1);
+	plua_container *c = plua_container_at(L, e, 1);
 	if (c) {
-		c = pg_container_check(L, e, 1);
+		c = plua_container_check(L, e, 1);
 		size_t len;
 		int object = c->d->nodes[c->node].kind == DOC_OBJECT;
 		if (object && lua_type(L, 2) == LUA_TSTRING) {
@@ -121,21 +121,21 @@ static int isnull(lua_State *L) {
 	luaL_checktype(L, 1, LUA_TTABLE);
 	lua_pushvalue(L, 2);
 	lua_rawget(L, 1);
-	lua_pushboolean(L, pg_is_null(L, -1));
+	lua_pushboolean(L, plua_is_null(L, -1));
 	return 1;
 }
 
 // is_array_argument tells whether the only argument of array() is the array itself. An
 // empty array that array() made is an element, as in kelindar/lua.
-static int is_array_argument(lua_State *L, pg_engine *e) {
-	pg_container *c = pg_container_at(L, e, 1);
+static int is_array_argument(lua_State *L, plua_engine *e) {
+	plua_container *c = plua_container_at(L, e, 1);
 	if (c) {
-		pg_container_check(L, e, 1);
+		plua_container_check(L, e, 1);
 		return c->d->nodes[c->node].kind == DOC_ARRAY;
 	}
 	if (lua_type(L, 1) != LUA_TTABLE) return 0;
 	lua_pushnil(L);
-	if (!lua_next(L, 1)) return !pg_is_array(L, e, 1);
+	if (!lua_next(L, 1)) return !plua_is_array(L, e, 1);
 	lua_pop(L, 2);
 	return lua_objlen(L, 1) > 0;
 }
@@ -143,15 +143,15 @@ static int is_array_argument(lua_State *L, pg_engine *e) {
 // array(table) marks a table, so that it is an array even when it is empty. array(…) with
 // other arguments returns a marked table of them.
 static int array(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	int n = lua_gettop(L);
 	if (n == 1 && is_array_argument(L, e)) {
-		if (!pg_container_at(L, e, 1)) pg_mark_array(L, e, 1);
+		if (!plua_container_at(L, e, 1)) plua_mark_array(L, e, 1);
 		lua_settop(L, 1);
 		return 1;
 	}
 	lua_createtable(L, n, 0);
-	pg_mark_array(L, e, n + 1);
+	plua_mark_array(L, e, n + 1);
 	for (int i = 1; i <= n; i++) {
 		lua_pushvalue(L, i);
 		lua_rawseti(L, n + 1, i);
@@ -165,8 +165,8 @@ static int empty(lua_State *L) {
 }
 
 static int describe(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
-	if (luaL_getmetafield(L, 1, "__tostring") && !pg_container_at(L, e, 1)) {
+	plua_engine *e = plua_engine_of(L);
+	if (luaL_getmetafield(L, 1, "__tostring") && !plua_container_at(L, e, 1)) {
 		lua_pushvalue(L, 1);
 		lua_call(L, 1, 1);
 		return 1;
@@ -177,8 +177,8 @@ static int describe(lua_State *L) {
 	return 1;
 }
 
-// pg_json_describe replaces the error object on top of the stack by a text, if it has one.
-void pg_json_describe(lua_State *L) {
+// plua_json_describe replaces the error object on top of the stack by a text, if it has one.
+void plua_json_describe(lua_State *L) {
 	lua_pushvalue(L, -1);
 	lua_pushcfunction(L, describe);
 	lua_insert(L, -2);
@@ -186,7 +186,7 @@ void pg_json_describe(lua_State *L) {
 	else lua_pop(L, 1);
 }
 
-void pg_json_open(lua_State *L, pg_engine *e) {
+void plua_json_open(lua_State *L, plua_engine *e) {
 	static const luaL_Reg functions[] = {
 		{"encode", encode}, {"isnull", isnull}, {"array", array}, {"empty", empty}, {NULL, NULL}};
 	lua_newtable(L);

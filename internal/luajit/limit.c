@@ -7,14 +7,14 @@
 /* Garbage may take the heap past the limit. At soft_limit bytes the next safe point
  * collects it, and stops the run if more than the limit is live. Only beyond hard_limit
  * an allocation fails, because LuaJIT's compiler does not survive that reliably. */
-static size_t soft_limit(const pg_vm *vm) { return vm->limit + vm->limit / 4; }
-static size_t hard_limit(const pg_vm *vm) { return vm->limit * 2 + (1 << 20); }
+static size_t soft_limit(const plua_vm *vm) { return vm->limit + vm->limit / 4; }
+static size_t hard_limit(const plua_vm *vm) { return vm->limit * 2 + (1 << 20); }
 
-static void lock(pg_vm *vm) {
+static void lock(plua_vm *vm) {
 	while (__atomic_test_and_set(&vm->lock, __ATOMIC_ACQUIRE)) sched_yield();
 }
 
-static void unlock(pg_vm *vm) { __atomic_clear(&vm->lock, __ATOMIC_RELEASE); }
+static void unlock(plua_vm *vm) { __atomic_clear(&vm->lock, __ATOMIC_RELEASE); }
 
 static void hook(lua_State *L, lua_Debug *ar);
 
@@ -22,36 +22,36 @@ static void hook(lua_State *L, lua_Debug *ar);
  * interpreter. The hook belongs to the VM, not to a coroutine. Another thread may
  * arm while the VM runs, and the two can then disagree on the dispatch table. Arming
  * again must rewrite the table, hence off first, then on. */
-static void arm(pg_vm *vm) {
+static void arm(plua_vm *vm) {
 	if (!vm->L) return;
 	if (vm->armed) lua_sethook(vm->L, NULL, 0, 0);
 	lua_sethook(vm->L, hook, LUA_MASKCOUNT, 1);
 	vm->armed = 1;
 }
 
-static void disarm(pg_vm *vm) {
+static void disarm(plua_vm *vm) {
 	if (vm->armed) lua_sethook(vm->L, NULL, 0, 0);
 	vm->armed = 0;
 }
 
-int pg_vm_raise(lua_State *L) {
-	pg_vm *vm = pg_vm_of(L);
-	pg_error_limit(L, vm);
+int plua_vm_raise(lua_State *L) {
+	plua_vm *vm = plua_vm_of(L);
+	plua_error_limit(L, vm);
 	lua_pushlightuserdata(L, vm);
 	return lua_error(L);
 }
 
-void pg_vm_stop(pg_vm *vm, int kind) {
+void plua_vm_stop(plua_vm *vm, int kind) {
 	lock(vm);
 	if (!vm->run.stop) vm->run.stop = kind;
-	if (vm->run.running == PG_RUNNING) arm(vm);
+	if (vm->run.running == PLUA_RUNNING) arm(vm);
 	unlock(vm);
 }
 
-void pg_vm_stop_run(pg_vm *vm, uint32_t number, uint32_t event, int kind) {
+void plua_vm_stop_run(plua_vm *vm, uint32_t number, uint32_t event, int kind) {
 	lock(vm);
-	if (vm->run.running == PG_RUNNING && vm->run.number == number) {
-		if (kind && !vm->run.stop && (kind != PG_EVENT_TIME || vm->run.event == event)) {
+	if (vm->run.running == PLUA_RUNNING && vm->run.number == number) {
+		if (kind && !vm->run.stop && (kind != PLUA_EVENT_TIME || vm->run.event == event)) {
 			vm->run.stop_event = event;
 			vm->run.stop = kind;
 		}
@@ -61,13 +61,13 @@ void pg_vm_stop_run(pg_vm *vm, uint32_t number, uint32_t event, int kind) {
 }
 
 /* cancel_late_stop cancels a stop that was meant for an earlier event. */
-static void cancel_late_stop(pg_vm *vm) {
-	if (vm->run.stop == PG_EVENT_TIME && vm->run.event != vm->run.stop_event) vm->run.stop = 0;
+static void cancel_late_stop(plua_vm *vm) {
+	if (vm->run.stop == PLUA_EVENT_TIME && vm->run.event != vm->run.stop_event) vm->run.stop = 0;
 }
 
-void pg_vm_begin(pg_vm *vm) {
+void plua_vm_begin(plua_vm *vm) {
 	vm->run.event = 0;
-	pg_vm_continue(vm);
+	plua_vm_continue(vm);
 }
 
 /* thread_clock returns the CPU time clock of this thread, or -1. */
@@ -77,12 +77,12 @@ static clockid_t thread_clock(void) {
 	return clock;
 }
 
-void pg_vm_continue(pg_vm *vm) {
+void plua_vm_continue(plua_vm *vm) {
 	/* The clock first: the watchdog, which may still see the last run as running, must not
 	 * measure this one by the clock of that one's thread. */
 	__atomic_store_n(&vm->run.clock, thread_clock(), __ATOMIC_RELAXED);
 	__atomic_store_n(&vm->run.number, vm->run.number + 1, __ATOMIC_RELEASE);
-	__atomic_store_n(&vm->run.running, PG_RUNNING, __ATOMIC_RELEASE);
+	__atomic_store_n(&vm->run.running, PLUA_RUNNING, __ATOMIC_RELEASE);
 	if (vm->over_limit || vm->run.stop) {
 		lock(vm);
 		arm(vm);
@@ -90,110 +90,110 @@ void pg_vm_continue(pg_vm *vm) {
 	}
 }
 
-int64_t pg_vm_cpu_time(const pg_vm *vm) {
+int64_t plua_vm_cpu_time(const plua_vm *vm) {
 	struct timespec t;
 	clockid_t clock = __atomic_load_n(&vm->run.clock, __ATOMIC_RELAXED);
 	if (clock == -1 || clock_gettime(clock, &t) != 0) return -1;
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-void pg_vm_pause(pg_vm *vm) {
+void plua_vm_pause(plua_vm *vm) {
 	lock(vm);
-	vm->run.running = PG_IDLE;
+	vm->run.running = PLUA_IDLE;
 	disarm(vm);
 	unlock(vm);
 }
 
-void pg_vm_end(pg_vm *vm) {
+void plua_vm_end(plua_vm *vm) {
 	lock(vm);
-	vm->run.running = PG_IDLE;
+	vm->run.running = PLUA_IDLE;
 	cancel_late_stop(vm);
 	disarm(vm);
 	if (vm->run.stop) vm->broken = vm->run.stop;
 	unlock(vm);
 }
 
-void pg_vm_clear_stop(pg_vm *vm) {
+void plua_vm_clear_stop(plua_vm *vm) {
 	lock(vm);
 	vm->run.stop = 0;
 	unlock(vm);
 }
 
 /* collect_garbage clears over_limit twice, because allocations of the collector can set it. */
-static void collect_garbage(lua_State *L, pg_vm *vm) {
+static void collect_garbage(lua_State *L, plua_vm *vm) {
 	vm->over_limit = 0;
 	lua_gc(L, LUA_GCCOLLECT, 0);
 	if (vm->recharge && vm->engine) vm->recharge(vm);
 	vm->over_limit = 0;
 }
 
-void pg_vm_collect(pg_vm *vm) { collect_garbage(vm->L, vm); }
+void plua_vm_collect(plua_vm *vm) { collect_garbage(vm->L, vm); }
 
 /* collect frees the garbage, and ends the run if more than the limit is live with `more` bytes. */
-static void collect(lua_State *L, pg_vm *vm, size_t more) {
+static void collect(lua_State *L, plua_vm *vm, size_t more) {
 	collect_garbage(L, vm);
-	if (vm->used + more > vm->limit) pg_vm_stop(vm, PG_MEMORY);
+	if (vm->used + more > vm->limit) plua_vm_stop(vm, PLUA_MEMORY);
 }
 
 static void hook(lua_State *L, lua_Debug *ar) {
 	(void)ar;
-	pg_vm *vm = pg_vm_of(L);
+	plua_vm *vm = plua_vm_of(L);
 	if (vm->over_limit) collect(L, vm, 0);
 	lock(vm);
 	cancel_late_stop(vm);
 	if (!vm->run.stop) disarm(vm);
 	unlock(vm);
-	PG_CHECK(L, vm);
+	PLUA_CHECK(L, vm);
 }
 
-void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n) {
+void plua_vm_reserve(lua_State *L, plua_vm *vm, size_t n) {
 	if (n <= soft_limit(vm) && vm->used + n <= soft_limit(vm)) return;
 	if (n <= vm->limit) collect(L, vm, n);
-	else pg_vm_stop(vm, PG_MEMORY);
-	PG_CHECK(L, vm);
+	else plua_vm_stop(vm, PLUA_MEMORY);
+	PLUA_CHECK(L, vm);
 }
 
 /* note_size has the next safe point look at a heap that holds `used` bytes. */
-static void note_size(pg_vm *vm, size_t used) {
+static void note_size(plua_vm *vm, size_t used) {
 	if (used <= soft_limit(vm) || vm->over_limit) return;
 	vm->over_limit = 1;
 	lock(vm);
-	if (vm->run.running == PG_RUNNING) arm(vm);
+	if (vm->run.running == PLUA_RUNNING) arm(vm);
 	unlock(vm);
 }
 
-void pg_vm_charge(pg_vm *vm, int64_t n) {
+void plua_vm_charge(plua_vm *vm, int64_t n) {
 	vm->used += (size_t)n;
 	if (n <= 0) return;
-	if (vm->used > hard_limit(vm)) pg_vm_stop(vm, PG_MEMORY);
+	if (vm->used > hard_limit(vm)) plua_vm_stop(vm, PLUA_MEMORY);
 	else note_size(vm, vm->used);
 }
 
-/* resize is the part of pg_vm_alloc that does not reuse a block of the slab. */
-static __attribute__((noinline)) void *resize(pg_vm *vm, void *ptr, size_t osize, size_t nsize) {
+/* resize is the part of plua_vm_alloc that does not reuse a block of the slab. */
+static __attribute__((noinline)) void *resize(plua_vm *vm, void *ptr, size_t osize, size_t nsize) {
 	if (nsize > osize) {
 		size_t used = vm->used + (nsize - osize);
 		if (used > hard_limit(vm)) {
-			pg_vm_stop(vm, PG_MEMORY);
+			plua_vm_stop(vm, PLUA_MEMORY);
 			return NULL;
 		}
 		note_size(vm, used);
 	}
-	void *p = pg_slab_resize(&vm->slab, ptr, osize, nsize);
+	void *p = plua_slab_resize(&vm->slab, ptr, osize, nsize);
 	if (p) vm->used += nsize - osize;
 	return p;
 }
 
-void *pg_vm_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
-	pg_vm *vm = ud;
+void *plua_vm_alloc(void *ud, void *ptr, size_t osize, size_t nsize) {
+	plua_vm *vm = ud;
 	if (nsize == 0) {
 		vm->used -= osize;
-		if (pg_slab_owns(&vm->slab, ptr)) pg_slab_free(&vm->slab, ptr, osize);
+		if (plua_slab_owns(&vm->slab, ptr)) plua_slab_free(&vm->slab, ptr, osize);
 		else free(ptr);
 		return NULL;
 	}
 	void *p;
-	if (!ptr && vm->used + nsize <= soft_limit(vm) && (p = pg_slab_reuse(&vm->slab, nsize))) {
+	if (!ptr && vm->used + nsize <= soft_limit(vm) && (p = plua_slab_reuse(&vm->slab, nsize))) {
 		vm->used += nsize;
 		return p;
 	}

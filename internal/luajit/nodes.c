@@ -8,32 +8,32 @@
 
 #include "engine.h"
 
-void pg_nodes_charge(pg_nodes *n) {
+void plua_nodes_charge(plua_nodes *n) {
 	if (!n->session) return;
 	uint64_t bytes = n->functions->session_bytes(n->session);
 	if (bytes == n->charged) return;
-	pg_vm_charge(n->vm, (int64_t)(bytes - n->charged));
+	plua_vm_charge(n->vm, (int64_t)(bytes - n->charged));
 	n->charged = bytes;
 }
 
-// Lua has a pg_nodes where the core has a session.
+// Lua has a plua_nodes where the core has a session.
 #define RUN(result, name, parameters, arguments) \
 	static result run_##name parameters { \
-		pg_nodes *n = (pg_nodes *)s; \
+		plua_nodes *n = (plua_nodes *)s; \
 		s = n->session; \
 		result r = n->functions->name arguments; \
-		pg_nodes_charge(n); \
+		plua_nodes_charge(n); \
 		return r; \
 	}
 NDB_SESSION_FUNCTIONS(RUN)
 
 static int begin(ndb_session *s) {
-	((pg_nodes *)s)->unfinished = 1;
+	((plua_nodes *)s)->unfinished = 1;
 	return run_begin(s);
 }
 
 static int begin_view(ndb_session *s) {
-	((pg_nodes *)s)->unfinished = 1;
+	((plua_nodes *)s)->unfinished = 1;
 	return run_begin_view(s);
 }
 
@@ -42,7 +42,7 @@ enum { LOCK_SLICE_MS = 10, SLICE_STEPS = 10000 };
 // lock waits in slices, and counts the wait as time of the event. Lua raises a limit when this has
 // returned.
 static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms) {
-	pg_nodes *n = (pg_nodes *)s;
+	plua_nodes *n = (plua_nodes *)s;
 	n->unfinished = 1;
 	for (;;) {
 		int64_t slice = timeout_ms < 0 || timeout_ms > LOCK_SLICE_MS ? LOCK_SLICE_MS : timeout_ms;
@@ -50,7 +50,7 @@ static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeo
 		if (code != NDB_E_TIMEOUT || n->vm->run.stop) return code;
 		if ((n->waited_ms += slice) > n->event_ms) {
 			n->vm->run.stop_event = n->vm->run.event;
-			pg_vm_stop(n->vm, PG_EVENT_TIME);
+			plua_vm_stop(n->vm, PLUA_EVENT_TIME);
 			return code;
 		}
 		if (timeout_ms >= 0 && (timeout_ms -= slice) <= 0) return code;
@@ -59,7 +59,7 @@ static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeo
 
 // IN_SLICES runs a call that changes many nodes, without steps, as a transaction of its own, in slices.
 #define IN_SLICES(call) do { \
-	pg_nodes *n = (pg_nodes *)s; \
+	plua_nodes *n = (plua_nodes *)s; \
 	int code = begin(s); \
 	if (code < 0) return code; \
 	do { \
@@ -70,7 +70,7 @@ static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeo
 		if (code == NDB_OK) code = run_commit(s, NULL); \
 	} while (code == NDB_E_CONFLICT && !n->vm->run.stop); \
 	if (code != NDB_OK) n->functions->rollback(n->session); \
-	pg_nodes_charge(n); \
+	plua_nodes_charge(n); \
 	return code == NDB_MORE ? NDB_E_CONFLICT : code; /* Lua raises the limit that has ended it */ \
 } while (0)
 
@@ -92,40 +92,40 @@ static int expire_tree(ndb_session *s, const char *key, size_t len, uint64_t at_
 	IN_SLICES(run_expire_tree(s, key, len, at_ms, SLICE_STEPS, position, position_len));
 }
 
-static void unlock_all(pg_nodes *n) { n->functions->unlock_all(n->session); }
+static void unlock_all(plua_nodes *n) { n->functions->unlock_all(n->session); }
 
-void pg_nodes_finish(pg_nodes *n) {
+void plua_nodes_finish(plua_nodes *n) {
 	n->unfinished = 0;
 	n->waited_ms = 0;
 	if (!n->session) return;
 	while (n->functions->level(n->session) > 0 && n->functions->rollback(n->session) >= 0) continue;
 	unlock_all(n);
-	pg_nodes_charge(n);
+	plua_nodes_charge(n);
 }
 
-void pg_nodes_idle(pg_nodes *n) {
+void plua_nodes_idle(plua_nodes *n) {
 	if (n->session) n->functions->idle(n->session);
 }
 
-void pg_nodes_close(pg_nodes *n) {
+void plua_nodes_close(plua_nodes *n) {
 	if (n->session) n->functions->session_close(n->session);
 	n->session = NULL;
 }
 
 // What the script has changed and the store has yet to write is no memory of the VM: the script
 // waits while it is more than a quarter of the VM's limit.
-static uint64_t pending_bytes(const pg_vm *vm) {
+static uint64_t pending_bytes(const plua_vm *vm) {
 	enum { LEAST = 1 << 20 };
 	return vm->limit / 4 > LEAST ? vm->limit / 4 : LEAST;
 }
 
 // session() opens the session. It returns what the functions take for one.
 static int session(lua_State *L) {
-	pg_nodes *n = &pg_engine_of(L)->nodes;
+	plua_nodes *n = &plua_engine_of(L)->nodes;
 	if (!n->session && n->functions->session_open(n->store, &n->session) < 0)
-		return pg_raise(L, "nodedb: %s", n->functions->message());
+		return plua_raise(L, "nodedb: %s", n->functions->message());
 	n->functions->session_limits(n->session, pending_bytes(n->vm), &n->vm->run.stop);
-	pg_nodes_charge(n);
+	plua_nodes_charge(n);
 	lua_pushlightuserdata(L, n);
 	return 1;
 }
@@ -142,7 +142,7 @@ static int proxy(lua_State *L) {
 // digits(v) returns the text of a number that a double cannot hold, nil for anything else.
 static int digits(lua_State *L) {
 	size_t len;
-	const char *text = pg_bignum_text(L, pg_engine_of(L), 1, &len);
+	const char *text = plua_bignum_text(L, plua_engine_of(L), 1, &len);
 	if (text) lua_pushlstring(L, text, len);
 	else lua_pushnil(L);
 	return 1;
@@ -161,7 +161,7 @@ static void set_address(lua_State *L, const char *name, void *f) {
 	lua_setfield(L, -2, name);
 }
 
-static void push_addresses(lua_State *L, pg_nodes *n) {
+static void push_addresses(lua_State *L, plua_nodes *n) {
 	lua_newtable(L);
 #define SET_RUN(result, name, parameters, arguments) set_address(L, "ndb_" #name, (void *)run_##name);
 #define SET_OTHER(result, name, parameters) set_address(L, "ndb_" #name, (void *)n->functions->name);
@@ -176,7 +176,7 @@ static void push_addresses(lua_State *L, pg_nodes *n) {
 	set_address(L, "ndb_unlock_all", (void *)unlock_all);
 }
 
-static void push_codes(lua_State *L, pg_nodes *n) {
+static void push_codes(lua_State *L, plua_nodes *n) {
 	const char *name;
 	lua_newtable(L);
 	for (int code = -1; strncmp(name = n->functions->code_name(code), "NDB_E_", 6) == 0; code--) {
@@ -185,7 +185,7 @@ static void push_codes(lua_State *L, pg_nodes *n) {
 	}
 }
 
-void pg_nodes_open(lua_State *L, pg_nodes *n) {
+void plua_nodes_open(lua_State *L, plua_nodes *n) {
 	static const luaL_Reg functions[] = {{"session", session}, {"proxy", proxy}, {"digits", digits}, {"now", now}, {NULL, NULL}};
 	if (!n->functions) {
 		lua_pushnil(L);

@@ -10,11 +10,11 @@ enum { STEPS_PER_BYTE = 8, NEVER = UINT32_MAX }; /* few searches take more steps
 
 /* number_items gives each repeated item of the pattern a number, and returns how many there are. An
  * item that it does not find, because the pattern is malformed, has none. */
-static int number_items(const pg_matcher *m, pg_failures *f) {
+static int number_items(const plua_matcher *m, plua_failures *f) {
 	int n = 0;
 	for (bytes p = m->pattern, end; p < m->pattern_end; p = end) {
 		int next = p + 1 < m->pattern_end ? p[1] : 0;
-		end = *p == '(' || *p == ')' ? p + 1 : pg_pattern_item_end(p, m->pattern_end);
+		end = *p == '(' || *p == ')' ? p + 1 : plua_pattern_item_end(p, m->pattern_end);
 		if (!end || (*p == ESCAPE && next == 'b' && (end += 2) > m->pattern_end)) break;
 		if (*p == '(' || *p == ')' || end == m->pattern_end || !*end || !strchr("*+-?", *end)) continue;
 		f->item[p - m->pattern] = (uint8_t)++n;
@@ -24,7 +24,7 @@ static int number_items(const pg_matcher *m, pg_failures *f) {
 }
 
 /* refers_back tells whether a pattern may refer to a capture. */
-static int refers_back(const pg_matcher *m) {
+static int refers_back(const plua_matcher *m) {
 	for (bytes p = m->pattern; p + 1 < m->pattern_end; p++)
 		if (*p == ESCAPE && isdigit(p[1])) return 1;
 	return 0;
@@ -32,42 +32,42 @@ static int refers_back(const pg_matcher *m) {
 
 /* remember makes a search remember its failures. In a longer pattern a path through it could be too
  * deep where another is not. */
-static __attribute__((noinline)) void remember(pg_matcher *m) {
+static __attribute__((noinline)) void remember(plua_matcher *m) {
 	m->steps_remember = NEVER;
-	if (m->pattern_end - m->pattern > PG_PATTERN_DEPTH || refers_back(m)) return;
-	pg_failures f = {.row = (size_t)(m->text_end - m->text) / 8 + 1};
+	if (m->pattern_end - m->pattern > PLUA_PATTERN_DEPTH || refers_back(m)) return;
+	plua_failures f = {.row = (size_t)(m->text_end - m->text) / 8 + 1};
 	int items = number_items(m, &f);
 	m->failures = lua_newuserdata(m->L, sizeof f + items * f.row);
 	*m->failures = f;
 	memset(m->failures->failed, 0, items * f.row);
 }
 
-static inline void tick(pg_matcher *m) {
+static inline void tick(plua_matcher *m) {
 	if (++m->steps % STEPS_PER_CHECK != 0) return;
-	PG_CHECK(m->L, m->vm);
+	PLUA_CHECK(m->L, m->vm);
 	if (m->steps >= m->steps_remember) remember(m);
 }
 
 /* failures_of returns the places at which the match failed before from the item at p on, or NULL. */
-static inline uint8_t *failures_of(const pg_matcher *m, bytes p) {
+static inline uint8_t *failures_of(const plua_matcher *m, bytes p) {
 	int item = m->failures ? m->failures->item[p - m->pattern] : 0;
 	return item ? m->failures->failed + (item - 1) * m->failures->row : NULL;
 }
 
-static inline int has_failed(const pg_matcher *m, const uint8_t *failures, bytes s) {
+static inline int has_failed(const plua_matcher *m, const uint8_t *failures, bytes s) {
 	return failures && failures[(s - m->text) / 8] >> (s - m->text) % 8 & 1;
 }
 
 /* fail records that the match fails from the item at p on, at each place from `from` to `to`. */
-static bytes fail(const pg_matcher *m, bytes p, bytes from, bytes to) {
+static bytes fail(const plua_matcher *m, bytes p, bytes from, bytes to) {
 	uint8_t *failures = failures_of(m, p);
 	for (bytes s = from; failures && s <= to; s++) failures[(s - m->text) / 8] |= (uint8_t)(1 << (s - m->text) % 8);
 	return NULL;
 }
 
-void pg_pattern_init(pg_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn) {
+void plua_pattern_init(plua_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn) {
 	m->L = L;
-	m->vm = pg_vm_of(L);
+	m->vm = plua_vm_of(L);
 	m->text = (bytes)text;
 	m->text_end = m->text + n;
 	m->pattern = (bytes)pattern;
@@ -78,13 +78,13 @@ void pg_pattern_init(pg_matcher *m, lua_State *L, const char *text, size_t n, co
 	m->failures = NULL;
 }
 
-int pg_pattern_is_plain(const char *pattern, size_t n) {
+int plua_pattern_is_plain(const char *pattern, size_t n) {
 	for (size_t i = 0; i < n; i++)
 		if (strchr("^$*+?.([%-", pattern[i]) && pattern[i]) return 0;
 	return 1;
 }
 
-bytes pg_pattern_item_end(bytes p, bytes pattern_end) {
+bytes plua_pattern_item_end(bytes p, bytes pattern_end) {
 	if (*p == ESCAPE) return p + 1 < pattern_end ? p + 2 : NULL;
 	if (*p != '[') return p + 1;
 	p++;
@@ -96,8 +96,8 @@ bytes pg_pattern_item_end(bytes p, bytes pattern_end) {
 	return p + 1;
 }
 
-static bytes item_end(pg_matcher *m, bytes p) {
-	bytes end = pg_pattern_item_end(p, m->pattern_end);
+static bytes item_end(plua_matcher *m, bytes p) {
+	bytes end = plua_pattern_item_end(p, m->pattern_end);
 	if (!end) luaL_error(m->L, *p == ESCAPE ? "malformed pattern (ends with '%%')" : "malformed pattern (missing ']')");
 	return end;
 }
@@ -138,7 +138,7 @@ static int in_set(int c, bytes p, bytes last) {
 	return !in;
 }
 
-int pg_pattern_item_matches(int c, bytes p, bytes end) {
+int plua_pattern_item_matches(int c, bytes p, bytes end) {
 	switch (*p) {
 	case '.': return 1;
 	case ESCAPE: return in_class(c, p[1]);
@@ -148,65 +148,65 @@ int pg_pattern_item_matches(int c, bytes p, bytes end) {
 }
 
 /* matches_char reports whether the item from p to end matches the character at s. */
-static inline int matches_char(pg_matcher *m, bytes s, bytes p, bytes end) {
-	return s < m->text_end && pg_pattern_item_matches(*s, p, end);
+static inline int matches_char(plua_matcher *m, bytes s, bytes p, bytes end) {
+	return s < m->text_end && plua_pattern_item_matches(*s, p, end);
 }
 
 /* match_longest goes no further than to a place from which the match failed before: all places
  * behind it were tried then. */
-static bytes match_longest(pg_matcher *m, bytes s, bytes p, bytes end) {
+static bytes match_longest(plua_matcher *m, bytes s, bytes p, bytes end) {
 	const uint8_t *failures = failures_of(m, p);
 	bytes to = s;
 	for (; !has_failed(m, failures, to) && matches_char(m, to, p, end); to++) tick(m);
 	if (end + 1 == m->pattern_end) return to;
 	for (bytes at = has_failed(m, failures, to) ? to - 1 : to; at >= s; at--) {
-		bytes r = pg_pattern_match(m, at, end + 1);
+		bytes r = plua_pattern_match(m, at, end + 1);
 		if (r) return r;
 	}
 	return fail(m, p, s, to);
 }
 
-static bytes match_shortest(pg_matcher *m, bytes s, bytes p, bytes end) {
+static bytes match_shortest(plua_matcher *m, bytes s, bytes p, bytes end) {
 	const uint8_t *failures = failures_of(m, p);
 	for (bytes at = s;; at++) {
 		if (has_failed(m, failures, at)) return fail(m, p, s, at);
-		bytes r = pg_pattern_match(m, at, end + 1);
+		bytes r = plua_pattern_match(m, at, end + 1);
 		if (r) return r;
 		if (!matches_char(m, at, p, end)) return fail(m, p, s, at);
 	}
 }
 
 /* match_optional matches the rest of the pattern behind an item or without it. */
-static bytes match_optional(pg_matcher *m, bytes s, bytes p, bytes end) {
+static bytes match_optional(plua_matcher *m, bytes s, bytes p, bytes end) {
 	if (has_failed(m, failures_of(m, p), s)) return NULL;
-	bytes r = matches_char(m, s, p, end) ? pg_pattern_match(m, s + 1, end + 1) : NULL;
-	if (!r) r = pg_pattern_match(m, s, end + 1);
+	bytes r = matches_char(m, s, p, end) ? plua_pattern_match(m, s + 1, end + 1) : NULL;
+	if (!r) r = plua_pattern_match(m, s, end + 1);
 	return r ? r : fail(m, p, s, s);
 }
 
-static bytes open_capture(pg_matcher *m, bytes s, bytes p) {
-	if (m->captures >= PG_CAPTURES) luaL_error(m->L, "too many captures");
+static bytes open_capture(plua_matcher *m, bytes s, bytes p) {
+	if (m->captures >= PLUA_CAPTURES) luaL_error(m->L, "too many captures");
 	int position = p + 1 < m->pattern_end && p[1] == ')';
 	m->capture[m->captures].at = s;
-	m->capture[m->captures].len = position ? PG_CAPTURE_POSITION : PG_CAPTURE_OPEN;
+	m->capture[m->captures].len = position ? PLUA_CAPTURE_POSITION : PLUA_CAPTURE_OPEN;
 	m->captures++;
-	bytes r = pg_pattern_match(m, s, p + 1 + position);
+	bytes r = plua_pattern_match(m, s, p + 1 + position);
 	if (!r) m->captures--;
 	return r;
 }
 
-static bytes close_capture(pg_matcher *m, bytes s, bytes p) {
+static bytes close_capture(plua_matcher *m, bytes s, bytes p) {
 	int i = m->captures - 1;
-	while (i >= 0 && m->capture[i].len != PG_CAPTURE_OPEN) i--;
+	while (i >= 0 && m->capture[i].len != PLUA_CAPTURE_OPEN) i--;
 	if (i < 0) luaL_error(m->L, "invalid pattern capture");
 	m->capture[i].len = s - m->capture[i].at;
-	bytes r = pg_pattern_match(m, s, p + 1);
-	if (!r) m->capture[i].len = PG_CAPTURE_OPEN;
+	bytes r = plua_pattern_match(m, s, p + 1);
+	if (!r) m->capture[i].len = PLUA_CAPTURE_OPEN;
 	return r;
 }
 
 /* match_balanced matches %bxy at s. */
-static bytes match_balanced(pg_matcher *m, bytes s, bytes p) {
+static bytes match_balanced(plua_matcher *m, bytes s, bytes p) {
 	if (p + 3 >= m->pattern_end) luaL_error(m->L, "unbalanced pattern");
 	if (s >= m->text_end || *s != p[2]) return NULL;
 	int open = 1;
@@ -221,16 +221,16 @@ static bytes match_balanced(pg_matcher *m, bytes s, bytes p) {
 }
 
 /* at_frontier reports whether %f[set] at p matches between s-1 and s. */
-static int at_frontier(pg_matcher *m, bytes s, bytes p, bytes end) {
+static int at_frontier(plua_matcher *m, bytes s, bytes p, bytes end) {
 	int before = s == m->text ? 0 : s[-1], here = s < m->text_end ? *s : 0;
 	return !in_set(before, p, end - 1) && in_set(here, p, end - 1);
 }
 
 /* match_back_reference matches the text of capture i at s. */
-static bytes match_back_reference(pg_matcher *m, bytes s, int i) {
-	if (i < 0 || i >= m->captures || m->capture[i].len == PG_CAPTURE_OPEN) luaL_error(m->L, "invalid capture index");
+static bytes match_back_reference(plua_matcher *m, bytes s, int i) {
+	if (i < 0 || i >= m->captures || m->capture[i].len == PLUA_CAPTURE_OPEN) luaL_error(m->L, "invalid capture index");
 	ptrdiff_t n = m->capture[i].len;
-	if (n == PG_CAPTURE_POSITION) return NULL;
+	if (n == PLUA_CAPTURE_POSITION) return NULL;
 	m->steps |= n > STEPS_PER_CHECK ? STEPS_PER_CHECK - 1 : 0; /* count a long comparison as a check */
 	if (m->text_end - s < n || memcmp(m->capture[i].at, s, n) != 0) return NULL;
 	return s + n;
@@ -238,7 +238,7 @@ static bytes match_back_reference(pg_matcher *m, bytes s, int i) {
 
 /* match_item matches the single-character item at *p with its suffix. It returns 1
  * if it advanced *s and *p and the caller continues there, or 0 with the final *result. */
-static int match_item(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
+static int match_item(plua_matcher *m, bytes *s, bytes *p, bytes *result) {
 	bytes end = item_end(m, *p);
 	int suffix = end < m->pattern_end ? *end : 0;
 	switch (suffix) {
@@ -247,7 +247,7 @@ static int match_item(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
 			*result = match_optional(m, *s, *p, end);
 			return 0;
 		}
-		if (matches_char(m, *s, *p, end) && (*result = pg_pattern_match(m, *s + 1, end + 1))) return 0;
+		if (matches_char(m, *s, *p, end) && (*result = plua_pattern_match(m, *s + 1, end + 1))) return 0;
 		*p = end + 1;
 		return 1;
 	case '*': *result = match_longest(m, *s, *p, end); return 0;
@@ -262,7 +262,7 @@ static int match_item(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
 
 /* match_escape is match_item for items that begin with %; %b, %f and %1 match more
  * or less than one character. */
-static int match_escape(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
+static int match_escape(plua_matcher *m, bytes *s, bytes *p, bytes *result) {
 	int c = *p + 1 < m->pattern_end ? (*p)[1] : 0;
 	*result = NULL;
 	if (c == 'b') {
@@ -286,7 +286,7 @@ static int match_escape(pg_matcher *m, bytes *s, bytes *p, bytes *result) {
 	return match_item(m, s, p, result);
 }
 
-static bytes match_here(pg_matcher *m, bytes s, bytes p) {
+static bytes match_here(plua_matcher *m, bytes s, bytes p) {
 	bytes result;
 	while (p < m->pattern_end) {
 		tick(m);
@@ -305,16 +305,16 @@ static bytes match_here(pg_matcher *m, bytes s, bytes p) {
 	return s;
 }
 
-bytes pg_pattern_match(pg_matcher *m, bytes s, bytes p) {
+bytes plua_pattern_match(plua_matcher *m, bytes s, bytes p) {
 	if (p >= m->pattern_end) return s;
-	if (++m->depth > PG_PATTERN_DEPTH) luaL_error(m->L, "pattern too complex");
+	if (++m->depth > PLUA_PATTERN_DEPTH) luaL_error(m->L, "pattern too complex");
 	bytes r = match_here(m, s, p);
 	m->depth--;
 	return r;
 }
 
-bytes pg_pattern_match_at(pg_matcher *m, bytes s, bytes p) {
+bytes plua_pattern_match_at(plua_matcher *m, bytes s, bytes p) {
 	m->captures = m->depth = 0;
 	tick(m);
-	return pg_pattern_match(m, s, p);
+	return plua_pattern_match(m, s, p);
 }

@@ -4,52 +4,52 @@
 
 #include "vm.h"
 
-enum { PG_CAPTURES = 32, PG_PATTERN_DEPTH = 200 };
+enum { PLUA_CAPTURES = 32, PLUA_PATTERN_DEPTH = 200 };
 
-typedef struct pg_capture {
+typedef struct plua_capture {
 	const unsigned char *at;
 	ptrdiff_t len; /* or one of the two below */
-} pg_capture;
+} plua_capture;
 
-enum { PG_CAPTURE_OPEN = -1, PG_CAPTURE_POSITION = -2 };
+enum { PLUA_CAPTURE_OPEN = -1, PLUA_CAPTURE_POSITION = -2 };
 
 /* What a search that takes long remembers. From a repeated item of the pattern at a place in
  * the text the match ends or fails in the same way whenever it comes there, unless the pattern
  * refers back to a capture. So each such state is tried once, and a search takes time in
  * proportion to the text. */
-typedef struct pg_failures {
+typedef struct plua_failures {
 	size_t row;                     /* bytes for a repeated item: a bit for each place, */
-	uint8_t item[PG_PATTERN_DEPTH]; /* and the number of the item at a place in the pattern, from 1; else 0 */
+	uint8_t item[PLUA_PATTERN_DEPTH]; /* and the number of the item at a place in the pattern, from 1; else 0 */
 	uint8_t failed[];
-} pg_failures;
+} plua_failures;
 
-typedef struct pg_matcher {
+typedef struct plua_matcher {
 	lua_State *L;
-	pg_vm *vm;
+	plua_vm *vm;
 	const unsigned char *text, *text_end, *pattern, *pattern_end;
 	uint32_t steps, steps_remember; /* from that many steps on it remembers */
 	int depth, captures;
-	pg_failures *failures; /* NULL before; a value on the stack of L */
-	pg_capture capture[PG_CAPTURES];
-} pg_matcher;
+	plua_failures *failures; /* NULL before; a value on the stack of L */
+	plua_capture capture[PLUA_CAPTURES];
+} plua_matcher;
 
-void pg_pattern_init(pg_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn);
+void plua_pattern_init(plua_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn);
 
-/* pg_pattern_match matches the pattern from p on at s, anchored there, and returns the
+/* plua_pattern_match matches the pattern from p on at s, anchored there, and returns the
  * end of the match or NULL. It raises when the pattern is malformed or a limit
  * of the run is reached. */
-const unsigned char *pg_pattern_match(pg_matcher *m, const unsigned char *s, const unsigned char *p);
+const unsigned char *plua_pattern_match(plua_matcher *m, const unsigned char *s, const unsigned char *p);
 
-/* pg_pattern_match_at is pg_pattern_match for the whole pattern, without captures from before. */
-const unsigned char *pg_pattern_match_at(pg_matcher *m, const unsigned char *s, const unsigned char *p);
+/* plua_pattern_match_at is plua_pattern_match for the whole pattern, without captures from before. */
+const unsigned char *plua_pattern_match_at(plua_matcher *m, const unsigned char *s, const unsigned char *p);
 
-/* pg_pattern_item_end returns the place after the single-character item at p: c, %c, .
- * or [set]; NULL when it is malformed. pg_pattern_item_matches tells whether the item from p
+/* plua_pattern_item_end returns the place after the single-character item at p: c, %c, .
+ * or [set]; NULL when it is malformed. plua_pattern_item_matches tells whether the item from p
  * to end matches c. */
-const unsigned char *pg_pattern_item_end(const unsigned char *p, const unsigned char *pattern_end);
-int pg_pattern_item_matches(int c, const unsigned char *p, const unsigned char *end);
+const unsigned char *plua_pattern_item_end(const unsigned char *p, const unsigned char *pattern_end);
+int plua_pattern_item_matches(int c, const unsigned char *p, const unsigned char *end);
 
-/* pg_pattern_is_plain tells whether a pattern has no special characters. */
-int pg_pattern_is_plain(const char *pattern, size_t n);
+/* plua_pattern_is_plain tells whether a pattern has no special characters. */
+int plua_pattern_is_plain(const char *pattern, size_t n);
 
 #endif

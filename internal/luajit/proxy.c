@@ -18,7 +18,7 @@ static void push_at(lua_State *L, int table, uint32_t node) {
 
 // push_current pushes the proxy of a node, and tells whether it belongs to the event that
 // runs.
-static int push_current(lua_State *L, pg_engine *e, uint32_t node) {
+static int push_current(lua_State *L, plua_engine *e, uint32_t node) {
 	push_at(L, e->proxies.generations, node);
 	int current = node == 0 || lua_tonumber(L, -1) == e->generation;
 	lua_pop(L, 1);
@@ -26,7 +26,7 @@ static int push_current(lua_State *L, pg_engine *e, uint32_t node) {
 	return current;
 }
 
-pg_container *pg_proxy_container(lua_State *L, pg_engine *e, int index) {
+plua_container *plua_proxy_container(lua_State *L, plua_engine *e, int index) {
 	lua_rawgeti(L, -1, OWNER);
 	lua_rawgeti(L, -2, NODE);
 	int is_proxy = lua_touserdata(L, -2) == e;
@@ -36,12 +36,12 @@ pg_container *pg_proxy_container(lua_State *L, pg_engine *e, int index) {
 	int current = push_current(L, e, node) && lua_topointer(L, -1) == lua_topointer(L, index);
 	lua_pop(L, 1);
 	if (!current) return &e->proxies.expired;
-	e->proxies.live[node] = (pg_container){e->event, node, e->generation};
+	e->proxies.live[node] = (plua_container){e->event, node, e->generation};
 	return &e->proxies.live[node];
 }
 
-int pg_proxy_is(const pg_engine *e, const pg_container *c) {
-	return c >= e->proxies.live && c < e->proxies.live + PG_PROXY_NODES;
+int plua_proxy_is(const plua_engine *e, const plua_container *c) {
+	return c >= e->proxies.live && c < e->proxies.live + PLUA_PROXY_NODES;
 }
 
 // set_at moves the value on top of the stack into a table by node.
@@ -52,7 +52,7 @@ static void set_at(lua_State *L, int table, uint32_t node) {
 	lua_pop(L, 1);
 }
 
-static void push_metatable(lua_State *L, pg_engine *e, uint32_t node) {
+static void push_metatable(lua_State *L, plua_engine *e, uint32_t node) {
 	push_at(L, e->proxies.metatables, node);
 	if (!lua_isnil(L, -1)) return;
 	lua_pop(L, 1);
@@ -61,7 +61,7 @@ static void push_metatable(lua_State *L, pg_engine *e, uint32_t node) {
 	lua_call(L, 1, 1);
 }
 
-void pg_proxy_push(lua_State *L, pg_engine *e, uint32_t node) {
+void plua_proxy_push(lua_State *L, plua_engine *e, uint32_t node) {
 	if (push_current(L, e, node)) return;
 	lua_pop(L, 1);
 	lua_newtable(L);
@@ -76,7 +76,7 @@ void pg_proxy_push(lua_State *L, pg_engine *e, uint32_t node) {
 // new_table makes a table by node, stores it in a field of the table on top of the stack,
 // and returns a reference to it.
 static int new_table(lua_State *L, const char *name) {
-	lua_createtable(L, PG_PROXY_NODES, 0);
+	lua_createtable(L, PLUA_PROXY_NODES, 0);
 	lua_pushvalue(L, -1);
 	lua_setfield(L, -3, name);
 	return luaL_ref(L, LUA_REGISTRYINDEX);
@@ -85,11 +85,11 @@ static int new_table(lua_State *L, const char *name) {
 // set_make_metatable(function) sets the function that makes the metatable of a node.
 static int set_make_metatable(lua_State *L) {
 	lua_settop(L, 1);
-	pg_engine_of(L)->proxies.make_metatable = luaL_ref(L, LUA_REGISTRYINDEX);
+	plua_engine_of(L)->proxies.make_metatable = luaL_ref(L, LUA_REGISTRYINDEX);
 	return 0;
 }
 
-void pg_proxy_open(lua_State *L, pg_engine *e) {
+void plua_proxy_open(lua_State *L, plua_engine *e) {
 	lua_pushcfunction(L, set_make_metatable);
 	lua_setfield(L, -2, "set_make_metatable");
 	e->proxies.tables = new_table(L, "tables");

@@ -3,98 +3,98 @@
 #include "engine.h"
 
 // add_row adds the value at index as a row of the current event.
-static void add_row(lua_State *L, pg_engine *e, int index) {
-	pg_encode_begin(e);
-	pg_encode(L, e, index, &e->out.docs);
-	if (!pg_output_need(e)) pg_check_doc(L, DOC_NO_MEMORY);
-	pg_output_add(e);
-	if (e->out.route) pg_check_doc(L, pg_output_route(e));
+static void add_row(lua_State *L, plua_engine *e, int index) {
+	plua_encode_begin(e);
+	plua_encode(L, e, index, &e->out.docs);
+	if (!plua_output_need(e)) plua_check_doc(L, DOC_NO_MEMORY);
+	plua_output_add(e);
+	if (e->out.route) plua_check_doc(L, plua_output_route(e));
 }
 
 static const char accepted[] = "an event, a table, a list of them, or nil";
 
-static int is_list(lua_State *L, pg_engine *e, int index) {
+static int is_list(lua_State *L, plua_engine *e, int index) {
 	uint32_t len;
-	int shape = pg_table_shape(L, e, index, &len);
-	return shape == PG_TABLE_LIST || (shape == PG_TABLE_EMPTY && pg_is_array(L, e, index));
+	int shape = plua_table_shape(L, e, index, &len);
+	return shape == PLUA_TABLE_LIST || (shape == PLUA_TABLE_EMPTY && plua_is_array(L, e, index));
 }
 
 // kind_name names the type of a value that is no row, NULL for one that is.
-static const char *kind_name(lua_State *L, pg_engine *e, int index) {
+static const char *kind_name(lua_State *L, plua_engine *e, int index) {
 	size_t len;
-	pg_container *c = pg_container_at(L, e, index);
+	plua_container *c = plua_container_at(L, e, index);
 	if (c) return c->d->nodes[c->node].kind == DOC_ARRAY ? "array" : NULL;
-	if (pg_bignum_text(L, e, index, &len)) return "number";
-	if (pg_is_null(L, index)) return "null";
+	if (plua_bignum_text(L, e, index, &len)) return "number";
+	if (plua_is_null(L, index)) return "null";
 	if (lua_type(L, index) != LUA_TTABLE) return luaL_typename(L, index);
 	return is_list(L, e, index) ? "array" : NULL;
 }
 
-static int add_routed(lua_State *L, pg_engine *e, int index);
+static int add_routed(lua_State *L, plua_engine *e, int index);
 
 // add_item adds item i, on top of the stack, of a list that main returned.
-static void add_item(lua_State *L, pg_engine *e, uint32_t i) {
+static void add_item(lua_State *L, plua_engine *e, uint32_t i) {
 	int index = lua_gettop(L);
-	pg_encode_begin(e);
+	plua_encode_begin(e);
 	const char *kind = kind_name(L, e, index);
 	if (kind && add_routed(L, e, index)) return;
-	if (kind) pg_raise(L, "main returned a list whose item %d is of type %s; want %s", (int)i, kind, "an event or a table");
+	if (kind) plua_raise(L, "main returned a list whose item %d is of type %s; want %s", (int)i, kind, "an event or a table");
 	add_row(L, e, index);
 }
 
-static void add_document_array(lua_State *L, pg_engine *e, int index, pg_container *c) {
+static void add_document_array(lua_State *L, plua_engine *e, int index, plua_container *c) {
 	uint32_t len = e->api->length(c->d, c->node);
-	pg_container_push_nodes(L, e, c, index);
+	plua_container_push_nodes(L, e, c, index);
 	int node_table = lua_gettop(L);
 	for (uint32_t i = 1; i <= len; i++) {
-		PG_CHECK(L, e->vm);
+		PLUA_CHECK(L, e->vm);
 		int kind = e->api->at(c->d, c->node, i);
 		if (kind == DOC_NULL) continue;
-		pg_container_push_value(L, e, c->d, c->generation, node_table, kind);
+		plua_container_push_value(L, e, c->d, c->generation, node_table, kind);
 		add_item(L, e, i);
 		lua_pop(L, 1);
 	}
 	lua_pop(L, 1);
 }
 
-static void add_list(lua_State *L, pg_engine *e, int index, uint32_t len) {
+static void add_list(lua_State *L, plua_engine *e, int index, uint32_t len) {
 	for (uint32_t i = 1; i <= len; i++) {
-		PG_CHECK(L, e->vm);
+		PLUA_CHECK(L, e->vm);
 		lua_rawgeti(L, index, (int)i);
 		if (!lua_isnil(L, -1)) add_item(L, e, i);
 		lua_pop(L, 1);
 	}
 }
 
-static void add_table(lua_State *L, pg_engine *e, int index) {
+static void add_table(lua_State *L, plua_engine *e, int index) {
 	uint32_t len;
-	pg_encode_begin(e);
-	int shape = pg_table_shape(L, e, index, &len);
-	if (shape == PG_TABLE_OBJECT) add_row(L, e, index);
+	plua_encode_begin(e);
+	int shape = plua_table_shape(L, e, index, &len);
+	if (shape == PLUA_TABLE_OBJECT) add_row(L, e, index);
 	else add_list(L, e, index, len);
 }
 
 // add_value adds the rows of a value that main returned.
-static void add_value(lua_State *L, pg_engine *e, int index) {
-	pg_container *c = pg_container_at(L, e, index);
+static void add_value(lua_State *L, plua_engine *e, int index) {
+	plua_container *c = plua_container_at(L, e, index);
 	size_t len;
 	if (c) {
-		pg_container_check(L, e, index);
+		plua_container_check(L, e, index);
 		if (c->d->nodes[c->node].kind == DOC_ARRAY) add_document_array(L, e, index, c);
 		else add_row(L, e, index);
 	} else if (lua_type(L, index) == LUA_TTABLE) {
 		add_table(L, e, index);
 	} else if (!lua_isnil(L, index) && !add_routed(L, e, index)) {
-		const char *kind = pg_bignum_text(L, e, index, &len) ? "number" : pg_is_null(L, index) ? "json.null" : luaL_typename(L, index);
-		pg_raise(L, "main returned a value of type %s; want %s", kind, accepted);
+		const char *kind = plua_bignum_text(L, e, index, &len) ? "number" : plua_is_null(L, index) ? "json.null" : luaL_typename(L, index);
+		plua_raise(L, "main returned a value of type %s; want %s", kind, accepted);
 	}
 }
 
 // add_routed adds the rows of a value that to() has routed. It returns 0 for any other value.
-static int add_routed(lua_State *L, pg_engine *e, int index) {
-	uint64_t sinks = pg_route_push(L, e, index);
+static int add_routed(lua_State *L, plua_engine *e, int index) {
+	uint64_t sinks = plua_route_push(L, e, index);
 	if (!sinks) return 0;
-	if (e->out.route) pg_raise(L, "main returned to() inside of to(); give one to() all the names: to({\"a\", \"b\"}, event)");
+	if (e->out.route) plua_raise(L, "main returned to() inside of to(); give one to() all the names: to({\"a\", \"b\"}, event)");
 	e->out.route = sinks;
 	add_value(L, e, lua_gettop(L));
 	e->out.route = 0;
@@ -102,22 +102,22 @@ static int add_routed(lua_State *L, pg_engine *e, int index) {
 	return 1;
 }
 
-static void check_limit(lua_State *L, pg_engine *e) {
+static void check_limit(lua_State *L, plua_engine *e) {
 	e->batch.output_full = e->out.docs.len + e->out.column_bytes > e->out.limit;
-	if (e->batch.output_full) pg_raise(L, "output limit exceeded");
+	if (e->batch.output_full) plua_raise(L, "output limit exceeded");
 }
 
-static int is_event(const pg_engine *e, const pg_container *c) {
+static int is_event(const plua_engine *e, const plua_container *c) {
 	return c && c->d == e->event && c->node == 0 && c->generation == e->generation;
 }
 
 // add_results(…) adds the rows of what main returned.
 static int add_results(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	int n = lua_gettop(L);
 	if (n == 0)
-		return pg_raise(L, "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
-	if (n == 1 && is_event(e, pg_container_at(L, e, 1)) && pg_output_event(e) == 0) return 0;
+		return plua_raise(L, "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
+	if (n == 1 && is_event(e, plua_container_at(L, e, 1)) && plua_output_event(e) == 0) return 0;
 	uint32_t before = e->out.count;
 	e->out.route = 0;
 	for (int i = 1; i <= n; i++) add_value(L, e, i);
@@ -129,7 +129,7 @@ static int add_results(lua_State *L) {
 
 // add_column_value(value) adds the value of a computed column.
 static int add_column_value(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+	plua_engine *e = plua_engine_of(L);
 	lua_settop(L, 1);
 	add_row(L, e, 1);
 	check_limit(L, e);
@@ -137,7 +137,7 @@ static int add_column_value(lua_State *L) {
 	return 0;
 }
 
-void pg_results_open(lua_State *L) {
+void plua_results_open(lua_State *L) {
 	static const luaL_Reg functions[] = {{"add_results", add_results}, {"add_column_value", add_column_value}, {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, functions);

@@ -43,7 +43,7 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m) {
 }
 
 // push_nearest pushes the known name that is nearest to name, or nil.
-static void push_nearest(lua_State *L, const pg_engine *e, const char *name, size_t len) {
+static void push_nearest(lua_State *L, const plua_engine *e, const char *name, size_t len) {
 	const char *at = e->sinks, *one, *best = NULL;
 	size_t n, best_len = 0, least = (len < 3 ? 1 : len / 3) + 1;
 	while (len <= NAME_MAX_LEN && (one = next_name(&at, &n))) {
@@ -55,7 +55,7 @@ static void push_nearest(lua_State *L, const pg_engine *e, const char *name, siz
 }
 
 // push_known pushes the names of the sinks, in one line.
-static void push_known(lua_State *L, const pg_engine *e) {
+static void push_known(lua_State *L, const plua_engine *e) {
 	const char *at = e->sinks, *name;
 	size_t len;
 	lua_pushliteral(L, "");
@@ -66,17 +66,17 @@ static void push_known(lua_State *L, const pg_engine *e) {
 	}
 }
 
-static void raise_unknown(lua_State *L, const pg_engine *e, const char *name, size_t len) {
+static void raise_unknown(lua_State *L, const plua_engine *e, const char *name, size_t len) {
 	push_nearest(L, e, name, len);
-	if (!lua_isnil(L, -1)) pg_raise(L, "unknown sink \"%s\"; did you mean \"%s\"?", name, lua_tostring(L, -1));
+	if (!lua_isnil(L, -1)) plua_raise(L, "unknown sink \"%s\"; did you mean \"%s\"?", name, lua_tostring(L, -1));
 	push_known(L, e);
-	pg_raise(L, "unknown sink \"%s\"; known sinks: %s", name, lua_tostring(L, -1));
+	plua_raise(L, "unknown sink \"%s\"; known sinks: %s", name, lua_tostring(L, -1));
 }
 
 // sink_at returns the bit of the sink whose name is at index.
-static uint64_t sink_at(lua_State *L, const pg_engine *e, int index) {
+static uint64_t sink_at(lua_State *L, const plua_engine *e, int index) {
 	if (lua_type(L, index) != LUA_TSTRING)
-		pg_raise(L, "bad argument #1 to 'to' (the name of a sink or a list of names expected, got %s)", luaL_typename(L, index));
+		plua_raise(L, "bad argument #1 to 'to' (the name of a sink or a list of names expected, got %s)", luaL_typename(L, index));
 	const char *at = e->sinks, *one;
 	size_t len, n;
 	const char *name = lua_tolstring(L, index, &len);
@@ -88,32 +88,32 @@ static uint64_t sink_at(lua_State *L, const pg_engine *e, int index) {
 
 // sinks_in_list returns the bits of the sinks named in the array at 1, which is the
 // container c or a table.
-static uint64_t sinks_in_list(lua_State *L, pg_engine *e, pg_container *c) {
+static uint64_t sinks_in_list(lua_State *L, plua_engine *e, plua_container *c) {
 	uint64_t sinks = 0;
 	uint32_t len = c ? e->api->length(c->d, c->node) : (uint32_t)lua_objlen(L, 1);
-	if (c) pg_container_push_nodes(L, e, c, 1);
+	if (c) plua_container_push_nodes(L, e, c, 1);
 	int node_table = lua_gettop(L);
 	for (uint32_t i = 1; i <= len; i++) {
-		PG_CHECK(L, e->vm);
-		if (c) pg_container_push_value(L, e, c->d, c->generation, node_table, e->api->at(c->d, c->node, i));
+		PLUA_CHECK(L, e->vm);
+		if (c) plua_container_push_value(L, e, c->d, c->generation, node_table, e->api->at(c->d, c->node, i));
 		else lua_rawgeti(L, 1, (int)i);
 		sinks |= sink_at(L, e, lua_gettop(L));
 		lua_pop(L, 1);
 	}
-	if (!sinks) pg_raise(L, "bad argument #1 to 'to' (the list names no sink; return nil to drop an event)");
+	if (!sinks) plua_raise(L, "bad argument #1 to 'to' (the list names no sink; return nil to drop an event)");
 	return sinks;
 }
 
-static uint64_t sinks_at_1(lua_State *L, pg_engine *e) {
-	pg_container *c = pg_container_at(L, e, 1);
-	if (c) pg_container_check(L, e, 1);
+static uint64_t sinks_at_1(lua_State *L, plua_engine *e) {
+	plua_container *c = plua_container_at(L, e, 1);
+	if (c) plua_container_check(L, e, 1);
 	if (c ? c->d->nodes[c->node].kind == DOC_ARRAY : lua_type(L, 1) == LUA_TTABLE) return sinks_in_list(L, e, c);
 	return sink_at(L, e, 1);
 }
 
 static int to(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
-	if (lua_gettop(L) < 2) return pg_raise(L, "bad argument #2 to 'to' (an event, a table or a list of them expected)");
+	plua_engine *e = plua_engine_of(L);
+	if (lua_gettop(L) < 2) return plua_raise(L, "bad argument #2 to 'to' (an event, a table or a list of them expected)");
 	lua_settop(L, 2);
 	uint64_t sinks = sinks_at_1(L, e);
 	lua_settop(L, 2);
@@ -128,7 +128,7 @@ static int to(lua_State *L) {
 	return 1;
 }
 
-uint64_t pg_route_push(lua_State *L, pg_engine *e, int index) {
+uint64_t plua_route_push(lua_State *L, plua_engine *e, int index) {
 	if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index)) return 0;
 	int is_routed = lua_topointer(L, -1) == e->routed.address;
 	lua_pop(L, 1);
@@ -139,7 +139,7 @@ uint64_t pg_route_push(lua_State *L, pg_engine *e, int index) {
 	return ((routed *)lua_touserdata(L, index))->sinks;
 }
 
-void pg_route_open(lua_State *L, pg_engine *e) {
+void plua_route_open(lua_State *L, plua_engine *e) {
 	lua_newtable(L);
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");

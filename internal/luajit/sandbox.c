@@ -8,8 +8,8 @@ enum { LOG_MAX = 1 << 20 };
 
 /* add_record adds a line to the log, which Go reads after the call. A record is a level,
  * numbered as in slog, two lengths, the place and the text. */
-static void add_record(pg_vm *vm, int level, const char *place, const char *text, size_t len) {
-	struct pg_log *log = &vm->log;
+static void add_record(plua_vm *vm, int level, const char *place, const char *text, size_t len) {
+	struct plua_log *log = &vm->log;
 	size_t n = strlen(place);
 	int32_t head[3] = {level, (int32_t)n, (int32_t)len};
 	if (len > LOG_MAX || log->len + sizeof head + n + len > LOG_MAX) {
@@ -40,13 +40,13 @@ static int log_line(lua_State *L) {
 		lua_getinfo(L, "Sl", &ar);
 		if (*ar.source == '@') snprintf(place, sizeof place, "%s:%d", ar.short_src, ar.currentline);
 	}
-	add_record(pg_vm_of(L), level, place, text, len);
+	add_record(plua_vm_of(L), level, place, text, len);
 	return 0;
 }
 
-void pg_sandbox_open(lua_State *L, pg_vm *vm) {
-	pg_string_open(L);
-	pg_coroutine_open(L);
+void plua_sandbox_open(lua_State *L, plua_vm *vm) {
+	plua_string_open(L);
+	plua_coroutine_open(L);
 	lua_pushcfunction(L, log_line);
 	lua_call(L, 3, 4);
 	vm->main_threads = luaL_ref(L, LUA_REGISTRYINDEX);

@@ -4,12 +4,12 @@
 
 #include "vm.h"
 
-/* pg_sandbox_open runs sandbox.lua, the function on top of the stack, and keeps
+/* plua_sandbox_open runs sandbox.lua, the function on top of the stack, and keeps
  * what it returns. */
-void pg_sandbox_open(lua_State *L, pg_vm *vm);
+void plua_sandbox_open(lua_State *L, plua_vm *vm);
 
 /* The C functions that sandbox.lua builds on; each pushes one table. */
-void pg_string_open(lua_State *L);
-void pg_coroutine_open(lua_State *L);
+void plua_string_open(lua_State *L);
+void plua_coroutine_open(lua_State *L);
 
 #endif

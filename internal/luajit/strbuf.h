@@ -8,20 +8,20 @@
 
 #include "vm.h"
 
-/* pg_strbuf_grow and pg_strbuf_need make room for n more bytes, or raise. */
-void pg_strbuf_grow(lua_State *L, pg_vm *vm, size_t n);
+/* plua_strbuf_grow and plua_strbuf_need make room for n more bytes, or raise. */
+void plua_strbuf_grow(lua_State *L, plua_vm *vm, size_t n);
 
-static inline void pg_strbuf_need(lua_State *L, pg_vm *vm, size_t n) {
-	if (vm->strbuf.cap - vm->strbuf.len < n) pg_strbuf_grow(L, vm, n);
+static inline void plua_strbuf_need(lua_State *L, plua_vm *vm, size_t n) {
+	if (vm->strbuf.cap - vm->strbuf.len < n) plua_strbuf_grow(L, vm, n);
 }
 
-static inline void pg_strbuf_add(lua_State *L, pg_vm *vm, const char *text, size_t n) {
-	pg_strbuf_need(L, vm, n);
+static inline void plua_strbuf_add(lua_State *L, plua_vm *vm, const char *text, size_t n) {
+	plua_strbuf_need(L, vm, n);
 	memcpy(vm->strbuf.data + vm->strbuf.len, text, n);
 	vm->strbuf.len += n;
 }
 
-/* pg_strbuf_push pushes what was appended since start, as a string. */
-void pg_strbuf_push(lua_State *L, pg_vm *vm, size_t start);
+/* plua_strbuf_push pushes what was appended since start, as a string. */
+void plua_strbuf_push(lua_State *L, plua_vm *vm, size_t start);
 
 #endif

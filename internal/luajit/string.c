@@ -12,15 +12,15 @@ typedef const unsigned char *bytes;
 
 /* push_capture pushes capture i of the match from s to e, or the whole match if the
  * pattern has no captures. */
-static void push_capture(pg_matcher *m, int i, bytes s, bytes e) {
+static void push_capture(plua_matcher *m, int i, bytes s, bytes e) {
 	if (i >= m->captures) {
 		if (i != 0) luaL_error(m->L, "invalid capture index");
 		lua_pushlstring(m->L, (const char *)s, e - s);
 		return;
 	}
-	const pg_capture *c = &m->capture[i];
-	if (c->len == PG_CAPTURE_OPEN) luaL_error(m->L, "unfinished capture");
-	if (c->len == PG_CAPTURE_POSITION)
+	const plua_capture *c = &m->capture[i];
+	if (c->len == PLUA_CAPTURE_OPEN) luaL_error(m->L, "unfinished capture");
+	if (c->len == PLUA_CAPTURE_POSITION)
 		lua_pushinteger(m->L, c->at - m->text + 1);
 	else
 		lua_pushlstring(m->L, (const char *)c->at, c->len);
@@ -28,7 +28,7 @@ static void push_capture(pg_matcher *m, int i, bytes s, bytes e) {
 
 /* push_captures pushes all captures; if there are none, it pushes the whole match
  * unless s is NULL. */
-static int push_captures(pg_matcher *m, bytes s, bytes e) {
+static int push_captures(plua_matcher *m, bytes s, bytes e) {
 	int n = m->captures == 0 && s ? 1 : m->captures;
 	luaL_checkstack(m->L, n, "too many captures");
 	for (int i = 0; i < n; i++) push_capture(m, i, s, e);
@@ -62,14 +62,14 @@ static int search(lua_State *L, int find) {
 		lua_pushnil(L);
 		return 1;
 	}
-	if (find == 1 && (lua_toboolean(L, 4) || pg_pattern_is_plain(p, pn))) return find_plain(L, s, n, from, p, pn);
-	pg_matcher m;
-	pg_pattern_init(&m, L, s, n, p, pn);
+	if (find == 1 && (lua_toboolean(L, 4) || plua_pattern_is_plain(p, pn))) return find_plain(L, s, n, from, p, pn);
+	plua_matcher m;
+	plua_pattern_init(&m, L, s, n, p, pn);
 	bytes at = m.text + from, pattern = (bytes)p;
 	int anchored = pn > 0 && *p == '^';
 	pattern += anchored;
 	do {
-		bytes end = pg_pattern_match_at(&m, at, pattern);
+		bytes end = plua_pattern_match_at(&m, at, pattern);
 		if (!end) continue;
 		if (!find) return push_captures(&m, at, end);
 		lua_pushinteger(L, at - m.text + 1);
@@ -88,10 +88,10 @@ static int match(lua_State *L) { return search(L, 0); }
 static int gmatch_next(lua_State *L) {
 	size_t n, pn;
 	const char *s = lua_tolstring(L, lua_upvalueindex(1), &n), *p = lua_tolstring(L, lua_upvalueindex(2), &pn);
-	pg_matcher m;
-	pg_pattern_init(&m, L, s, n, p, pn);
+	plua_matcher m;
+	plua_pattern_init(&m, L, s, n, p, pn);
 	for (bytes at = m.text + (size_t)lua_tonumber(L, lua_upvalueindex(3)); at <= m.text_end; at++) {
-		bytes end = pg_pattern_match_at(&m, at, (bytes)p);
+		bytes end = plua_pattern_match_at(&m, at, (bytes)p);
 		if (!end) continue;
 		lua_pushnumber(L, (lua_Number)(end - m.text + (end == at)));
 		lua_replace(L, lua_upvalueindex(3));
@@ -113,32 +113,32 @@ static int gmatch(lua_State *L) {
 }
 
 /* add_template appends the replacement, with %0 to %9 replaced by the captures. */
-static void add_template(pg_matcher *m, bytes s, bytes e) {
+static void add_template(plua_matcher *m, bytes s, bytes e) {
 	size_t n;
 	lua_State *L = m->L;
 	const char *t = lua_tolstring(L, 3, &n);
 	for (size_t i = 0; i < n; i++) {
 		if (t[i] != '%' || i + 1 == n || !isdigit((unsigned char)t[i + 1])) {
 			if (t[i] == '%' && i + 1 < n) i++;
-			pg_strbuf_add(L, m->vm, t + i, 1);
+			plua_strbuf_add(L, m->vm, t + i, 1);
 			continue;
 		}
 		if (t[++i] == '0') {
-			pg_strbuf_add(L, m->vm, (const char *)s, e - s);
+			plua_strbuf_add(L, m->vm, (const char *)s, e - s);
 			continue;
 		}
 		push_capture(m, t[i] - '1', s, e);
 		size_t len;
 		const char *text = lua_tolstring(L, -1, &len);
-		pg_strbuf_add(L, m->vm, text, len);
+		plua_strbuf_add(L, m->vm, text, len);
 		lua_pop(L, 1);
 	}
 }
 
 /* add_value appends the replacement that a table or function returns for the match. */
-static void add_value(pg_matcher *m, bytes s, bytes e) {
+static void add_value(plua_matcher *m, bytes s, bytes e) {
 	lua_State *L = m->L;
-	pg_vm_enter_c(L, m->vm);
+	plua_vm_enter_c(L, m->vm);
 	if (lua_type(L, 3) == LUA_TFUNCTION) {
 		lua_pushvalue(L, 3);
 		lua_call(L, push_captures(m, s, e), 1);
@@ -146,16 +146,16 @@ static void add_value(pg_matcher *m, bytes s, bytes e) {
 		push_capture(m, 0, s, e);
 		lua_gettable(L, 3);
 	}
-	pg_vm_leave_c(m->vm);
-	PG_CHECK(L, m->vm);
+	plua_vm_leave_c(m->vm);
+	PLUA_CHECK(L, m->vm);
 	if (!lua_toboolean(L, -1)) {
-		pg_strbuf_add(L, m->vm, (const char *)s, e - s);
+		plua_strbuf_add(L, m->vm, (const char *)s, e - s);
 	} else if (!lua_isstring(L, -1)) {
 		luaL_error(L, "invalid replacement value (a %s)", luaL_typename(L, -1));
 	} else {
 		size_t len;
 		const char *text = lua_tolstring(L, -1, &len);
-		pg_strbuf_add(L, m->vm, text, len);
+		plua_strbuf_add(L, m->vm, text, len);
 	}
 	lua_pop(L, 1);
 }
@@ -167,13 +167,13 @@ static int gsub(lua_State *L) {
 	luaL_argcheck(L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
 		"string/function/table expected");
 	lua_Number most = luaL_optnumber(L, 4, (lua_Number)n + 1), count = 0;
-	pg_matcher m;
-	pg_pattern_init(&m, L, s, n, p, pn);
+	plua_matcher m;
+	plua_pattern_init(&m, L, s, n, p, pn);
 	size_t start = m.vm->strbuf.len;
 	int anchored = pn > 0 && *p == '^';
 	bytes at = m.text, pattern = (bytes)p + anchored;
 	while (count < most) {
-		bytes end = pg_pattern_match_at(&m, at, pattern);
+		bytes end = plua_pattern_match_at(&m, at, pattern);
 		if (end) {
 			count++;
 			if (type == LUA_TSTRING || type == LUA_TNUMBER) add_template(&m, at, end);
@@ -182,14 +182,14 @@ static int gsub(lua_State *L) {
 		if (end && end > at) {
 			at = end;
 		} else if (at < m.text_end) {
-			pg_strbuf_add(L, m.vm, (const char *)at++, 1);
+			plua_strbuf_add(L, m.vm, (const char *)at++, 1);
 		} else {
 			break;
 		}
 		if (anchored) break;
 	}
-	pg_strbuf_add(L, m.vm, (const char *)at, m.text_end - at);
-	pg_strbuf_push(L, m.vm, start);
+	plua_strbuf_add(L, m.vm, (const char *)at, m.text_end - at);
+	plua_strbuf_push(L, m.vm, start);
 	lua_pushnumber(L, count);
 	return 2;
 }
@@ -208,28 +208,28 @@ static int rep(lua_State *L) {
 	size_t len, gap;
 	const char *s = luaL_checklstring(L, 1, &len), *sep = luaL_optlstring(L, 3, "", &gap);
 	lua_Number times = luaL_checknumber(L, 2);
-	pg_vm *vm = pg_vm_of(L);
+	plua_vm *vm = plua_vm_of(L);
 	if (!(times >= 1) || len + gap == 0) {
 		lua_pushliteral(L, "");
 		return 1;
 	}
 	times = floor(times);
 	if (times * (lua_Number)(len + gap) > (lua_Number)vm->limit) {
-		pg_vm_stop(vm, PG_MEMORY);
-		pg_vm_raise(L);
+		plua_vm_stop(vm, PLUA_MEMORY);
+		plua_vm_raise(L);
 	}
 	size_t total = (size_t)times * (len + gap), start = vm->strbuf.len;
-	pg_strbuf_need(L, vm, total);
+	plua_strbuf_need(L, vm, total);
 	char *text = vm->strbuf.data + start;
 	memcpy(text, s, len);
 	memcpy(text + len, sep, gap);
 	fill(text, len + gap, total);
 	vm->strbuf.len += total - gap;
-	pg_strbuf_push(L, vm, start);
+	plua_strbuf_push(L, vm, start);
 	return 1;
 }
 
-void pg_string_open(lua_State *L) {
+void plua_string_open(lua_State *L) {
 	static const luaL_Reg functions[] = {
 		{"find", find}, {"find_pattern", find_pattern}, {"match", match}, {"gmatch", gmatch},
 		{"gsub", gsub}, {"rep", rep}, {NULL, NULL},

@@ -31,27 +31,27 @@ static int outermost(cTValue *at) {
 	return frame_typep(at) == FRAME_CP;
 }
 
-int pg_tail_call_detect(lua_State *L, pg_engine *e, int below) {
-	pg_vm *vm = e->vm;
+int plua_tail_call_detect(lua_State *L, plua_engine *e, int below) {
+	plua_vm *vm = e->vm;
 	if (!e->gocall.tail_calls || e->loading || L != vm->co || vm->frames->outer || vm->run.stop) return 0;
 	cTValue *frame = L->base - 1;
 	for (; below > 0; below--)
 		if (!back(&frame)) return 0;
 	e->gocall.tail.next = NULL;
 	if (outermost(frame)) { // the function of Lua has left its place to ours
-		e->gocall.tail.results = PG_TAIL_RETURNED;
+		e->gocall.tail.results = PLUA_TAIL_RETURNED;
 		return 1;
 	}
 	const BCIns *next = back(&frame);
 	if (!next || bc_op(*next) != BC_RET0 || !outermost(frame)) return 0;
 	e->gocall.tail.proto = funcproto(frame_func(frame));
 	e->gocall.tail.next = next;
-	e->gocall.tail.results = PG_TAIL_DROPPED;
+	e->gocall.tail.results = PLUA_TAIL_DROPPED;
 	return 1;
 }
 
-void pg_tail_call_locate(pg_engine *e) {
-	pg_tail_call *last = &e->gocall.tail;
+void plua_tail_call_locate(plua_engine *e) {
+	plua_tail_call *last = &e->gocall.tail;
 	last->line = last->function = 0;
 	last->file = NULL;
 	if (!last->next) return;

@@ -15,7 +15,7 @@ import (
 // Whether its results are those of the call, which has none otherwise, is returned.
 func (c *Caller) TailCall() (f *Function, returned bool) {
 	e := c.Engine
-	return &e.host.Functions[e.c.gocall.function-1], e.c.gocall.tail.results == C.PG_TAIL_RETURNED
+	return &e.host.Functions[e.c.gocall.function-1], e.c.gocall.tail.results == C.PLUA_TAIL_RETURNED
 }
 
 // TailCallArgs are its arguments.
@@ -55,7 +55,7 @@ func (c *Caller) TailCallPlace() Place {
 // LocateTailCall is LastPlace for one that does not, as long as the VM has done
 // nothing since.
 func (c *Caller) LocateTailCall() Place {
-	C.pg_tail_call_locate(c.Engine.c)
+	C.plua_tail_call_locate(c.Engine.c)
 	return c.TailCallPlace()
 }
 

@@ -6,7 +6,7 @@
  * LuaJIT calls traces.lua in a coroutine of its own, which cannot see the others' stacks. */
 static int script_position(lua_State *L) {
 	lua_Debug ar;
-	for (pg_frame *f = pg_vm_of(L)->frames; f; f = f->outer)
+	for (plua_frame *f = plua_vm_of(L)->frames; f; f = f->outer)
 		for (int level = 0; level < 40 && lua_getstack(f->L, level, &ar); level++) {
 			lua_getinfo(f->L, "Sl", &ar);
 			if (*ar.source != '@' || ar.currentline <= 0) continue;
@@ -17,17 +17,17 @@ static int script_position(lua_State *L) {
 	return 0;
 }
 
-int pg_traces_record(pg_vm *vm, const char *text, size_t len, int *recorder) {
+int plua_traces_record(plua_vm *vm, const char *text, size_t len, int *recorder) {
 	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->globals);
 	lua_pushcfunction(vm->L, script_position);
-	int kind = pg_vm_run_trusted(vm, "=traces", text, len, 2, 1);
+	int kind = plua_vm_run_trusted(vm, "=traces", text, len, 2, 1);
 	if (!kind) *recorder = luaL_ref(vm->L, LUA_REGISTRYINDEX);
 	return kind;
 }
 
-int pg_traces_recorded(pg_vm *vm, int recorder) {
+int plua_traces_recorded(plua_vm *vm, int recorder) {
 	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, recorder);
-	return pg_vm_call(vm, 0, 1);
+	return plua_vm_call(vm, 0, 1);
 }
 
 static const char *const reasons[] = {
@@ -35,7 +35,7 @@ static const char *const reasons[] = {
 #include <lj_traceerr.h>
 };
 
-const char *pg_traces_reason(unsigned number) {
+const char *plua_traces_reason(unsigned number) {
 	return number < sizeof reasons / sizeof *reasons ? reasons[number] : NULL;
 }
 
@@ -45,6 +45,6 @@ static const char *const bytecodes[] = {
 #undef NAME
 };
 
-const char *pg_traces_bytecode_name(unsigned number) {
+const char *plua_traces_bytecode_name(unsigned number) {
 	return number < sizeof bytecodes / sizeof *bytecodes ? bytecodes[number] : NULL;
 }

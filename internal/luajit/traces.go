@@ -28,7 +28,7 @@ type TraceRecorder struct {
 func (e *Engine) RecordTraces() (*TraceRecorder, error) {
 	l := &TraceRecorder{vm: e.VM}
 	e.VM.begin()
-	kind := C.pg_traces_record(e.VM.c, text(traces), C.size_t(len(traces)), &l.ref)
+	kind := C.plua_traces_record(e.VM.c, text(traces), C.size_t(len(traces)), &l.ref)
 	e.VM.end()
 	return l, e.VM.fault(kind)
 }
@@ -55,7 +55,7 @@ type TraceEvent struct {
 // Events returns what happened until now, in no order.
 func (l *TraceRecorder) Events() ([]TraceEvent, error) {
 	l.vm.begin()
-	kind := C.pg_traces_recorded(l.vm.c, l.ref)
+	kind := C.plua_traces_recorded(l.vm.c, l.ref)
 	l.vm.end()
 	if err := l.vm.fault(kind); err != nil {
 		return nil, err
@@ -93,14 +93,14 @@ func (e *TraceEvent) translate() {
 	if err != nil {
 		return
 	}
-	if text := C.pg_traces_reason(C.uint(number)); text != nil {
+	if text := C.plua_traces_reason(C.uint(number)); text != nil {
 		e.Reason = C.GoString(text)
 	}
 	if !strings.Contains(e.Reason, "bytecode") {
 		return
 	}
 	if number, err = strconv.ParseUint(e.Subject, 10, 31); err == nil {
-		if name := C.pg_traces_bytecode_name(C.uint(number)); name != nil {
+		if name := C.plua_traces_bytecode_name(C.uint(number)); name != nil {
 			e.Subject = C.GoString(name)
 		}
 	}

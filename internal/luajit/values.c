@@ -4,69 +4,69 @@
 
 #include "engine.h"
 
-static void add(lua_State *L, pg_engine *e, const void *data, size_t len) {
-	pg_check_doc(L, e->api->buf_add(&e->gocall.request, data, len));
+static void add(lua_State *L, plua_engine *e, const void *data, size_t len) {
+	plua_check_doc(L, e->api->buf_add(&e->gocall.request, data, len));
 }
 
-static void add_text(lua_State *L, pg_engine *e, char tag, const void *data, size_t len) {
+static void add_text(lua_State *L, plua_engine *e, char tag, const void *data, size_t len) {
 	uint32_t n = (uint32_t)len;
 	add(L, e, &tag, 1);
 	add(L, e, &n, sizeof n);
 	add(L, e, data, len);
 }
 
-static void encode_list(lua_State *L, pg_engine *e, int index, uint32_t len) {
+static void encode_list(lua_State *L, plua_engine *e, int index, uint32_t len) {
 	add(L, e, "L", 1);
 	add(L, e, &len, sizeof len);
 	for (uint32_t i = 1; i <= len; i++) {
-		PG_CHECK(L, e->vm);
+		PLUA_CHECK(L, e->vm);
 		e->encoder.path[e->encoder.depth - 1].index = i;
 		lua_rawgeti(L, index, (int)i);
-		pg_values_encode(L, e, lua_gettop(L));
+		plua_values_encode(L, e, lua_gettop(L));
 		lua_pop(L, 1);
 	}
 }
 
 // encode_map encodes the entries of a table with string keys.
-static void encode_map(lua_State *L, pg_engine *e, int index) {
+static void encode_map(lua_State *L, plua_engine *e, int index) {
 	add(L, e, "M", 1);
 	lua_pushnil(L);
 	while (lua_next(L, index)) {
-		PG_CHECK(L, e->vm);
-		pg_path_step *s = &e->encoder.path[e->encoder.depth - 1];
+		PLUA_CHECK(L, e->vm);
+		plua_path_step *s = &e->encoder.path[e->encoder.depth - 1];
 		s->key = lua_tolstring(L, -2, &s->key_len);
 		add_text(L, e, 'S', s->key, s->key_len);
-		pg_values_encode(L, e, lua_gettop(L));
+		plua_values_encode(L, e, lua_gettop(L));
 		lua_pop(L, 1);
 	}
 	add(L, e, "E", 1);
 }
 
-static void encode_table(lua_State *L, pg_engine *e, int index) {
+static void encode_table(lua_State *L, plua_engine *e, int index) {
 	uint32_t len;
-	pg_encode_enter(L, e, index, "passed");
-	int shape = pg_table_shape(L, e, index, &len);
-	if (shape == PG_TABLE_LIST || (shape == PG_TABLE_EMPTY && pg_is_array(L, e, index))) encode_list(L, e, index, len);
+	plua_encode_enter(L, e, index, "passed");
+	int shape = plua_table_shape(L, e, index, &len);
+	if (shape == PLUA_TABLE_LIST || (shape == PLUA_TABLE_EMPTY && plua_is_array(L, e, index))) encode_list(L, e, index, len);
 	else encode_map(L, e, index);
-	pg_encode_leave(e);
+	plua_encode_leave(e);
 }
 
 enum { DOCUMENT_VALUES = 3 }; // what Go takes to parse a value of a document, in values
 
 // encode_document encodes a document as JSON.
-static void encode_document(lua_State *L, pg_engine *e, int index) {
+static void encode_document(lua_State *L, plua_engine *e, int index) {
 	e->encoder.buffer.len = 0;
-	pg_encode_container(L, e, index, &e->encoder.buffer);
-	e->gocall.values += DOCUMENT_VALUES * (size_t)pg_container_at(L, e, index)->d->count;
+	plua_encode_container(L, e, index, &e->encoder.buffer);
+	e->gocall.values += DOCUMENT_VALUES * (size_t)plua_container_at(L, e, index)->d->count;
 	add_text(L, e, 'J', e->encoder.buffer.data, e->encoder.buffer.len);
 }
 
-void pg_values_encode(lua_State *L, pg_engine *e, int index) {
+void plua_values_encode(lua_State *L, plua_engine *e, int index) {
 	size_t len;
 	const char *s;
 	double x;
 	e->gocall.values++;
-	if (pg_container_at(L, e, index)) {
+	if (plua_container_at(L, e, index)) {
 		encode_document(L, e, index);
 		return;
 	}
@@ -84,35 +84,35 @@ void pg_values_encode(lua_State *L, pg_engine *e, int index) {
 		return;
 	case LUA_TTABLE: encode_table(L, e, index); return;
 	case LUA_TLIGHTUSERDATA:
-		if (!pg_is_null(L, index)) break;
+		if (!plua_is_null(L, index)) break;
 		add(L, e, "N", 1);
 		return;
 	case LUA_TUSERDATA:
-		s = pg_bignum_text(L, e, index, &len);
+		s = plua_bignum_text(L, e, index, &len);
 		if (!s) break;
 		add_text(L, e, 'B', s, len);
 		return;
 	}
-	pg_encode_raise(L, e, "a %s cannot be passed to a Go function", luaL_typename(L, index));
+	plua_encode_raise(L, e, "a %s cannot be passed to a Go function", luaL_typename(L, index));
 }
 
 enum { GO_VALUE = 64 }; // bytes that a value takes in Go
 
-void pg_values_begin(pg_engine *e) {
+void plua_values_begin(plua_engine *e) {
 	e->gocall.request.len = e->gocall.values = 0;
-	pg_encode_begin(e);
+	plua_encode_begin(e);
 }
 
-void pg_values_reserve(lua_State *L, pg_engine *e) {
-	pg_vm_reserve(L, e->vm, e->gocall.request.len + e->gocall.values * GO_VALUE);
+void plua_values_reserve(lua_State *L, plua_engine *e) {
+	plua_vm_reserve(L, e->vm, e->gocall.request.len + e->gocall.values * GO_VALUE);
 }
 
-int pg_values_keep(lua_State *L) {
-	pg_engine *e = pg_engine_of(L);
+int plua_values_keep(lua_State *L) {
+	plua_engine *e = plua_engine_of(L);
 	int n = lua_gettop(L);
-	pg_values_begin(e);
-	for (int i = 1; i <= n; i++) pg_values_encode(L, e, i);
-	pg_values_reserve(L, e);
+	plua_values_begin(e);
+	for (int i = 1; i <= n; i++) plua_values_encode(L, e, i);
+	plua_values_reserve(L, e);
 	return 0;
 }
 
@@ -126,10 +126,10 @@ static uint32_t decode_len(reader *r) {
 }
 
 // decode pushes the next value. At the end of a map it pushes nothing and returns 0.
-static int decode(lua_State *L, pg_engine *e, reader *r) {
+static int decode(lua_State *L, plua_engine *e, reader *r) {
 	uint32_t n;
 	double x;
-	PG_CHECK(L, e->vm);
+	PLUA_CHECK(L, e->vm);
 	luaL_checkstack(L, 8, "the answer is nested too deep");
 	switch (*r->at++) {
 	case 'T': lua_pushboolean(L, 1); break;
@@ -141,20 +141,20 @@ static int decode(lua_State *L, pg_engine *e, reader *r) {
 		break;
 	case 'S':
 		n = decode_len(r);
-		pg_vm_reserve(L, e->vm, n);
+		plua_vm_reserve(L, e->vm, n);
 		lua_pushlstring(L, r->at, n);
 		r->at += n;
 		break;
 	case 'B':
 		n = decode_len(r);
-		pg_bignum_push(L, e, r->at, n);
+		plua_bignum_push(L, e, r->at, n);
 		r->at += n;
 		break;
 	case 'L':
 		n = decode_len(r);
-		pg_vm_reserve(L, e->vm, n * 8);
+		plua_vm_reserve(L, e->vm, n * 8);
 		lua_createtable(L, (int)n, 0);
-		pg_mark_array(L, e, lua_gettop(L));
+		plua_mark_array(L, e, lua_gettop(L));
 		for (uint32_t i = 1; i <= n; i++) {
 			decode(L, e, r);
 			lua_rawseti(L, -2, (int)i);
@@ -173,7 +173,7 @@ static int decode(lua_State *L, pg_engine *e, reader *r) {
 	return 1;
 }
 
-int pg_values_decode(lua_State *L, pg_engine *e, const char *data, const char *end) {
+int plua_values_decode(lua_State *L, plua_engine *e, const char *data, const char *end) {
 	int n = 0;
 	for (reader r = {data}; r.at < end; n++) decode(L, e, &r);
 	return n;

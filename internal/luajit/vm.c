@@ -22,14 +22,14 @@ __attribute__((used)) static const char luajit_build[] = LUAJIT_BUILD;
 #endif
 
 struct text {
-	pg_vm *vm;
+	plua_vm *vm;
 	const char *name, *text;
 	size_t len;
 	int status;
 };
 
 static int call_global(lua_State *L) {
-	lua_rawgeti(L, LUA_REGISTRYINDEX, pg_vm_of(L)->globals);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, plua_vm_of(L)->globals);
 	lua_getfield(L, -1, lua_touserdata(L, 1));
 	lua_call(L, 0, 0);
 	return 0;
@@ -37,7 +37,7 @@ static int call_global(lua_State *L) {
 
 /* new_thread makes a main thread, the coroutine that runs the script. */
 static int new_thread(lua_State *L) {
-	pg_vm *vm = pg_vm_of(L);
+	plua_vm *vm = plua_vm_of(L);
 	lua_State *co = lua_newthread(L);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, vm->main_threads);
 	lua_pushvalue(L, -2);
@@ -53,7 +53,7 @@ static int new_thread(lua_State *L) {
 static int open_libs(lua_State *L) {
 	struct text *t = lua_touserdata(L, 1);
 	luaL_openlibs(L);
-	lua_pushcfunction(L, pg_error_handler);
+	lua_pushcfunction(L, plua_error_handler);
 	t->vm->handler = luaL_ref(L, LUA_REGISTRYINDEX);
 	lua_pushcfunction(L, call_global);
 	t->vm->call_global = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -64,83 +64,83 @@ static int open_libs(lua_State *L) {
 	lua_pushboolean(L, 1);
 	t->vm->slot = luaL_ref(L, LUA_REGISTRYINDEX);
 	if (luaL_loadbufferx(L, t->text, t->len, t->name, "t")) return lua_error(L);
-	pg_sandbox_open(L, t->vm);
+	plua_sandbox_open(L, t->vm);
 	return 0;
 }
 
-pg_vm *pg_vm_open(size_t memory_limit, int jit, const char *sandbox, size_t len) {
-	pg_vm *vm = calloc(1, sizeof *vm);
+plua_vm *plua_vm_open(size_t memory_limit, int jit, const char *sandbox, size_t len) {
+	plua_vm *vm = calloc(1, sizeof *vm);
 	if (!vm) return NULL;
 	vm->limit = memory_limit;
-	pg_slab_open(&vm->slab);
-	vm->L = lua_newstate(pg_vm_alloc, vm);
+	plua_slab_open(&vm->slab);
+	vm->L = lua_newstate(plua_vm_alloc, vm);
 	if (!vm->L) {
-		pg_slab_close(&vm->slab);
+		plua_slab_close(&vm->slab);
 		free(vm);
 		return NULL;
 	}
 	vm->stack = __builtin_frame_address(0);
 	if (!jit) luaJIT_setmode(vm->L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
-	struct text t = {vm, "=" PG_SANDBOX, sandbox, len, 0};
+	struct text t = {vm, "=" PLUA_SANDBOX, sandbox, len, 0};
 	if (lua_cpcall(vm->L, open_libs, &t) != 0 || vm->run.stop) {
-		pg_vm_close(vm);
+		plua_vm_close(vm);
 		return NULL;
 	}
 	return vm;
 }
 
-void pg_vm_close(pg_vm *vm) {
+void plua_vm_close(plua_vm *vm) {
 	lua_sethook(vm->L, NULL, 0, 0);
 	lua_close(vm->L);
-	for (pg_file *file = vm->files, *next; file; file = next) {
+	for (plua_file *file = vm->files, *next; file; file = next) {
 		next = file->next;
 		free(file);
 	}
-	pg_slab_close(&vm->slab);
+	plua_slab_close(&vm->slab);
 	free(vm->strbuf.data);
 	free(vm->log.data);
 	free(vm);
 }
 
 /* begin_call records the C stack's position at the outermost call, and returns the one before. */
-static char *begin_call(pg_vm *vm) {
+static char *begin_call(plua_vm *vm) {
 	char *outer = vm->stack;
 	if (vm->depth == 0 && !vm->frames) vm->stack = __builtin_frame_address(0);
 	return outer;
 }
 
-int pg_vm_fail(pg_vm *vm, int status) {
-	if (status == LUA_ERRMEM && !vm->run.stop) pg_vm_stop(vm, PG_MEMORY);
-	pg_error_settle(vm);
+int plua_vm_fail(plua_vm *vm, int status) {
+	if (status == LUA_ERRMEM && !vm->run.stop) plua_vm_stop(vm, PLUA_MEMORY);
+	plua_error_settle(vm);
 	return (int)vm->error.kind;
 }
 
-int pg_vm_call(pg_vm *vm, int nargs, int nresults) {
+int plua_vm_call(plua_vm *vm, int nargs, int nresults) {
 	lua_State *L = vm->L;
 	char *stack = begin_call(vm);
 	int depth = vm->depth, at = lua_gettop(L) - nargs;
-	pg_frame *frames = vm->frames;
+	plua_frame *frames = vm->frames;
 	size_t built = vm->strbuf.len;
-	vm->error.kind = PG_OK;
+	vm->error.kind = PLUA_OK;
 	lua_rawgeti(L, LUA_REGISTRYINDEX, vm->handler);
 	lua_insert(L, at);
 	int status = lua_pcall(L, nargs, nresults, at);
 	lua_remove(L, at);
 	vm->depth = depth, vm->frames = frames, vm->stack = stack, vm->strbuf.len = built;
-	if (status == 0) return PG_OK;
-	pg_vm_fail(vm, status);
+	if (status == 0) return PLUA_OK;
+	plua_vm_fail(vm, status);
 	lua_settop(L, at - 1);
 	return vm->error.kind;
 }
 
-int pg_vm_need_thread(pg_vm *vm) {
-	if (vm->co && lua_status(vm->co) == 0) return PG_OK;
+int plua_vm_need_thread(plua_vm *vm) {
+	if (vm->co && lua_status(vm->co) == 0) return PLUA_OK;
 	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->new_thread);
-	return pg_vm_call(vm, 0, 0);
+	return plua_vm_call(vm, 0, 0);
 }
 
 /* fail_thread completes the error that ended vm->co. Its stack is as it was then. */
-static void fail_thread(pg_vm *vm, int status) {
+static void fail_thread(plua_vm *vm, int status) {
 	if (status != LUA_ERRMEM) {
 		lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->handler);
 		lua_xmove(vm->co, vm->L, 1);
@@ -150,36 +150,36 @@ static void fail_thread(pg_vm *vm, int status) {
 			status = handled;
 		}
 	}
-	pg_vm_fail(vm, status);
+	plua_vm_fail(vm, status);
 }
 
-int pg_vm_resume(pg_vm *vm, int nargs) {
-	int kind = pg_vm_resume_keeping(vm, nargs);
-	if (kind == PG_OK) lua_settop(vm->co, 0); /* drops what it returned */
+int plua_vm_resume(plua_vm *vm, int nargs) {
+	int kind = plua_vm_resume_keeping(vm, nargs);
+	if (kind == PLUA_OK) lua_settop(vm->co, 0); /* drops what it returned */
 	return kind;
 }
 
-int pg_vm_resume_keeping(pg_vm *vm, int nargs) {
+int plua_vm_resume_keeping(plua_vm *vm, int nargs) {
 	char *stack = begin_call(vm);
 	int depth = vm->depth;
 	size_t built = vm->strbuf.len;
-	pg_frame frame = {vm->co, vm->frames};
+	plua_frame frame = {vm->co, vm->frames};
 	vm->frames = &frame;
-	vm->error.kind = PG_OK;
+	vm->error.kind = PLUA_OK;
 	int status = lua_resume(vm->co, nargs);
 	if (status > LUA_YIELD) {
 		vm->frames = &frame;
 		fail_thread(vm, status);
 	}
 	vm->depth = depth, vm->frames = frame.outer, vm->stack = stack, vm->strbuf.len = built;
-	return status == 0 ? PG_OK : status == LUA_YIELD ? PG_WAITING : (int)vm->error.kind;
+	return status == 0 ? PLUA_OK : status == LUA_YIELD ? PLUA_WAITING : (int)vm->error.kind;
 }
 
 static int load_text(lua_State *L) {
 	struct text *t = lua_touserdata(L, 1);
 	t->status = luaL_loadbufferx(L, t->text, t->len, t->name, "t");
 	if (t->status) {
-		pg_error_syntax(L, t->vm);
+		plua_error_syntax(L, t->vm);
 		return 0;
 	}
 	if (t->name == t->vm->chunk) {
@@ -191,25 +191,25 @@ static int load_text(lua_State *L) {
 }
 
 /* push_text compiles a chunk and leaves it on the stack. */
-static int push_text(pg_vm *vm, const char *name, const char *text, size_t len) {
+static int push_text(plua_vm *vm, const char *name, const char *text, size_t len) {
 	struct text t = {vm, name, text, len, 0};
-	vm->error.kind = PG_OK;
+	vm->error.kind = PLUA_OK;
 	int status = lua_cpcall(vm->L, load_text, &t);
 	if (status) {
-		int kind = pg_vm_fail(vm, status);
+		int kind = plua_vm_fail(vm, status);
 		lua_settop(vm->L, 0);
 		return kind;
 	}
 	if (t.status) return vm->error.kind;
 	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->slot);
-	return PG_OK;
+	return PLUA_OK;
 }
 
-int pg_vm_run_trusted(pg_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults) {
+int plua_vm_run_trusted(plua_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults) {
 	int kind = push_text(vm, name, text, len);
 	if (kind) return kind;
 	lua_insert(vm->L, -nargs - 1);
-	return pg_vm_call(vm, nargs, nresults);
+	return plua_vm_call(vm, nargs, nresults);
 }
 
 /* name_chunk keeps the end of a name that does not fit. */
@@ -218,13 +218,13 @@ static void name_chunk(char chunk[LUA_IDSIZE], const char *name) {
 	snprintf(chunk, LUA_IDSIZE, n > room ? "@...%s" : "@%s", n > room ? name + n - room : name);
 }
 
-const char *pg_vm_add_file(pg_vm *vm, const char *name) {
+const char *plua_vm_add_file(plua_vm *vm, const char *name) {
 	char chunk[LUA_IDSIZE];
 	name_chunk(chunk, name);
 	// A file that fails can be required again and again.
-	for (pg_file *file = vm->files; file; file = file->next)
+	for (plua_file *file = vm->files; file; file = file->next)
 		if (!strcmp(file->chunk, chunk)) return file->chunk;
-	pg_file *file = malloc(sizeof *file);
+	plua_file *file = malloc(sizeof *file);
 	if (!file) return NULL;
 	memcpy(file->chunk, chunk, sizeof chunk);
 	file->next = vm->files;
@@ -232,28 +232,28 @@ const char *pg_vm_add_file(pg_vm *vm, const char *name) {
 	return file->chunk;
 }
 
-int pg_vm_compile(pg_vm *vm, const char *name, const char *text, size_t len) {
+int plua_vm_compile(plua_vm *vm, const char *name, const char *text, size_t len) {
 	name_chunk(vm->chunk, name);
-	vm->run.event = PG_NO_EVENT;
-	int kind = pg_vm_need_thread(vm);
+	vm->run.event = PLUA_NO_EVENT;
+	int kind = plua_vm_need_thread(vm);
 	if (!kind) kind = push_text(vm, vm->chunk, text, len);
 	if (!kind) lua_xmove(vm->L, vm->co, 1);
 	return kind;
 }
 
-int pg_vm_seal(pg_vm *vm) {
+int plua_vm_seal(plua_vm *vm) {
 	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->seal);
-	return pg_vm_call(vm, 0, 0);
+	return plua_vm_call(vm, 0, 0);
 }
 
-int pg_vm_load(pg_vm *vm, const char *name, const char *text, size_t len) {
-	int kind = pg_vm_compile(vm, name, text, len);
-	if (!kind) kind = pg_vm_resume(vm, 0);
-	return kind ? kind : pg_vm_seal(vm);
+int plua_vm_load(plua_vm *vm, const char *name, const char *text, size_t len) {
+	int kind = plua_vm_compile(vm, name, text, len);
+	if (!kind) kind = plua_vm_resume(vm, 0);
+	return kind ? kind : plua_vm_seal(vm);
 }
 
-int pg_vm_call_global(pg_vm *vm, const char *name) {
+int plua_vm_call_global(plua_vm *vm, const char *name) {
 	lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->call_global);
 	lua_pushlightuserdata(vm->L, (void *)name);
-	return pg_vm_call(vm, 1, 0);
+	return plua_vm_call(vm, 1, 0);
 }

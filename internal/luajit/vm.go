@@ -35,7 +35,7 @@ type Options struct {
 
 // A VM is a Lua state with a sandbox, for one script.
 type VM struct {
-	c        *C.pg_vm
+	c        *C.plua_vm
 	watch    *Watchdog
 	opts     Options
 	observed observation
@@ -53,7 +53,7 @@ func Open(w *Watchdog, opts Options) (*VM, error) {
 	if opts.WallTime == 0 {
 		opts.WallTime = starvedFactor * opts.EventTime
 	}
-	c := C.pg_vm_open(C.size_t(opts.Memory), boolInt(!opts.NoJIT), text(prelude), C.size_t(len(prelude)))
+	c := C.plua_vm_open(C.size_t(opts.Memory), boolInt(!opts.NoJIT), text(prelude), C.size_t(len(prelude)))
 	if c == nil {
 		return nil, errNoMemory
 	}
@@ -65,7 +65,7 @@ func Open(w *Watchdog, opts Options) (*VM, error) {
 // Close frees the VM. It must not run.
 func (vm *VM) Close() {
 	vm.watch.remove(vm)
-	C.pg_vm_close(vm.c)
+	C.plua_vm_close(vm.c)
 	vm.c = nil
 }
 
@@ -87,7 +87,7 @@ func (vm *VM) Load(name string, code []byte) error {
 	file := C.CString(name)
 	defer C.free(unsafe.Pointer(file))
 	vm.begin()
-	kind := C.pg_vm_load(vm.c, file, text(string(code)), C.size_t(len(code)))
+	kind := C.plua_vm_load(vm.c, file, text(string(code)), C.size_t(len(code)))
 	vm.end()
 	return vm.fault(kind)
 }
@@ -97,19 +97,19 @@ func (vm *VM) Call(function string) error {
 	name := C.CString(function)
 	defer C.free(unsafe.Pointer(name))
 	vm.begin()
-	kind := C.pg_vm_call_global(vm.c, name)
+	kind := C.plua_vm_call_global(vm.c, name)
 	vm.end()
 	return vm.fault(kind)
 }
 
-// runTrusted runs trusted Lua outside the sandbox, with the address of the VM's pg_run
+// runTrusted runs trusted Lua outside the sandbox, with the address of the VM's plua_run
 // as its argument, so that tests and probes can play the driver.
 func (vm *VM) runTrusted(code string) error {
 	chunk := C.CString("=host")
 	defer C.free(unsafe.Pointer(chunk))
 	vm.begin()
 	C.lua_pushlightuserdata(vm.c.L, unsafe.Pointer(&vm.c.run))
-	kind := C.pg_vm_run_trusted(vm.c, chunk, text(code), C.size_t(len(code)), 1, 0)
+	kind := C.plua_vm_run_trusted(vm.c, chunk, text(code), C.size_t(len(code)), 1, 0)
 	vm.end()
 	return vm.fault(kind)
 }
@@ -117,12 +117,12 @@ func (vm *VM) runTrusted(code string) error {
 // begin marks the start of a run.
 func (vm *VM) begin() {
 	vm.prepare()
-	C.pg_vm_begin(vm.c)
+	C.plua_vm_begin(vm.c)
 }
 
 // end marks the end of a run.
 func (vm *VM) end() {
-	C.pg_vm_end(vm.c)
+	C.plua_vm_end(vm.c)
 }
 
 // prepare goes before a crossing that begins a run.
@@ -133,7 +133,7 @@ func (vm *VM) prepare() {
 
 // announce goes before a crossing that begins or continues a run.
 func (vm *VM) announce() {
-	atomic.StoreUint32((*uint32)(&vm.c.run.running), C.PG_STARTING)
+	atomic.StoreUint32((*uint32)(&vm.c.run.running), C.PLUA_STARTING)
 	vm.watch.wakeUp()
 }
 

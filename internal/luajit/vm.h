@@ -11,73 +11,73 @@
 
 #include "slab.h"
 
-/* Why a call failed. From PG_EVENT_TIME on it is a limit: nothing in Lua can
+/* Why a call failed. From PLUA_EVENT_TIME on it is a limit: nothing in Lua can
  * catch it, and the VM is broken and must be closed. */
-enum pg_error_kind {
-	PG_WAITING = -1, /* no error: the script waits for a Go function; pg_vm_resume continues it */
-	PG_OK,
-	PG_SYNTAX,
-	PG_ERROR,
-	PG_STACK, /* stack overflow */
-	PG_EVENT_TIME,
-	PG_BATCH_TIME,
-	PG_MEMORY,
-	PG_OUTPUT,
+enum plua_error_kind {
+	PLUA_WAITING = -1, /* no error: the script waits for a Go function; plua_vm_resume continues it */
+	PLUA_OK,
+	PLUA_SYNTAX,
+	PLUA_ERROR,
+	PLUA_STACK, /* stack overflow */
+	PLUA_EVENT_TIME,
+	PLUA_BATCH_TIME,
+	PLUA_MEMORY,
+	PLUA_OUTPUT,
 };
 
 /* The last error. Owned by the VM, valid until its next error. */
-typedef struct pg_error {
+typedef struct plua_error {
 	uint32_t kind;
 	uint32_t line; /* in the script; 0 when unknown */
 	uint32_t message_len, traceback_len;
 	char file[LUA_IDSIZE]; /* the required file that line is in; "" for the script's own text */
 	char message[1024];
 	char traceback[8192];
-} pg_error;
+} plua_error;
 
-/* The value of pg_run.event outside of events: only the batch's limits hold. */
-#define PG_NO_EVENT UINT32_MAX
+/* The value of plua_run.event outside of events: only the batch's limits hold. */
+#define PLUA_NO_EVENT UINT32_MAX
 
-/* The state of a run. Go stores PG_STARTING before it checks whether the watchdog
- * sleeps; pg_vm_begin, pg_vm_continue, pg_vm_pause and pg_vm_end store the rest. */
-enum pg_running { PG_IDLE, PG_STARTING, PG_RUNNING };
+/* The state of a run. Go stores PLUA_STARTING before it checks whether the watchdog
+ * sleeps; plua_vm_begin, plua_vm_continue, plua_vm_pause and plua_vm_end store the rest. */
+enum plua_running { PLUA_IDLE, PLUA_STARTING, PLUA_RUNNING };
 
 /* What a running VM shares with the watchdog, which reads it from its own thread.
  * The driver loop in Lua writes `event`, through FFI, and nothing else. */
-typedef struct pg_run {
+typedef struct plua_run {
 	volatile uint32_t event;   /* index of the event that runs */
-	volatile uint32_t stop;    /* enum pg_error_kind; 0 while the run may continue; loops in C check it */
-	volatile uint32_t running; /* enum pg_running */
+	volatile uint32_t stop;    /* enum plua_error_kind; 0 while the run may continue; loops in C check it */
+	volatile uint32_t running; /* enum plua_running */
 	volatile uint32_t number;  /* counts runs */
 	volatile uint32_t stop_event; /* the event that an event limit applies to */
 	clockid_t clock;              /* CPU time of the thread that runs */
-} pg_run;
+} plua_run;
 
 /* A coroutine that is being resumed. The frames form a list, innermost first. */
-typedef struct pg_frame {
+typedef struct plua_frame {
 	lua_State *L;
-	struct pg_frame *outer;
-} pg_frame;
+	struct plua_frame *outer;
+} plua_frame;
 
 /* A file that the script required. */
-typedef struct pg_file {
-	struct pg_file *next;
+typedef struct plua_file {
+	struct plua_file *next;
 	char chunk[LUA_IDSIZE];
-} pg_file;
+} plua_file;
 
-typedef struct pg_vm {
-	pg_run run;
+typedef struct plua_vm {
+	plua_run run;
 	char lock, armed;   /* of the hook */
 	int over_limit;     /* the heap, garbage included, has outgrown the limit */
 	uint32_t broken;    /* the limit that ended this VM, or 0 */
 	lua_State *L;
-	lua_State *co;      /* the coroutine that pg_vm_resume resumes */
+	lua_State *co;      /* the coroutine that plua_vm_resume resumes */
 	size_t used, limit; /* bytes held; bytes that may be live */
-	pg_frame *frames;   /* coroutines being resumed */
+	plua_frame *frames;   /* coroutines being resumed */
 	int depth;          /* nested C functions that call back into Lua */
 	char *stack;        /* C stack address of the outermost call */
 	/* References into Lua's registry. */
-	int globals;        /* the script's globals, to be filled before pg_vm_load */
+	int globals;        /* the script's globals, to be filled before plua_vm_load */
 	int env;            /* the script's environment */
 	int seal;           /* the function that forbids new globals */
 	int handler;        /* the message handler */
@@ -86,118 +86,118 @@ typedef struct pg_vm {
 	int thread;         /* the main thread in use */
 	int new_thread;     /* the function that makes one */
 	int slot;           /* holds one value, so that passing it needs no allocation */
-	struct pg_strbuf {
+	struct plua_strbuf {
 		char *data;
 		size_t len, cap;
 	} strbuf; /* see strbuf.h */
-	struct pg_log {
+	struct plua_log {
 		char *data;
 		size_t len, cap;
 		int truncated;
 	} log;
-	struct pg_engine *engine; /* that documents and batches run in, or NULL */
+	struct plua_engine *engine; /* that documents and batches run in, or NULL */
 	/* describe replaces an error object on top of the stack by a text, if it can. */
 	void (*describe)(lua_State *L);
 	/* recharge counts again what C code holds for the VM, when garbage was collected; or NULL. */
-	void (*recharge)(struct pg_vm *vm);
-	pg_slab slab;
-	pg_file *files;
+	void (*recharge)(struct plua_vm *vm);
+	plua_slab slab;
+	plua_file *files;
 	char chunk[LUA_IDSIZE]; /* chunk name of the script, "@email.lua" */
-	pg_error error;
-} pg_vm;
+	plua_error error;
+} plua_vm;
 
-/* pg_vm_open runs the text of sandbox.lua in a new VM. It returns NULL when the
+/* plua_vm_open runs the text of sandbox.lua in a new VM. It returns NULL when the
  * limit leaves no room for an empty VM. */
-pg_vm *pg_vm_open(size_t memory_limit, int jit, const char *sandbox, size_t len);
-void pg_vm_close(pg_vm *vm);
+plua_vm *plua_vm_open(size_t memory_limit, int jit, const char *sandbox, size_t len);
+void plua_vm_close(plua_vm *vm);
 
-static inline pg_vm *pg_vm_of(lua_State *L) {
+static inline plua_vm *plua_vm_of(lua_State *L) {
 	void *vm;
 	lua_getallocf(L, &vm);
 	return vm;
 }
 
-/* pg_vm_run_trusted runs Lua of our own, with every library and the real globals,
- * and leaves nresults on the stack when it returns PG_OK. */
-int pg_vm_run_trusted(pg_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults);
+/* plua_vm_run_trusted runs Lua of our own, with every library and the real globals,
+ * and leaves nresults on the stack when it returns PLUA_OK. */
+int plua_vm_run_trusted(plua_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults);
 
-/* pg_vm_load compiles and runs the script's text (no bytecode) in its
+/* plua_vm_load compiles and runs the script's text (no bytecode) in its
  * environment, then forbids new globals. Call it inside a run. */
-int pg_vm_load(pg_vm *vm, const char *name, const char *text, size_t len);
+int plua_vm_load(plua_vm *vm, const char *name, const char *text, size_t len);
 
-/* pg_vm_compile compiles the script's text and pushes the function to vm->co;
- * pg_vm_seal forbids new globals. A script that may wait while it loads needs these
- * two, with pg_vm_resume between them, in place of pg_vm_load. */
-int pg_vm_compile(pg_vm *vm, const char *name, const char *text, size_t len);
-int pg_vm_seal(pg_vm *vm);
+/* plua_vm_compile compiles the script's text and pushes the function to vm->co;
+ * plua_vm_seal forbids new globals. A script that may wait while it loads needs these
+ * two, with plua_vm_resume between them, in place of plua_vm_load. */
+int plua_vm_compile(plua_vm *vm, const char *name, const char *text, size_t len);
+int plua_vm_seal(plua_vm *vm);
 
-/* pg_vm_add_file returns the chunk name of a file that the script requires. It lives as
+/* plua_vm_add_file returns the chunk name of a file that the script requires. It lives as
  * long as the VM; NULL when memory is exhausted. */
-const char *pg_vm_add_file(pg_vm *vm, const char *name);
+const char *plua_vm_add_file(plua_vm *vm, const char *name);
 
-/* pg_vm_need_thread makes sure that vm->co can run a function. Push the function
- * there, then call pg_vm_resume. It works as pg_vm_call, except that it returns PG_WAITING
- * when the script yields; the next pg_vm_resume continues the script. */
-int pg_vm_need_thread(pg_vm *vm);
-int pg_vm_resume(pg_vm *vm, int nargs);
+/* plua_vm_need_thread makes sure that vm->co can run a function. Push the function
+ * there, then call plua_vm_resume. It works as plua_vm_call, except that it returns PLUA_WAITING
+ * when the script yields; the next plua_vm_resume continues the script. */
+int plua_vm_need_thread(plua_vm *vm);
+int plua_vm_resume(plua_vm *vm, int nargs);
 
-/* pg_vm_resume_keeping is pg_vm_resume, and leaves what the function returned in vm->co. */
-int pg_vm_resume_keeping(pg_vm *vm, int nargs);
+/* plua_vm_resume_keeping is plua_vm_resume, and leaves what the function returned in vm->co. */
+int plua_vm_resume_keeping(plua_vm *vm, int nargs);
 
-/* pg_vm_call calls the function below its nargs arguments, as lua_pcall does. On an
+/* plua_vm_call calls the function below its nargs arguments, as lua_pcall does. On an
  * error it leaves nothing on the stack, sets vm->error and returns its kind. */
-int pg_vm_call(pg_vm *vm, int nargs, int nresults);
+int plua_vm_call(plua_vm *vm, int nargs, int nresults);
 
-/* pg_vm_call_global is pg_vm_call for a global function of the script, without arguments. */
-int pg_vm_call_global(pg_vm *vm, const char *name);
+/* plua_vm_call_global is plua_vm_call for a global function of the script, without arguments. */
+int plua_vm_call_global(plua_vm *vm, const char *name);
 
-/* pg_vm_fail completes vm->error after a call of Lua's ended with status, and returns its kind. */
-int pg_vm_fail(pg_vm *vm, int status);
+/* plua_vm_fail completes vm->error after a call of Lua's ended with status, and returns its kind. */
+int plua_vm_fail(plua_vm *vm, int status);
 
-/* pg_vm_stop ends the run with a limit: compiled code and the interpreter raise
+/* plua_vm_stop ends the run with a limit: compiled code and the interpreter raise
  * at their next safe point. It is safe to call from FFI, from the allocator and from
- * another thread. pg_vm_raise raises at once, from a C function; it does not return. */
-void pg_vm_stop(pg_vm *vm, int kind);
-int pg_vm_raise(lua_State *L);
+ * another thread. plua_vm_raise raises at once, from a C function; it does not return. */
+void plua_vm_stop(plua_vm *vm, int kind);
+int plua_vm_raise(lua_State *L);
 
-/* A C function that loops over a script's data calls PG_CHECK regularly; one that
- * calls back into Lua brackets the call with pg_vm_enter_c and pg_vm_leave_c. */
-#define PG_CHECK(L, vm) ((vm)->run.stop ? (void)pg_vm_raise(L) : (void)0)
-void pg_vm_enter_c(lua_State *L, pg_vm *vm);
-void pg_vm_leave_c(pg_vm *vm);
+/* A C function that loops over a script's data calls PLUA_CHECK regularly; one that
+ * calls back into Lua brackets the call with plua_vm_enter_c and plua_vm_leave_c. */
+#define PLUA_CHECK(L, vm) ((vm)->run.stop ? (void)plua_vm_raise(L) : (void)0)
+void plua_vm_enter_c(lua_State *L, plua_vm *vm);
+void plua_vm_leave_c(plua_vm *vm);
 
-/* pg_vm_reserve ends the run with PG_MEMORY when n more bytes do not fit. A C function
+/* plua_vm_reserve ends the run with PLUA_MEMORY when n more bytes do not fit. A C function
  * calls it before it builds something large. */
-void pg_vm_reserve(lua_State *L, pg_vm *vm, size_t n);
+void plua_vm_reserve(lua_State *L, plua_vm *vm, size_t n);
 
-/* pg_vm_charge counts n bytes that C code has taken, or given back, as memory of the VM. More than
+/* plua_vm_charge counts n bytes that C code has taken, or given back, as memory of the VM. More than
  * fit end the run at its next safe point. It is safe to call from FFI. */
-void pg_vm_charge(pg_vm *vm, int64_t n);
+void plua_vm_charge(plua_vm *vm, int64_t n);
 
-/* pg_vm_alloc is the VM's allocator, a lua_Alloc. */
-void *pg_vm_alloc(void *vm, void *ptr, size_t osize, size_t nsize);
+/* plua_vm_alloc is the VM's allocator, a lua_Alloc. */
+void *plua_vm_alloc(void *vm, void *ptr, size_t osize, size_t nsize);
 
-/* pg_vm_stop_run is pg_vm_stop for the watchdog. It stops the run only while that still
- * is run `number`, and for PG_EVENT_TIME only while the run still is at `event`.
- * It arms the hook again for a run that is already being stopped; kind may be PG_OK. */
-void pg_vm_stop_run(pg_vm *vm, uint32_t number, uint32_t event, int kind);
+/* plua_vm_stop_run is plua_vm_stop for the watchdog. It stops the run only while that still
+ * is run `number`, and for PLUA_EVENT_TIME only while the run still is at `event`.
+ * It arms the hook again for a run that is already being stopped; kind may be PLUA_OK. */
+void plua_vm_stop_run(plua_vm *vm, uint32_t number, uint32_t event, int kind);
 
-/* pg_vm_cpu_time returns the CPU time, in nanoseconds, of the thread that the current
+/* plua_vm_cpu_time returns the CPU time, in nanoseconds, of the thread that the current
  * run is on, or -1 when that is unknown. For the watchdog. */
-int64_t pg_vm_cpu_time(const pg_vm *vm);
+int64_t plua_vm_cpu_time(const plua_vm *vm);
 
-/* pg_vm_begin begins a run, pg_vm_end ends it and sets `broken` if a limit stopped it. */
-void pg_vm_begin(pg_vm *vm);
-void pg_vm_end(pg_vm *vm);
+/* plua_vm_begin begins a run, plua_vm_end ends it and sets `broken` if a limit stopped it. */
+void plua_vm_begin(plua_vm *vm);
+void plua_vm_end(plua_vm *vm);
 
-/* Between pg_vm_pause and pg_vm_continue a run waits, and no limit applies. */
-void pg_vm_pause(pg_vm *vm);
-void pg_vm_continue(pg_vm *vm);
+/* Between plua_vm_pause and plua_vm_continue a run waits, and no limit applies. */
+void plua_vm_pause(plua_vm *vm);
+void plua_vm_continue(plua_vm *vm);
 
-/* pg_vm_clear_stop lets calls that wait in a broken VM continue and end. */
-void pg_vm_clear_stop(pg_vm *vm);
+/* plua_vm_clear_stop lets calls that wait in a broken VM continue and end. */
+void plua_vm_clear_stop(plua_vm *vm);
 
-/* pg_vm_collect frees all garbage, while nothing runs. */
-void pg_vm_collect(pg_vm *vm);
+/* plua_vm_collect frees all garbage, while nothing runs. */
+void plua_vm_collect(plua_vm *vm);
 
 #endif

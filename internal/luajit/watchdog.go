@@ -182,11 +182,11 @@ func (w *Watchdog) inspect(now time.Time) bool {
 
 func (vm *VM) inspect(clock time.Time) (busy bool) {
 	run, seen := &vm.c.run, &vm.observed
-	if running := vm.load32(&run.running); running != C.PG_RUNNING {
-		return running != C.PG_IDLE
+	if running := vm.load32(&run.running); running != C.PLUA_RUNNING {
+		return running != C.PLUA_IDLE
 	}
 	number, event := vm.load32(&run.number), vm.load32(&run.event)
-	now := instant{clock, time.Duration(C.pg_vm_cpu_time(vm.c))}
+	now := instant{clock, time.Duration(C.plua_vm_cpu_time(vm.c))}
 	if number != seen.number {
 		*seen = observation{number, event, now.before(vm.spent.run.Load()), now.before(vm.spent.event.Load())}
 	} else if event != seen.event {
@@ -194,11 +194,11 @@ func (vm *VM) inspect(clock time.Time) (busy bool) {
 	}
 	switch {
 	case vm.load32(&run.stop) != 0:
-		C.pg_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_OK)
+		C.plua_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PLUA_OK)
 	case vm.givenUp() || now.exceeds(seen.run, vm.opts.BatchTime):
-		C.pg_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_BATCH_TIME)
-	case event != C.PG_NO_EVENT && now.exceeds(seen.at, vm.opts.EventTime):
-		C.pg_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PG_EVENT_TIME)
+		C.plua_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PLUA_BATCH_TIME)
+	case event != C.PLUA_NO_EVENT && now.exceeds(seen.at, vm.opts.EventTime):
+		C.plua_vm_stop_run(vm.c, C.uint32_t(number), C.uint32_t(event), C.PLUA_EVENT_TIME)
 	}
 	return true
 }

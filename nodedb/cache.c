@@ -10,7 +10,10 @@
 
 #include "core.h"
 
-enum { FIRST_SLOTS = 256, MAX_SLOTS = 8192 };
+enum {
+  FIRST_SLOTS = 256,
+  MAX_SLOTS = 8192
+};
 
 static inline ndb_cached *set_of(const ndb_session *s, uint64_t hash) { return &s->cache[(hash >> 8) & (s->cache_slots - 2)]; }
 

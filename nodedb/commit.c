@@ -15,15 +15,22 @@
 
 #include "core.h"
 
-enum { STOP_MS = 10, SLICE_MS = 20, HOLD_MS = 5, COMMIT_MS = 30000, SWEEP_MS = 1000, SWEEP_SOON_MS = 10, SWEEP_NODES = 1000, RETRY_MS = 50, RETRY_MAX_MS = 1000, LOG_MAX = 1 << 18, LOG_BYTES_MAX = 64 << 20, EXCLUSIVE_MS = 10000 };
+enum {
+  STOP_MS = 10, /* between looks at whether a waiting call has to end */
+  SLICE_MS = 20, /* between signs of life while the lease is here */
+  HOLD_MS = 5, /* for which a process keeps the lease although another wants it */
+  COMMIT_MS = 30000, /* by which a sign of life runs ahead of a commit */
+  SWEEP_MS = 1000, /* between looks for what has expired */
+  SWEEP_SOON_MS = 10, /* the same, if some of it is left */
+  SWEEP_NODES = 1000, /* nodes that one commit removes */
+  RETRY_MS = 50, /* after a failed commit, doubled each time */
+  RETRY_MAX_MS = 1000,
+  LOG_MAX = 1 << 18, /* changes that are kept for open transactions */
+  LOG_BYTES_MAX = 64 << 20,
+  EXCLUSIVE_MS = 10000 /* that a transaction may run alone */
+};
 
 static void *committer(void *argument);
-
-void ndb_wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ms) {
-  uint64_t at = ms - 1; /* see ndb_monotonic_ms */
-  struct timespec t = {(time_t)(at / 1000), (long)(at % 1000) * 1000000};
-  pthread_cond_timedwait(c, m, &t);
-}
 
 /* ---- changes ---- */
 
@@ -54,6 +61,22 @@ void ndb_store_trim_log(ndb_store *store) {
   store->log_bytes = 0;
 }
 
+uint64_t ndb_session_waiting(ndb_session *s) {
+  const ndb_store *store = s->store;
+  int all = store->durable >= store->number;
+  if (store->durable >= s->given_mark_number || all) {
+    s->given_durable = all ? s->given : s->given_mark;
+    s->given_mark = s->given;
+    s->given_mark_number = store->number;
+  }
+  return s->given - s->given_durable;
+}
+
+void ndb_session_gave(ndb_session *s, uint64_t bytes) {
+  ndb_session_waiting(s); /* what was given before is durable with the change before */
+  s->given += bytes;
+}
+
 void ndb_store_changed(ndb_store *store) {
   store->number++;
   atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
@@ -73,9 +96,11 @@ int ndb_committer_start(ndb_store *store) {
   return NDB_OK;
 }
 
+/* Lock: held. */
 static int report_failure(ndb_store *store) { return ndb_fail(store->failure, "%s", store->failure_text); }
 
-/* Waits for the committer, until ms at most. NDB_E_TIMEOUT if the session's calls have to end. */
+/* Waits for the committer, until ms at most. NDB_E_TIMEOUT if the session's calls have to end.
+ * Lock: held, dropped while it waits. */
 static int wait_for_committer(ndb_store *store, const ndb_session *s, uint64_t ms) {
   if (s->stop && *s->stop) return ndb_fail(NDB_E_TIMEOUT, "the call was stopped while it waited to change nodes");
   uint64_t soon = ndb_monotonic_ms() + STOP_MS;
@@ -83,14 +108,14 @@ static int wait_for_committer(ndb_store *store, const ndb_session *s, uint64_t m
   return NDB_OK;
 }
 
-/* True if what waits to be written leaves no room for a change of the session. */
+/* True if what waits to be written leaves no room for a change of the session. Lock: held. */
 static int has_no_room(ndb_store *store, ndb_session *s) {
   if (ndb_layer_bytes(&store->pending) >= store->options.pending_bytes) return 1;
   return s->pending_limit && s->given - s->given_durable >= s->pending_limit && ndb_session_waiting(s) >= s->pending_limit;
 }
 
 /* Another transaction runs alone. Who has waited for too long goes on no more, and lets the others go
- * on: the owner sleeps, or its function waits for this very call. */
+ * on: the owner sleeps, or its function waits for this very call. Lock: held, dropped while it waits. */
 static int wait_for_exclusive(ndb_store *store, const ndb_session *s) {
   uint64_t end = store->exclusive_since + EXCLUSIVE_MS;
   if (ndb_monotonic_ms() < end) return wait_for_committer(store, s, end);
@@ -226,7 +251,8 @@ static int write_layer(ndb_store *store, MDB_txn *txn, const ndb_layer *l) {
   return rc;
 }
 
-/* Writes and syncs the layer in one transaction. NDB_OK, or an NDB_E code with a message. */
+/* Writes and syncs the layer in one transaction. NDB_OK, or an NDB_E code with a message. Lock: not
+ * held. */
 static int commit_layer(ndb_store *store, const ndb_layer *l, int forgive) {
   ndb_lease_beat(store, COMMIT_MS);
   pthread_mutex_lock(&store->map_lock);
@@ -261,7 +287,8 @@ static int commit_layer(ndb_store *store, const ndb_layer *l, int forgive) {
   return error;
 }
 
-/* Takes what waits and commits it. Called with the lock, which it gives away meanwhile. */
+/* Takes what waits and commits it. Lock: held, dropped while it writes, and while it frees what was
+ * written. */
 static void commit_pending(ndb_store *store) {
   if (ndb_lease_lost(store)) {
     ndb_lease_superseded(store);
@@ -317,7 +344,7 @@ static void commit_pending(ndb_store *store) {
   pthread_mutex_lock(&store->lock);
 }
 
-/* When the next commit is due; 0: at once, UINT64_MAX: nothing waits. */
+/* When the next commit is due; 0: at once, UINT64_MAX: nothing waits. Lock: held. */
 static uint64_t due(const ndb_store *store, uint64_t retry) {
   if (!ndb_layer_empty(&store->frozen)) return retry;
   if (!store->dirty_since) return UINT64_MAX;
@@ -328,12 +355,13 @@ static uint64_t due(const ndb_store *store, uint64_t retry) {
   return held < at ? held : at;
 }
 
-/* True if the lease has to stay here although nothing waits: for who commits alone. */
+/* True if the lease has to stay here although nothing waits: for who commits alone. Lock: held. */
 static int is_exclusive(ndb_store *store) {
   return store->exclusive && ndb_monotonic_ms() < store->exclusive_since + EXCLUSIVE_MS;
 }
 
-/* Removes what has expired if it is time to look, and nobody else has the lease. */
+/* Removes what has expired if it is time to look, and nobody else has the lease. Lock: held, dropped
+ * while it commits. */
 static void sweep(ndb_store *store, uint64_t now) {
   if (!store->sweeps || now < store->next_sweep || !ndb_layer_empty(&store->frozen)) return;
   store->next_sweep = now + SWEEP_MS;
@@ -344,6 +372,7 @@ static void sweep(ndb_store *store, uint64_t now) {
   if (ndb_sweep_due(store, store->base)) store->next_sweep = now + SWEEP_SOON_MS;
 }
 
+/* Lock: held, dropped while it writes or waits. */
 static void *committer(void *argument) {
   ndb_store *store = argument;
   uint64_t retry = 0, wait = RETRY_MS;

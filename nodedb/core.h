@@ -9,7 +9,21 @@
  * its descendants. Kills of a layer do not lie within each other.
  *
  * Concurrency. store->lock guards what the comments say. It is never held while LMDB writes
- * or syncs. A session captures references under it and then reads without it.
+ * or syncs. A session captures references under it and then reads without it. "Lock:" says what a
+ * function expects of it: "held" on entry and on return, "dropped while …" in between, "not held";
+ * without a note the function may be called either way.
+ *
+ * The files call each other only downwards, in this order:
+ *
+ *   check, backup, slices, nodes   whole calls of nodedb.h
+ *   store, session                 open and close
+ *   release                        the thread that lets go of snapshots
+ *   iter, lock, transaction        calls of nodedb.h that keep state in the session
+ *   change, access                 how a session changes nodes, and what it sees
+ *   undo                           what a rollback puts back
+ *   commit, lease                  the thread that writes, and the right to write
+ *   shared, locktable, process     what the processes of a folder share
+ *   reads, cache, sweep, scan, view, sum, overlay, zwrite, key, number, error
  */
 #ifndef NODEDB_CORE_H
 #define NODEDB_CORE_H
@@ -123,15 +137,15 @@ static inline ndb_snapshot *ndb_snapshot_ref(ndb_snapshot *s) {
   return s;
 }
 void ndb_snapshot_unref(ndb_snapshot *s);
-/* Something that reads holds a snapshot: the releaser looks when it can let go of it. Called with
- * the lock. */
+/* Something that reads holds a snapshot: the releaser looks when it can let go of it.
+ * Lock: held. */
 static inline void ndb_store_held(ndb_store *store) {
   if (store->releaser_sleeps) pthread_cond_signal(&store->held);
 }
 /* Maps the file with at least size bytes; 0: as large as the last commit says. No write
  * transaction of this process is open. */
-int ndb_store_remap_locked(ndb_store *store, size_t size); /* with map_lock; an error of LMDB */
-/* Makes base the last commit of any process. Called with the lock. */
+int ndb_store_remap_locked(ndb_store *store, size_t size); /* an error of LMDB. map_lock: held */
+/* Makes base the last commit of any process. Lock: held. */
 int ndb_store_refresh(ndb_store *store);
 
 void ndb_layer_init(ndb_layer *l);
@@ -171,6 +185,13 @@ static inline uint64_t ndb_monotonic_ms(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000 + 1;
+}
+
+/* pthread_cond_timedwait until a time of ndb_monotonic_ms. m: held, dropped while it waits. */
+static inline void ndb_wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ms) {
+  uint64_t at = ms - 1; /* see ndb_monotonic_ms */
+  struct timespec t = {(time_t)(at / 1000), (long)(at % 1000) * 1000000};
+  pthread_cond_timedwait(c, m, &t);
 }
 
 static inline uint64_t ndb_view_now(const ndb_view *v) { return v->now ? v->now : ndb_now_ms(); }
@@ -240,7 +261,7 @@ int ndb_reads_same(const ndb_reads *r, const ndb_store *store, const ndb_view *b
 /* True if the change of key (a kill: of all below it) concerns what was read. */
 int ndb_reads_meet(const ndb_reads *r, const char *key, size_t len, int kill);
 
-/* ---- session.c, transaction.c ---- */
+/* ---- a session ---- */
 typedef struct { /* what a rollback puts back */
   ndb_layer own;
   uint32_t killed;
@@ -327,47 +348,75 @@ static inline uint64_t ndb_session_own_bytes(const ndb_session *s) {
   uint64_t own = s->level ? ndb_layer_bytes(&s->own) : 0;
   return own > s->begin_bytes ? own - s->begin_bytes : 0;
 }
-/* Bytes that only the session's open iterators keep alive, or more. */
-uint64_t ndb_iterators_pinned(const ndb_session *s);
-/* Notes that the session has given bytes to pending. Called with the store's lock. */
-void ndb_session_gave(ndb_session *s, uint64_t bytes);
-/* Bytes that the session has given to pending and that wait to be durable. Called with the store's lock. */
-uint64_t ndb_session_waiting(ndb_session *s);
 
-/* Begins a call: reports once that changes were dropped. */
+/* ---- access.c ---- */
+/* Begins a call: reports once that changes were dropped. Lock: not held. */
 int ndb_session_enter(ndb_session *s);
+int ndb_no_store(void); /* NDB_E_ARGUMENT: the session has trees in memory only */
 static inline int ndb_is_stored(const char *key, size_t len) { return len == 0 || key[0] == '^'; }
 
-/* What the session sees, borrowed for one call. It may hold the store's lock until the call of
- * ndb_session_view_end with the same state, so do little. An error needs no end. */
-enum { NDB_VIEW_LOCKED = 1, NDB_VIEW_READING = 2 };
+/* What the session sees, borrowed for one call. An error needs no end. Lock: not held; it may be
+ * taken until the call of ndb_session_view_end with the same state, so do little. */
+enum {
+  NDB_VIEW_LOCKED = 1, /* the lock is held */
+  NDB_VIEW_READING = 2 /* ndb_read_begin was called */
+};
 int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *state);
 void ndb_session_view_end(ndb_session *s, int state);
-/* The same with references of its own, for longer; *version is that of ndb_session_version. */
+/* The same with references of its own, for longer; *version is that of ndb_session_version.
+ * Lock: not held. */
 int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *version);
 /* Moves whenever what the session sees may have changed. */
 uint64_t ndb_session_version(const ndb_session *s, int stored);
 
+/* What a change finds: inside a change, a lookup in what it changes. Lock: held outside a
+ * transaction. */
+int ndb_change_look(ndb_session *s, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry);
+
+/* ---- change.c ---- */
 /* Why the session may not change stored nodes, or NDB_OK. */
 int ndb_change_allowed(const ndb_session *s);
-/* Begin and end of a change: outside a transaction it holds the store's lock between. */
+/* Begin and end of a change. Lock: not held on entry of the first; outside a transaction it is
+ * taken, and held until the end. */
 int ndb_change_begin(ndb_session *s, const char *key, size_t len);
 int ndb_change_put(ndb_session *s, ndb_entry *e); /* takes e */
 int ndb_change_kill(ndb_session *s, const char *key, size_t len);
 /* Removes the keys of a tree in memory from low (included) to high; all of them, or after an error none. */
 int ndb_change_cut(ndb_session *s, const char *low, size_t low_len, const char *high, size_t high_len);
-int ndb_change_look(ndb_session *s, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry);
 int ndb_change_end(ndb_session *s, const char *key, int result); /* returns result */
 
+/* Sets the value where the transaction has set it before, if nobody can see the difference. */
+int ndb_change_in_place(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);
+
+/* ---- undo.c ---- */
+/* Remembers the trees in memory of a name (with the 0 behind it; name_len 0: of all) for the
+ * open transaction, unless it does already. */
+int ndb_locals_save(ndb_session *s, const char *name, size_t name_len);
+/* Puts back the trees that transactions from the given level on restore, the latest first. */
+int ndb_locals_restore(ndb_session *s, int level);
+/* After a commit of the given level: its outer transaction restores the trees, or nobody. */
+void ndb_locals_keep(ndb_session *s, int level);
 /* A mark of the core's own: pushed, undone to, popped by its number, which is mark_count before. */
 int ndb_mark_push(ndb_session *s);
 void ndb_mark_undo(ndb_session *s, uint32_t mark);
 void ndb_mark_pop(ndb_session *s, uint32_t mark);
+/* Forgets what the transaction has changed and read. Lock: not held. */
+void ndb_changes_drop(ndb_session *s);
+/* Lets other transactions go on, if this one runs alone. Lock: held. */
+void ndb_exclusive_release(ndb_session *s);
+/* Ends the transaction and keeps its changes. Lock: held, if there is a store. */
+void ndb_transaction_leave(ndb_session *s);
+void ndb_transaction_free(ndb_session *s); /* drops an open transaction. Lock: not held */
 
-void ndb_transaction_free(ndb_session *s); /* drops an open transaction; store->lock is not held */
-
-/* Sets the value where the transaction has set it before, if nobody can see the difference. */
-int ndb_change_in_place(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);
+/* ---- iter.c ---- */
+/* Bytes that only the session's open iterators keep alive, or more. */
+uint64_t ndb_iterators_pinned(const ndb_session *s);
+/* Tells whether an iterator of the session holds a snapshot; *idle if one was not filled since
+ * the last call with idle. Lock: held. */
+int ndb_iters_hold(ndb_session *s, int *idle);
+/* Lets go of what idle iterators hold: their next fill looks behind their last item. Lock: held;
+ * the session does not read. */
+void ndb_iters_release(ndb_session *s);
 
 /* ---- release.c ---- */
 
@@ -384,13 +433,7 @@ static inline void ndb_read_end(ndb_session *s) {
   atomic_store_explicit(&s->reads_now, n + ((uint64_t)1 << 16) - 1, memory_order_release);
 }
 int ndb_releaser_start(ndb_store *store);
-void ndb_releaser_stop(ndb_store *store);
-/* Tells whether an iterator of the session holds a snapshot; *idle if one was not filled since
- * the last call with idle. Called with the lock. */
-int ndb_iters_hold(ndb_session *s, int *idle);
-/* Lets go of what idle iterators hold: their next fill looks behind their last item. Called with
- * the lock while the session does not read. */
-void ndb_iters_release(ndb_session *s);
+void ndb_releaser_stop(ndb_store *store); /* lock: not held */
 
 /* ---- cache.c ---- */
 ndb_cached *ndb_cache_find(const ndb_session *s, uint64_t hash, const char *key, size_t len);
@@ -400,16 +443,17 @@ void ndb_cache_drop(ndb_session *s, uint64_t hash, const char *key, size_t len);
 
 /* ---- lease.c ---- */
 /* Gets the right to write, and with it a base that shows all that others have committed.
- * Called with the lock, which it gives away while it waits: look at everything again. */
+ * Lock: held, dropped while it waits or commits a fence: look at everything again. */
 int ndb_lease_acquire(ndb_store *store, const ndb_session *s);
-/* The same if nobody alive has it; 1 if it was got. */
+/* The same if nobody has it; 1 if it was got. Lock: held. */
 int ndb_lease_try(ndb_store *store);
-/* Gives it back. Called with the lock, when nothing waits to be committed. */
+/* Gives it back, when nothing waits to be committed. Lock: held, dropped while another process
+ * takes it. */
 void ndb_lease_release(ndb_store *store);
 static inline int ndb_lease_lost(const ndb_store *store) {
   return atomic_load_explicit(&store->shared->file->lease.owner, memory_order_relaxed) != store->shared->me;
 }
-/* Drops all changes that are not durable: another process may write. Called with the lock. */
+/* Drops all changes that are not durable: another process may write. Lock: held. */
 void ndb_lease_superseded(ndb_store *store);
 /* Tells others that this process is alive and will be for ahead_ms. */
 void ndb_lease_beat(ndb_store *store, uint64_t ahead_ms);
@@ -433,19 +477,21 @@ int ndb_publish_file(const char *part, const char *file);
 int ndb_sync_names(const char *folder);
 
 /* ---- commit.c ---- */
-int ndb_committer_start(ndb_store *store); /* if it does not run; called with the lock */
-/* Locks the store for a change outside a transaction, or a commit; waits for room and for the
- * right to write, and makes base the last commit of any process. Unlocked if it fails. */
+int ndb_committer_start(ndb_store *store); /* if it does not run. Lock: held */
+/* Waits for room and for the right to write, and makes base the last commit of any process, for a
+ * change outside a transaction or a commit. Lock: not held; held on return, unless it fails. */
 int ndb_store_lock_write(ndb_store *store, ndb_session *s);
-/* Ends a change: counts it, wakes the committer. Called with the lock, which stays. */
+/* Ends a change: counts it, wakes the committer. Lock: held. */
 void ndb_store_changed(ndb_store *store);
-/* Notes a change for open transactions. Called with the lock. */
+/* Notes a change for open transactions. Lock: held. */
 void ndb_store_log(ndb_store *store, ndb_entry *e, int kill);
-void ndb_store_trim_log(ndb_store *store);
-/* Waits until all up to number is durable. Called without the lock. */
+void ndb_store_trim_log(ndb_store *store); /* lock: held */
+/* Waits until all up to number is durable. Lock: not held. */
 int ndb_store_flush(ndb_store *store, uint64_t number);
-void ndb_committer_stop(ndb_store *store);
-/* pthread_cond_timedwait until a time of ndb_monotonic_ms. */
-void ndb_wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ms);
+void ndb_committer_stop(ndb_store *store); /* lock: not held */
+/* Counts bytes that the session has given to pending. Lock: held. */
+void ndb_session_gave(ndb_session *s, uint64_t bytes);
+/* Bytes that the session has given to pending and that wait to be durable. Lock: held. */
+uint64_t ndb_session_waiting(ndb_session *s);
 
 #endif

@@ -11,7 +11,12 @@
 
 #include "scan.h"
 
-enum { FIRST_BATCH = 8, PAGE_ITEMS = 16, PAGES_MAX = 8, COPY_MAX = 256 << 10 /* bytes of a batch, unless its first item is larger */ };
+enum {
+  FIRST_BATCH = 8, /* items */
+  PAGE_ITEMS = 16, /* items of a page for which it is copied whole */
+  PAGES_MAX = 8, /* pages copied for a batch */
+  COPY_MAX = 256 << 10 /* bytes of a batch, unless its first item is larger */
+};
 
 /* A version that no session has: the iterator holds nothing. */
 #define RELEASED (UINT64_MAX - 1)

@@ -5,7 +5,7 @@
  * A process may have changes that are not committed only while it has the lease; so what it
  * reads before it changes something is the latest, and sums are exact. It gives the lease
  * back when nothing waits to be committed, and hands it over after a commit when another
- * process asks, once it has had it for HOLD_MS.
+ * process asks, once it has had it for HOLD_MS (commit.c).
  *
  * If the owner has died, the lease is free at once. If it shows no sign of life for STALE_MS
  * (it was stopped, or its machine hung), it is taken over. Who takes it over commits something
@@ -18,7 +18,12 @@
  */
 #include "core.h"
 
-enum { HOLD_MS = 5, STALE_MS = 3000, POLL_MS = 20, YIELD_MS = 2, PATIENCE_MS = 60000 };
+enum {
+  STALE_MS = 3000, /* without a sign of life, after which the lease is taken over */
+  POLL_MS = 20, /* between looks at a lease that another has */
+  YIELD_MS = 2, /* for which another process may take a lease that was given back */
+  PATIENCE_MS = 60000 /* to wait for the lease */
+};
 
 void ndb_lease_beat(ndb_store *store, uint64_t ahead_ms) {
   atomic_store_explicit(&store->shared->file->lease.heartbeat_ms, ndb_clock_ms() + ahead_ms, memory_order_relaxed);
@@ -43,7 +48,7 @@ static void clear_owner(ndb_store *store) {
   if (atomic_load(&cell->requests)) ndb_wake_word(&cell->moved);
 }
 
-/* Commits the number of takeovers. Called without the lock, with the lease. */
+/* Commits the number of takeovers. This process has the lease. Lock: not held. */
 static int commit_fence(ndb_store *store) {
   int rc;
   pthread_mutex_lock(&store->map_lock);
@@ -68,7 +73,8 @@ static int commit_fence(ndb_store *store) {
   return rc ? ndb_lmdb_error(rc, "take over the right to write") : NDB_OK;
 }
 
-/* The lease was taken; with a fence if its owner may have left something behind. */
+/* The lease was taken; with a fence if its owner may have left something behind. Lock: held, dropped
+ * while it commits the fence. */
 static int start_writing(ndb_store *store, int fence) {
   int error = NDB_OK;
   if (fence) {

@@ -6,56 +6,43 @@
  * descendants. The table in the file `shared` has an entry per session and node; a mutex
  * guards it (shared.h). Who waits sleeps until something is released, and looks at least
  * every POLL_MS whether the holder is still alive. There is no queue and no search for
- * deadlocks: give a timeout.
- *
- * An entry counts while `used` is set, which is written last and cleared first. A death in
- * between leaves blocks that belong to no entry; the next who takes the mutex rebuilds the
- * lists from the entries. */
+ * deadlocks: give a timeout. */
 #include <string.h>
 
 #include "core.h"
+#include "locktable.h"
 
 enum {
   POLL_MS = 50,
   MUTEX_MS = 1000, /* beyond the caller's time: only a stopped process holds the mutex for long */
-  HASHES = 3
 };
-
-/* A key with what its entry needs. */
-typedef struct {
-  const char *bytes;
-  uint32_t len, depth;
-  uint32_t hash[HASHES];
-} lock_key;
 
 static uint32_t hash_on(uint32_t hash, const char *bytes, size_t len) {
   for (size_t i = 0; i < len; i++) hash = (hash ^ (unsigned char)bytes[i]) * 16777619u;
   return hash;
 }
 
-static int describe(const ndb_key *key, lock_key *out) {
+static int describe(const ndb_key *key, ndb_lock_key *out) {
   const char *end = key->len <= NDB_KEY_MAX ? memchr(key->key, 0, key->len) : NULL;
   if (!end) return ndb_fail(NDB_E_ARGUMENT, "not the key of a node");
   size_t at = (size_t)(end - key->key) + 1;
-  *out = (lock_key){key->key, (uint32_t)key->len, 0, {0}};
+  *out = (ndb_lock_key){key->key, (uint32_t)key->len, 0, {0}};
   uint32_t hash = hash_on(2166136261u, key->key, at);
   out->hash[0] = out->hash[1] = out->hash[2] = hash;
   while (at < key->len) {
     int len = ndb_key_subscript_len(key->key, key->len, at);
     if (len < 0) return len;
     out->depth++;
-    if (out->depth < HASHES) {
+    if (out->depth < NDB_LOCK_HASHES) {
       hash = hash_on(hash, key->key + at, (size_t)len);
-      for (uint32_t i = out->depth; i < HASHES; i++) out->hash[i] = hash;
+      for (uint32_t i = out->depth; i < NDB_LOCK_HASHES; i++) out->hash[i] = hash;
     }
     at += (size_t)len;
   }
   return NDB_OK;
 }
 
-/* ---- entries and blocks; all with the mutex ---- */
-
-static uint32_t blocks_for(uint32_t len) { return (len + NDB_LOCK_BLOCK_BYTES - 1) / NDB_LOCK_BLOCK_BYTES; }
+/* ---- entries of a key; the mutex is held ---- */
 
 /* Compares the first len bytes of an entry's key; *next is the byte behind them, -1 if none. */
 static int begins_with(const ndb_shared_file *file, const ndb_lock_entry *entry, const char *bytes, uint32_t len, int *next) {
@@ -73,10 +60,10 @@ static int begins_with(const ndb_shared_file *file, const ndb_lock_entry *entry,
 }
 
 /* 1 if one of the nodes is the other or an ancestor of it. */
-static int is_related(const ndb_shared_file *file, const ndb_lock_entry *entry, const lock_key *key) {
+static int is_related(const ndb_shared_file *file, const ndb_lock_entry *entry, const ndb_lock_key *key) {
   uint32_t depth = atomic_load_explicit(&entry->used, memory_order_relaxed) - 1;
   uint32_t level = depth < key->depth ? depth : key->depth;
-  if (level >= HASHES) level = HASHES - 1;
+  if (level >= NDB_LOCK_HASHES) level = NDB_LOCK_HASHES - 1;
   if (entry->hash[level] != key->hash[level]) return 0;
   int next;
   if (!begins_with(file, entry, key->bytes, entry->len < key->len ? entry->len : key->len, &next)) return 0;
@@ -84,20 +71,20 @@ static int is_related(const ndb_shared_file *file, const ndb_lock_entry *entry, 
   return next != 0xFF; /* 5 is the beginning of 5.5, and not its ancestor */
 }
 
-static ndb_lock_entry *find_own(ndb_shared *shared, uint32_t session, const lock_key *key) {
+static ndb_lock_entry *find_own(ndb_shared *shared, uint32_t session, const ndb_lock_key *key) {
   ndb_shared_file *file = shared->file;
   int next;
   for (uint32_t i = 0; i < file->lock_end; i++) {
     ndb_lock_entry *entry = &file->locks[i];
     if (entry->used && entry->slot == NDB_SLOT_OF(shared->me) && entry->session == session && entry->len == key->len &&
-        entry->hash[HASHES - 1] == key->hash[HASHES - 1] && begins_with(file, entry, key->bytes, key->len, &next))
+        entry->hash[NDB_LOCK_HASHES - 1] == key->hash[NDB_LOCK_HASHES - 1] && begins_with(file, entry, key->bytes, key->len, &next))
       return entry;
   }
   return NULL;
 }
 
 /* An entry of another session that conflicts, or NULL. */
-static ndb_lock_entry *find_conflict(ndb_shared *shared, uint32_t session, const lock_key *key) {
+static ndb_lock_entry *find_conflict(ndb_shared *shared, uint32_t session, const ndb_lock_key *key) {
   ndb_shared_file *file = shared->file;
   for (uint32_t i = 0; i < file->lock_end; i++) {
     ndb_lock_entry *entry = &file->locks[i];
@@ -107,118 +94,19 @@ static ndb_lock_entry *find_conflict(ndb_shared *shared, uint32_t session, const
   return NULL;
 }
 
-static void free_entry(ndb_shared_file *file, ndb_lock_entry *entry) {
-  uint32_t block = entry->block, count = blocks_for(entry->len);
-  atomic_store(&entry->used, 0);
-  while (count--) {
-    uint32_t next = file->blocks[block].next;
-    file->blocks[block].next = file->free_block;
-    file->free_block = block;
-    file->free_blocks++;
-    block = next;
-  }
-  while (file->lock_end && !file->locks[file->lock_end - 1].used) file->lock_end--;
-}
-
-static uint32_t take_block(ndb_shared_file *file) {
-  uint32_t block = file->free_block;
-  if (block == NDB_NO_BLOCK) return file->block_end++;
-  file->free_block = file->blocks[block].next;
-  file->free_blocks--;
-  return block;
-}
-
-/* There is an entry and there are blocks for it. */
-static void add_entry(ndb_shared *shared, uint32_t session, const lock_key *key) {
-  ndb_shared_file *file = shared->file;
-  uint32_t i = 0, first = NDB_NO_BLOCK, last = NDB_NO_BLOCK;
-  while (file->locks[i].used) i++;
-  for (uint32_t at = 0; at < key->len; at += NDB_LOCK_BLOCK_BYTES) {
-    uint32_t block = take_block(file);
-    uint32_t part = key->len - at < NDB_LOCK_BLOCK_BYTES ? key->len - at : NDB_LOCK_BLOCK_BYTES;
-    memcpy(file->blocks[block].bytes, key->bytes + at, part);
-    file->blocks[block].next = NDB_NO_BLOCK;
-    if (last == NDB_NO_BLOCK)
-      first = block;
-    else
-      file->blocks[last].next = block;
-    last = block;
-  }
-  ndb_lock_entry *entry = &file->locks[i];
-  entry->session = session;
-  entry->slot = (uint16_t)NDB_SLOT_OF(shared->me);
-  entry->len = (uint16_t)key->len;
-  entry->count = 1;
-  entry->block = first;
-  memcpy(entry->hash, key->hash, sizeof entry->hash);
-  atomic_store(&entry->used, key->depth + 1);
-  if (i >= file->lock_end) file->lock_end = i + 1;
-}
-
-static ndb_owner owner_of(const ndb_shared_file *file, const ndb_lock_entry *entry) {
-  return (ndb_owner)atomic_load(&file->slots[entry->slot].generation) << 32 | (entry->slot + 1u);
-}
-
-static void announce_release(ndb_shared_file *file) {
-  atomic_fetch_add(&file->releases, 1);
-  if (atomic_load(&file->waiters)) ndb_wake_word(&file->releases);
-}
-
-void ndb_locks_drop_slot(ndb_shared_file *file, uint16_t slot) {
-  int any = 0;
-  for (uint32_t i = file->lock_end; i-- > 0;) {
-    if (!file->locks[i].used || file->locks[i].slot != slot) continue;
-    free_entry(file, &file->locks[i]);
-    any = 1;
-  }
-  if (any) announce_release(file);
-}
-
-void ndb_locks_rebuild(ndb_shared *shared) {
-  ndb_shared_file *file = shared->file;
-  uint8_t in_use[NDB_LOCK_BLOCKS / 8] = {0};
-  file->lock_end = file->block_end = 0;
-  for (uint32_t i = 0; i < NDB_LOCKS_MAX; i++) {
-    ndb_lock_entry *entry = &file->locks[i];
-    if (!entry->used) continue;
-    uint32_t left = entry->slot < NDB_PROCESSES_MAX && entry->len <= NDB_KEY_MAX ? blocks_for(entry->len) : 0;
-    int keep = left > 0 && ndb_shared_alive(shared, owner_of(file, entry));
-    for (uint32_t block = entry->block; keep && left; left--, block = file->blocks[block].next) {
-      keep = block < NDB_LOCK_BLOCKS && !(in_use[block / 8] >> block % 8 & 1);
-      if (!keep) break;
-      in_use[block / 8] |= (uint8_t)(1 << block % 8);
-      if (block >= file->block_end) file->block_end = block + 1;
-    }
-    if (keep)
-      file->lock_end = i + 1;
-    else
-      atomic_store(&entry->used, 0);
-  }
-  file->rebuilds++;
-  file->free_block = NDB_NO_BLOCK;
-  file->free_blocks = 0;
-  for (uint32_t block = 0; block < file->block_end; block++) {
-    if (in_use[block / 8] >> block % 8 & 1) continue;
-    file->blocks[block].next = file->free_block;
-    file->free_block = block;
-    file->free_blocks++;
-  }
-  announce_release(file);
-}
-
 /* ---- taking ---- */
 
 enum { DESCRIBED_MAX = 64 }; /* keys of one call */
 
-/* Checks that all keys fit into the table. */
-static int check_room(ndb_shared *shared, uint32_t session, const lock_key *keys, size_t count) {
+/* Checks that all keys fit into the table. Mutex: held. */
+static int check_room(ndb_shared *shared, uint32_t session, const ndb_lock_key *keys, size_t count) {
   ndb_shared_file *file = shared->file;
   uint32_t entries = 0, blocks = 0, free_entries = NDB_LOCKS_MAX;
   for (size_t i = 0; i < count; i++) {
     const ndb_lock_entry *own = find_own(shared, session, &keys[i]);
     if (own && own->count >= UINT32_MAX - DESCRIBED_MAX) return ndb_fail(NDB_E_LOCKS, "the lock was taken %u times and cannot count further", own->count);
     entries += !own;
-    blocks += own ? 0 : blocks_for(keys[i].len);
+    blocks += own ? 0 : ndb_lock_blocks(keys[i].len);
   }
   if (!entries) return NDB_OK;
   for (uint32_t i = 0; i < file->lock_end; i++) free_entries -= file->locks[i].used != 0;
@@ -229,8 +117,8 @@ static int check_room(ndb_shared *shared, uint32_t session, const lock_key *keys
 }
 
 /* One attempt: NDB_NONE if a living session holds a conflicting lock; *holder is its process
- * and *releases what to wait on. */
-static int try_take(ndb_shared *shared, uint32_t session, const lock_key *keys, size_t count, int64_t wait_ms, uint32_t *holder, uint32_t *releases) {
+ * and *releases what to wait on. Mutex: not held. */
+static int try_take(ndb_shared *shared, uint32_t session, const ndb_lock_key *keys, size_t count, int64_t wait_ms, uint32_t *holder, uint32_t *releases) {
   int code = ndb_shared_lock(shared, wait_ms < 0 ? -1 : wait_ms + MUTEX_MS);
   if (code != NDB_OK) return code;
   ndb_shared_file *file = shared->file;
@@ -238,10 +126,10 @@ static int try_take(ndb_shared *shared, uint32_t session, const lock_key *keys, 
     ndb_lock_entry *conflict = find_conflict(shared, session, &keys[i]);
     if (!conflict) {
       i++;
-    } else if (!ndb_shared_alive(shared, owner_of(file, conflict))) {
+    } else if (!ndb_shared_alive(shared, ndb_lock_owner(file, conflict))) {
       ndb_locks_drop_slot(file, conflict->slot);
     } else {
-      *holder = ndb_shared_pid(shared, owner_of(file, conflict));
+      *holder = ndb_shared_pid(shared, ndb_lock_owner(file, conflict));
       code = NDB_NONE;
     }
   }
@@ -252,7 +140,7 @@ static int try_take(ndb_shared *shared, uint32_t session, const lock_key *keys, 
       if (own)
         own->count++;
       else
-        add_entry(shared, session, &keys[i]);
+        ndb_lock_entry_add(shared, session, &keys[i]);
     }
   }
   *releases = atomic_load(&file->releases);
@@ -261,7 +149,7 @@ static int try_take(ndb_shared *shared, uint32_t session, const lock_key *keys, 
 }
 
 int ndb_locks_take(ndb_shared *shared, uint32_t session, const ndb_key *keys, size_t count, int64_t timeout_ms) {
-  lock_key described[DESCRIBED_MAX];
+  ndb_lock_key described[DESCRIBED_MAX];
   if (count > DESCRIBED_MAX) return ndb_fail(NDB_E_ARGUMENT, "%zu locks at once; at most %d are taken together", count, DESCRIBED_MAX);
   for (size_t i = 0; i < count; i++) {
     int code = describe(&keys[i], &described[i]);
@@ -285,7 +173,7 @@ int ndb_locks_take(ndb_shared *shared, uint32_t session, const ndb_key *keys, si
 /* ---- releasing ---- */
 
 int ndb_locks_release(ndb_shared *shared, uint32_t session, const char *key, size_t len) {
-  lock_key described;
+  ndb_lock_key described;
   int code = describe(&(ndb_key){key, len}, &described);
   if (code == NDB_OK) code = ndb_shared_lock(shared, -1);
   if (code != NDB_OK) return code;
@@ -295,8 +183,8 @@ int ndb_locks_release(ndb_shared *shared, uint32_t session, const char *key, siz
   else if (own->count > 1)
     own->count--;
   else {
-    free_entry(shared->file, own);
-    announce_release(shared->file);
+    ndb_lock_entry_free(shared->file, own);
+    ndb_locks_announce(shared->file);
   }
   ndb_shared_unlock(shared);
   return code;
@@ -309,10 +197,10 @@ void ndb_locks_release_all(ndb_shared *shared, uint32_t session) {
   for (uint32_t i = file->lock_end; i-- > 0;) {
     ndb_lock_entry *entry = &file->locks[i];
     if (!entry->used || entry->slot != NDB_SLOT_OF(shared->me) || entry->session != session) continue;
-    free_entry(file, entry);
+    ndb_lock_entry_free(file, entry);
     any = 1;
   }
-  if (any) announce_release(file);
+  if (any) ndb_locks_announce(file);
   ndb_shared_unlock(shared);
 }
 
@@ -322,7 +210,7 @@ uint32_t ndb_locks_count(ndb_shared *shared) {
   uint32_t count = 0;
   for (uint32_t i = file->lock_end; i-- > 0;) {
     if (i >= file->lock_end || !file->locks[i].used) continue;
-    if (ndb_shared_alive(shared, owner_of(file, &file->locks[i])))
+    if (ndb_shared_alive(shared, ndb_lock_owner(file, &file->locks[i])))
       count++;
     else
       ndb_locks_drop_slot(file, file->locks[i].slot);

@@ -61,7 +61,14 @@ enum {
  * double that is given stands for its exact value if it is an integer below 10^18, else for
  * its shortest spelling; one that is too large or too small for a number counts as the
  * STRING of its digits. */
-enum { NDB_ABSENT, NDB_NUMBER, NDB_DIGITS, NDB_STRING, NDB_FALSE, NDB_TRUE };
+enum {
+  NDB_ABSENT,
+  NDB_NUMBER,
+  NDB_DIGITS,
+  NDB_STRING,
+  NDB_FALSE,
+  NDB_TRUE
+};
 typedef struct {
   double number;
   const char *bytes;
@@ -185,7 +192,7 @@ int ndb_restore_local(ndb_session *s, const char *name, size_t len);
 uint64_t ndb_mark(ndb_session *s);
 int ndb_undo(ndb_session *s, uint64_t mark);
 
-/* ---- nodes (session.c). key is an encoded path ---- */
+/* ---- nodes (access.c, nodes.c). key is an encoded path ---- */
 int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out);     /* NDB_NONE: no value */
 int ndb_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);
 /* ndb_set of the child of key: no key is built for it elsewhere. */

@@ -8,7 +8,12 @@
 
 #include "scan.h"
 
-enum { COMPARED_MAX = 20000, POINTS_MAX = 1 << 16, RANGES_MAX = 1 << 12, BYTES_MAX = 4 << 20 };
+enum {
+  COMPARED_MAX = 20000, /* nodes */
+  POINTS_MAX = 1 << 16, /* keys */
+  RANGES_MAX = 1 << 12, /* ranges */
+  BYTES_MAX = 4 << 20 /* of the keys */
+};
 
 void ndb_reads_reset(ndb_reads *r) {
   if (r->point_count) memset(r->points, 0, r->point_cap * sizeof *r->points);

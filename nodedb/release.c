@@ -23,9 +23,10 @@
 
 #include "core.h"
 
-enum { LOOK_MS = 5, SLEEP_MS = 1000 };
-
-int ndb_read_fences;
+enum {
+  LOOK_MS = 5, /* between looks while something is held */
+  SLEEP_MS = 1000 /* while nothing is */
+};
 
 static long membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0); }
 
@@ -41,7 +42,7 @@ static void barrier(void) {
 }
 
 /* Tells whether the session holds something outside a transaction, and notes whether it has not used
- * some of it since the last look. */
+ * some of it since the last look. Lock: held. */
 static int look_at(ndb_session *s) {
   s->releasing = 0;
   if (s->in_transaction) return 0;
@@ -54,7 +55,7 @@ static int look_at(ndb_session *s) {
 }
 
 /* Releases what sessions have not used since the last look. Returns whether they hold something
- * still. */
+ * still. Lock: held. */
 static int release_sessions(ndb_store *store) {
   int held = 0, some = 0;
   for (ndb_session *s = store->sessions; s; s = s->next) {
@@ -73,7 +74,8 @@ static int release_sessions(ndb_store *store) {
   return 1;
 }
 
-/* Changes that wait are looked at through the base, and only a process with the lease has any. */
+/* Changes that wait are looked at through the base, and only a process with the lease has any.
+ * Lock: held. */
 static int release_base(ndb_store *store) {
   if (!store->base) return 0;
   if (store->lease || store->acquiring || store->committing || !ndb_layer_empty(&store->pending) || !ndb_layer_empty(&store->frozen)) return 1;

@@ -7,40 +7,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "error.h"
+#include "locktable.h"
 
 #define MAGIC 0x6465726168736462u /* "bdshared" */
 enum { VERSION = 1 };
-
-/* The bytes of the OFD locks. They need not lie within the file. */
-enum { BYTE_OPENING = 0, BYTE_SLOTS = 1024 };
-
-/* ---- OFD locks ---- */
-
-static int lock_byte(int fd, int command, short type, off_t start, off_t len) {
-  struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
-  int code;
-  do {
-    code = fcntl(fd, command, &lock);
-  } while (code < 0 && errno == EINTR);
-  if (code == 0 && command == F_OFD_GETLK) return lock.l_type != F_UNLCK;
-  return code;
-}
-
-/* 1 if another description than fd holds a lock on the bytes. */
-static int is_locked(int fd, off_t start, off_t len) {
-  int code = lock_byte(fd, F_OFD_GETLK, F_WRLCK, start, len);
-  return code != 0; /* an error: do not believe that somebody is dead */
-}
 
 /* ---- fork ---- */
 
@@ -111,10 +89,10 @@ static int is_ours(const ndb_shared_file *file) {
          file->mutex_bytes == sizeof file->mutex;
 }
 
-/* Takes a slot that no living process has. */
+/* Takes a slot that no living process has. Mutex: not held. */
 static int take_slot(ndb_shared *shared) {
   for (uint32_t i = 0; i < NDB_PROCESSES_MAX; i++) {
-    if (lock_byte(shared->fd, F_OFD_SETLK, F_WRLCK, BYTE_SLOTS + (off_t)i, 1) < 0) {
+    if (ndb_byte_lock(shared->fd, F_OFD_SETLK, F_WRLCK, NDB_BYTE_SLOTS + (off_t)i, 1) < 0) {
       if (errno == EAGAIN || errno == EACCES) continue;
       return io_error("lock a slot of", "the file shared");
     }
@@ -133,9 +111,9 @@ static int take_slot(ndb_shared *shared) {
   return ndb_fail(NDB_E_LOCKS, "%d processes have the folder open; that is as many as may", NDB_PROCESSES_MAX);
 }
 
-/* With the byte of opening locked. */
+/* The byte of opening is locked. */
 static int map_file(ndb_shared *shared, const char *path) {
-  int alone = !is_locked(shared->fd, BYTE_SLOTS, NDB_PROCESSES_MAX);
+  int alone = !ndb_byte_is_locked(shared->fd, NDB_BYTE_SLOTS, NDB_PROCESSES_MAX);
   struct stat status;
   int code = NDB_OK;
   if (alone) code = create_file(shared->fd, path);
@@ -173,12 +151,12 @@ int ndb_shared_open(const char *folder, ndb_shared **out) {
   shared->fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (shared->fd < 0)
     code = io_error("open", path);
-  else if (lock_byte(shared->fd, F_OFD_SETLKW, F_WRLCK, BYTE_OPENING, 1) < 0)
+  else if (ndb_byte_lock(shared->fd, F_OFD_SETLKW, F_WRLCK, NDB_BYTE_OPENING, 1) < 0)
     code = io_error("lock", path);
   else
     code = map_file(shared, path);
   if (code == NDB_OK) {
-    lock_byte(shared->fd, F_OFD_SETLK, F_UNLCK, BYTE_OPENING, 1);
+    ndb_byte_lock(shared->fd, F_OFD_SETLK, F_UNLCK, NDB_BYTE_OPENING, 1);
     shared->next = opened;
     opened = shared;
     *out = shared;
@@ -190,10 +168,10 @@ int ndb_shared_open(const char *folder, ndb_shared **out) {
 }
 
 int ndb_shared_begin_creation(ndb_shared *shared) {
-  return lock_byte(shared->fd, F_OFD_SETLKW, F_WRLCK, BYTE_OPENING, 1) < 0 ? io_error("lock", "the file shared") : NDB_OK;
+  return ndb_byte_lock(shared->fd, F_OFD_SETLKW, F_WRLCK, NDB_BYTE_OPENING, 1) < 0 ? io_error("lock", "the file shared") : NDB_OK;
 }
 
-void ndb_shared_end_creation(ndb_shared *shared) { lock_byte(shared->fd, F_OFD_SETLK, F_UNLCK, BYTE_OPENING, 1); }
+void ndb_shared_end_creation(ndb_shared *shared) { ndb_byte_lock(shared->fd, F_OFD_SETLK, F_UNLCK, NDB_BYTE_OPENING, 1); }
 
 void ndb_shared_close(ndb_shared *shared) {
   if (!shared) return;
@@ -209,29 +187,6 @@ void ndb_shared_close(ndb_shared *shared) {
   }
   discard(shared);
   pthread_mutex_unlock(&opened_lock);
-}
-
-/* ---- processes ---- */
-
-int ndb_shared_alive(ndb_shared *shared, ndb_owner owner) {
-  if (owner == shared->me) return 1;
-  uint32_t slot = NDB_SLOT_OF(owner);
-  if (slot >= NDB_PROCESSES_MAX || atomic_load(&shared->file->slots[slot].generation) != (uint32_t)(owner >> 32)) return 0;
-  return is_locked(shared->fd, BYTE_SLOTS + (off_t)slot, 1);
-}
-
-uint32_t ndb_shared_processes(ndb_shared *shared) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < NDB_PROCESSES_MAX; i++) {
-    uint32_t generation = atomic_load(&shared->file->slots[i].generation);
-    count += generation && ndb_shared_alive(shared, (ndb_owner)generation << 32 | (i + 1));
-  }
-  return count;
-}
-
-uint32_t ndb_shared_pid(const ndb_shared *shared, ndb_owner owner) {
-  uint32_t slot = NDB_SLOT_OF(owner);
-  return slot < NDB_PROCESSES_MAX ? atomic_load(&shared->file->slots[slot].pid) : 0;
 }
 
 /* ---- the mutex ---- */
@@ -265,12 +220,3 @@ int ndb_shared_lock(ndb_shared *shared, int64_t wait_ms) {
 }
 
 void ndb_shared_unlock(ndb_shared *shared) { pthread_mutex_unlock(&shared->file->mutex); }
-
-/* ---- waiting ---- */
-
-void ndb_wait_word(_Atomic uint32_t *word, uint32_t value, uint32_t wait_ms) {
-  struct timespec wait = {wait_ms / 1000, wait_ms % 1000 * 1000000L};
-  syscall(SYS_futex, word, FUTEX_WAIT, value, &wait, NULL, 0);
-}
-
-void ndb_wake_word(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }

@@ -1,7 +1,7 @@
 /* shared.h: what the processes that have a folder open know of each other (private).
  *
  * The file `shared` of the folder is mapped by each of them. It holds a slot per process, the
- * cell of the writer lease (lease.c) and the table of locks (lock.c).
+ * cell of the writer lease (lease.c) and the table of locks (locktable.h, lock.c).
  *
  * Death. A process holds an OFD lock on the byte of its slot, which the kernel frees when the
  * process dies; so who is alive is always known, whatever the mapping says. The mutex is
@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
 
 #include "nodedb.h"
@@ -109,16 +110,29 @@ void ndb_shared_end_creation(ndb_shared *shared);
 /* The error of a call in the child of a fork: fd is -1 there. */
 int ndb_shared_refuse_child(void);
 
+/* Takes the mutex; rebuilds the table of locks if its last holder died in it. NDB_E_TIMEOUT
+ * after wait_ms (< 0: waits on). Mutex: not held; held on return, unless it fails. */
+int ndb_shared_lock(ndb_shared *shared, int64_t wait_ms);
+void ndb_shared_unlock(ndb_shared *shared); /* mutex: held on entry */
+
+/* ---- process.c ---- */
+
+/* The bytes of the OFD locks. They need not lie within the file. */
+enum {
+  NDB_BYTE_OPENING = 0,
+  NDB_BYTE_SLOTS = 1024 /* of slot 0; the others follow */
+};
+
+/* fcntl with a lock of a type on the bytes. F_OFD_GETLK returns 1 if another description has one. */
+int ndb_byte_lock(int fd, int command, short type, off_t start, off_t len);
+/* 1 if another description than fd holds a lock on the bytes. */
+int ndb_byte_is_locked(int fd, off_t start, off_t len);
+
 /* The number of slots with a living process. */
 uint32_t ndb_shared_processes(ndb_shared *shared);
 /* 1 if the process lives and still has the folder open. A system call, unless it is this one. */
 int ndb_shared_alive(ndb_shared *shared, ndb_owner owner);
 uint32_t ndb_shared_pid(const ndb_shared *shared, ndb_owner owner); /* for messages */
-
-/* Takes the mutex; rebuilds the table of locks if its last holder died in it. NDB_E_TIMEOUT
- * after wait_ms (< 0: waits on). */
-int ndb_shared_lock(ndb_shared *shared, int64_t wait_ms);
-void ndb_shared_unlock(ndb_shared *shared);
 
 /* Sleeps until *word is not value any more, was woken, or wait_ms are over. */
 void ndb_wait_word(_Atomic uint32_t *word, uint32_t value, uint32_t wait_ms);
@@ -132,7 +146,7 @@ static inline uint64_t ndb_clock_ms(void) {
   return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
-/* ---- lock.c ---- */
+/* ---- lock.c. Mutex: not held. ---- */
 
 /* What ndb_lock and ndb_unlock do, for a session of this process by its number. */
 int ndb_locks_take(ndb_shared *shared, uint32_t session, const ndb_key *keys, size_t count, int64_t timeout_ms);
@@ -140,9 +154,5 @@ int ndb_locks_release(ndb_shared *shared, uint32_t session, const char *key, siz
 void ndb_locks_release_all(ndb_shared *shared, uint32_t session);
 /* Locks held by living processes. */
 uint32_t ndb_locks_count(ndb_shared *shared);
-/* Drops the locks of a slot. Called with the mutex. */
-void ndb_locks_drop_slot(ndb_shared_file *file, uint16_t slot);
-/* Makes the table whole after a death in the mutex, or empty. Called with the mutex. */
-void ndb_locks_rebuild(ndb_shared *shared);
 
 #endif

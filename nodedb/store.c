@@ -16,12 +16,14 @@
 
 #include "core.h"
 
-enum { READERS_MAX = 1022, FIRST_MAP = 16 << 20, FLUSH_MS = 10 };
+enum {
+  READERS_MAX = 1022, /* slots of LMDB's table of readers */
+  FIRST_MAP = 16 << 20, /* bytes */
+  FLUSH_MS = 10 /* options.flush_ms by default */
+};
 /* Format 2 has checksums. A store of format 1 stays one: older versions read it. */
 #define FORMAT "perigee nodedb 2"
 #define FORMAT_1 "perigee nodedb 1"
-
-uint64_t ndb_hash_seed = 0x9E3779B97F4A7C15u;
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static ndb_store *open_stores;

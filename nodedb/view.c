@@ -15,6 +15,9 @@
 
 #include "core.h"
 
+uint64_t ndb_hash_seed = 0x9E3779B97F4A7C15u;
+int ndb_read_fences;
+
 int ndb_lmdb_error(int rc, const char *doing) {
   switch (rc) {
   case MDB_CORRUPTED: case MDB_PAGE_NOTFOUND: case MDB_INVALID: case MDB_VERSION_MISMATCH: case MDB_BAD_VALSIZE:
@@ -166,7 +169,18 @@ void ndb_view_release(ndb_view *v) {
  * hold it, least significant first; another double in its 8 bytes; digits and strings as they
  * are. Then the checksum of the key and of all that comes before it: 2 bytes, least significant
  * first. */
-enum { STORED_INTEGER = 1, STORED_DOUBLE, STORED_DIGITS, STORED_STRING, STORED_FALSE, STORED_TRUE, STORED_TYPE = 0x0F, STORED_SUM = 0x40, STORED_EXPIRES = 0x80, SUM_BYTES = 2 };
+enum {
+  STORED_INTEGER = 1,
+  STORED_DOUBLE,
+  STORED_DIGITS,
+  STORED_STRING,
+  STORED_FALSE,
+  STORED_TRUE,
+  STORED_TYPE = 0x0F, /* bits of the above */
+  STORED_SUM = 0x40, /* a checksum follows */
+  STORED_EXPIRES = 0x80, /* a time follows */
+  SUM_BYTES = 2
+};
 
 static int is_small_integer(double d) { return d >= -9007199254740992.0 && d <= 9007199254740992.0 && d == (double)(int64_t)d; }
 

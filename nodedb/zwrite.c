@@ -52,7 +52,12 @@ static size_t utf8_len(const unsigned char *bytes, size_t left) {
   return n;
 }
 
-enum { PIECE_NONE, PIECE_QUOTED, PIECE_CHAR, PIECE_BYTE };
+enum {
+  PIECE_NONE,
+  PIECE_QUOTED,
+  PIECE_CHAR,
+  PIECE_BYTE
+};
 
 /* What the next character is printed in; *n: its bytes. */
 static int classify(const unsigned char *bytes, size_t left, size_t *n) {

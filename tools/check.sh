@@ -25,26 +25,31 @@ c_warnings() {
   git ls-files '*.c' | grep -v -e testdata/ -e tools/lmdb/ |
     xargs -n 1 gcc -std=gnu11 -O2 -Wall -Wextra -Werror -fsyntax-only -I .build/luajit/include -I .build/lmdb/include
 }
-# c_symbols: every global symbol of C has the prefix of its library. LuaJIT calls
-# luaJIT_unhandled, see tools/luajit.
-c_symbols() {
-  objects=$(mktemp -d)
-  foreign=$(
+# c_structure: every global symbol of C has the prefix of its library, and the files of a library
+# call each other only downwards. LuaJIT calls luaJIT_unhandled, see tools/luajit.
+c_structure() {
+  work=$(mktemp -d)
+  faults=$(
     while read -r folder prefix; do
       for source in $(git ls-files "$folder/*.c" | grep -v -e testdata/ -e /native/); do
-        gcc -std=gnu11 -w -c -I .build/luajit/include -I .build/lmdb/include "$source" -o "$objects/object.o" || echo "$source"
-        nm --defined-only --extern-only --format=posix "$objects/object.o" | cut -d ' ' -f 1 |
-          grep -v -e "^$prefix" -e '^luaJIT_unhandled$' | sed "s|\$| in $source lacks the prefix $prefix|"
+        gcc -std=gnu11 -w -c -I .build/luajit/include -I .build/lmdb/include "$source" -o "$work/object.o" || echo "$source does not compile"
+        nm --defined-only --extern-only --format=posix "$work/object.o" | sed "s|\( .*\)*\$| $source|" >> "$work/defined"
+        nm --undefined-only --format=posix "$work/object.o" | sed "s|\( .*\)*\$| $source|" >> "$work/used"
       done
+      grep -v -e "^$prefix" -e '^luaJIT_unhandled ' "$work/defined" | sed "s|\$| lacks the prefix $prefix|" || true
       git grep -nE '^//export ' -- "$folder/*.go" | grep -v "//export $prefix" || true
+      sort "$work/defined" > "$work/defined.sorted"
+      sort "$work/used" | join - "$work/defined.sorted" | cut -d ' ' -f 2,3 | sort -u > "$work/calls"
+      tsort "$work/calls" 2>&1 > /dev/null | sed -n 's|^tsort: \([^-].*\.c\)$|\1 is in a cycle of calls|p'
+      rm "$work"/*
     done <<EOF
 internal/document doc_
 internal/luajit plua_
 nodedb ndb_
 EOF
   )
-  rm -r "$objects"
-  [ -z "$foreign" ] || { echo "$foreign"; return 1; }
+  rm -r "$work"
+  [ -z "$faults" ] || { echo "$faults"; return 1; }
 }
 lua_lint() { git ls-files '*.lua' | xargs luacheck --quiet --no-color; }
 shell_lint() { git ls-files '*.sh' .ci/run | xargs shellcheck -e SC1091,SC2046,SC2317; }
@@ -57,7 +62,7 @@ step 'vet, no build tag' env GOFLAGS= "$(tools/go.sh -path)" vet ./...
 step 'vet, bench' in_bench
 step staticcheck tools/go.sh tool staticcheck ./...
 step 'C warnings' c_warnings
-step 'C symbols' c_symbols
+step 'C structure' c_structure
 step luacheck lua_lint
 step shellcheck shell_lint
 exit $failed

@@ -12,9 +12,9 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/script/pool"
 )
 
@@ -64,9 +64,9 @@ type Options struct {
 	Modules []Module
 	// Stats collects the measurements of the code; nil drops them.
 	Stats *Stats
-	// Nodes is the store of the module nodedb; without one the module is unknown. It must stay
-	// open until the script is closed. Engines without LuaJIT refuse it.
-	Nodes *nodedb.Store
+	// Extension adds modules that are in C, such as those of the node database; see package
+	// nodedb/lua. Engines without LuaJIT refuse it.
+	Extension Extension
 	// Pool holds the VMs of the code. It may be shared; nil means an adaptive pool of its
 	// own.
 	Pool *pool.Pool
@@ -79,6 +79,18 @@ type Options struct {
 	// Value makes the value that the function returns the one row of its event, null if
 	// it returns none. The sinks must have no columns then.
 	Value bool
+}
+
+// An Extension adds modules whose functions are in C to a script on LuaJIT. It is safe for
+// concurrent use. Two scripts with equal extensions may share VMs.
+type Extension interface {
+	// Modules returns the names for require.
+	Modules() []string
+	// Source returns Lua that makes the modules, see internal/luajit.
+	Source() string
+	// Open returns what LuaJIT's engine needs of one VM's modules, and what it calls when it has
+	// closed them.
+	Open() (native unsafe.Pointer, release func(), err error)
 }
 
 // Limits bound what a script can use. A zero field means the default.

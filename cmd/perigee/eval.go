@@ -13,6 +13,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/nodedb"
+	nodelua "github.com/perigeedb/perigee/nodedb/lua"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/source/format"
 )
@@ -76,11 +77,11 @@ func (e *evalCommand) Run(c *console) (err error) {
 			}
 		}()
 	}
-	loaded, err := languages()[0].Load(ctx, code, script.Options{
-		Sinks: sinks,
-		Nodes: nodes,
-		Log:   slog.New(slog.NewTextHandler(c.err, nil)),
-	})
+	opts := script.Options{Sinks: sinks, Log: slog.New(slog.NewTextHandler(c.err, nil))}
+	if nodes != nil {
+		opts.Extension = nodelua.NewExtension(nodes)
+	}
+	loaded, err := languages()[0].Load(ctx, code, opts)
 	if err != nil {
 		return engine.ScriptError(err, code)
 	}

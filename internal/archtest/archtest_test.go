@@ -39,9 +39,9 @@ var may = map[string][]string{
 	"source/http":     {"event", "source", "source/format", "internal/httpserver", "internal/spool", "internal/document/pure"},
 
 	"nodedb":     {},
-	"nodedb/lua": {},
+	"nodedb/lua": {"nodedb", "internal/luajit/extension"},
 
-	"script":             {"event", "nodedb", "internal/document", "internal/document/report", "internal/nearest", "script/pool"},
+	"script":             {"event", "internal/document", "internal/document/report", "internal/nearest", "script/pool"},
 	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "script/luasyntax", "internal/document/pure"},
 	"script/goplugin":    {"event", "script", "internal/document/pure", "internal/document"},
 	"script/luajit":      {"event", "script", "script/pool", "script/stdlib", "internal/document", "internal/document/report", "internal/luajit"},
@@ -92,19 +92,20 @@ var may = map[string][]string{
 	"engine/config":   {"internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest"},
 	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 
-	"internal/boltfile":        {"internal/durable"},
-	"internal/child":           {},
-	"internal/datafolder":      {"internal/durable"},
-	"internal/durable":         {},
-	"internal/document":        {"event", "internal/document/pure", "internal/document/report"},
-	"internal/document/pure":   {"event", "internal/document/report"},
-	"internal/luajit":          {"event", "nodedb", "nodedb/lua", "internal/document", "internal/document/pure"},
-	"internal/document/report": {"event"},
-	"internal/audit":           {"pipeline/deadletter", "source/generate"},
+	"internal/boltfile":         {"internal/durable"},
+	"internal/child":            {},
+	"internal/datafolder":       {"internal/durable"},
+	"internal/durable":          {},
+	"internal/document":         {"event", "internal/document/pure", "internal/document/report"},
+	"internal/document/pure":    {"event", "internal/document/report"},
+	"internal/luajit":           {"event", "internal/document", "internal/document/pure", "internal/luajit/extension"},
+	"internal/document/report":  {"event"},
+	"internal/luajit/extension": {},
+	"internal/audit":            {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
 		"admin", "engine", "engine/config", "engine/eventsql", "event", "pipeline",
-		"internal/datafolder", "internal/durable", "internal/sqltext", "internal/terminal", "nodedb",
+		"internal/datafolder", "internal/durable", "internal/sqltext", "internal/terminal", "nodedb", "nodedb/lua",
 		"source", "source/file", "source/format", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
@@ -138,7 +139,7 @@ var may = map[string][]string{
 	"internal/powercut":             {},
 
 	"internal/luajit/torture":     {"nodedb"},
-	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture", "nodedb"},
+	"internal/luajit/torture/run": {"event", "internal/luajit", "internal/luajit/torture", "nodedb", "nodedb/lua"},
 
 	// Programs that run the engine as its users do.
 	"internal/e2e":         {"source/generate", "internal/testserver", "internal/resp", "internal/audit"},
@@ -149,7 +150,7 @@ var may = map[string][]string{
 // mayCgo lists the packages that may use cgo. A build without cgo leaves them out. The SQL
 // worker has the table function that shows DuckDB the log, which must fill vectors without
 // a call for each value.
-var mayCgo = []string{"eventstore/internal/sqlworker", "internal/document", "internal/luajit", "nodedb"}
+var mayCgo = []string{"eventstore/internal/sqlworker", "internal/document", "internal/luajit", "nodedb", "nodedb/lua"}
 
 func TestImports(t *testing.T) {
 	for _, file := range goFiles(t) {

@@ -16,7 +16,7 @@ static const char *event_text(const plua_batch *b, size_t *len) {
 int plua_batch_next(plua_engine *e) {
 	plua_batch *b = &e->batch;
 	e->generation++;
-	if (e->nodes.unfinished) plua_nodes_finish(&e->nodes);
+	if (e->unfinished) plua_extension_finish(e);
 	for (; b->at < b->count; b->at++) {
 		size_t len;
 		const char *text = event_text(b, &len);
@@ -139,8 +139,8 @@ static int end(plua_engine *e, int kind) {
 	plua_output *out = &e->out;
 	plua_vm_end(e->vm);
 	e->generation++;
-	if (e->nodes.unfinished) plua_nodes_finish(&e->nodes);
-	plua_nodes_idle(&e->nodes);
+	if (e->unfinished) plua_extension_finish(e);
+	if (e->extension) e->extension->idle(e->extension);
 	give_back(e);
 	if (!out->columns_only && (kind || out->route_count)) return kind; // no sink need get all rows
 	int error = plua_output_extract(e);

@@ -5,11 +5,9 @@
 
 typedef struct { plua_engine *e; const plua_engine_setup *setup; const char *text; size_t len; } opening;
 
-static void recharge(plua_vm *vm) { plua_nodes_charge(&vm->engine->nodes); }
-
-static void push_source(lua_State *L, const char *name, const char *text, size_t len) {
-	lua_pushlstring(L, text, len);
-	lua_setfield(L, -2, name);
+static void recharge(plua_vm *vm) {
+	plua_extension *x = vm->engine->extension;
+	if (x) x->charge(x);
 }
 
 // open_all runs engine.lua with everything it builds on, in one protected call.
@@ -28,12 +26,7 @@ static int open_all(lua_State *L) {
 	lua_pushboolean(L, e->value);
 	if (e->compiled) plua_ffi_open(L, e);
 	else lua_pushnil(L);
-	plua_nodes_open(L, &e->nodes);
-	if (e->nodes.functions) {
-		push_source(L, "face", o->setup->node_face, o->setup->node_face_len);
-		push_source(L, "backend", o->setup->node_backend, o->setup->node_backend_len);
-		push_source(L, "strings", o->setup->node_strings, o->setup->node_strings_len);
-	}
+	plua_extension_open(L, e, o->setup);
 	lua_call(L, 9, 1);
 	e->drive_batch = luaL_ref(L, LUA_REGISTRYINDEX); // until the script is loaded, what makes the drivers
 	return 0;
@@ -41,7 +34,10 @@ static int open_all(lua_State *L) {
 
 plua_engine *plua_engine_open(plua_vm *vm, const doc_api *api, const plua_engine_setup *setup, const char *text, size_t len) {
 	plua_engine *e = calloc(1, sizeof *e);
-	if (!e) return NULL;
+	if (!e) {
+		if (setup->extension) setup->extension->close(setup->extension);
+		return NULL;
+	}
 	*e = (plua_engine){.api = api, .vm = vm, .generation = 1, .value = setup->value,
 		.compiled = setup->compiled, .gocall.direct = setup->direct};
 	e->out.limit = setup->output < INT32_MAX ? setup->output : INT32_MAX;
@@ -53,8 +49,7 @@ plua_engine *plua_engine_open(plua_vm *vm, const doc_api *api, const plua_engine
 	e->event = api->new(setup->memory, &vm->used, vm->limit);
 	e->patterns = setup->compiled ? calloc(1, sizeof *e->patterns) : NULL;
 	e->proxies.expired = (plua_container){.d = e->event};
-	e->nodes = (plua_nodes){.functions = setup->node_functions, .store = setup->node_store, .event_ms = setup->node_event_ms,
-		.collect = setup->node_collect, .vm = vm};
+	plua_extension_join(e, setup);
 	vm->describe = plua_json_describe;
 	vm->recharge = recharge;
 	vm->engine = e;
@@ -68,7 +63,7 @@ plua_engine *plua_engine_open(plua_vm *vm, const doc_api *api, const plua_engine
 
 void plua_engine_close(plua_engine *e) {
 	if (!e) return;
-	plua_nodes_close(&e->nodes);
+	if (e->extension) e->extension->close(e->extension);
 	if (e->event) e->event->used = NULL; // the VM is gone
 	e->api->free(e->event);
 	free(e->out.docs.data);

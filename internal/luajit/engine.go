@@ -26,8 +26,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document"
-	"github.com/perigeedb/perigee/nodedb"
-	"github.com/perigeedb/perigee/nodedb/lua"
+	_ "github.com/perigeedb/perigee/internal/luajit/extension" // extension.h
 )
 
 //go:embed engine.lua
@@ -37,15 +36,26 @@ var frontend string
 type Setup struct {
 	Output int // the limit for what comes of one batch
 	Sinks  []Sink
-	Main   string        // the function to run; "" is main
-	Value  bool          // it returns values, not events
-	Host   *Host         // nil when there is nothing to call
-	Direct bool          // functions that do not wait are called from C, without a yield
-	Nodes  *nodedb.Store // for require "nodedb"; nil where there is none
+	Main   string // the function to run; "" is main
+	Value  bool   // it returns values, not events
+	Host   *Host  // nil when there is nothing to call
+	Direct bool   // functions that do not wait are called from C, without a yield
 
-	// CollectBeforeNodes is for tests: all garbage is collected before every call of the node
-	// database, so that a call whose arguments nothing holds reads freed memory.
-	CollectBeforeNodes bool
+	Extension Extension // more modules; nil where there are none
+	// CollectBeforeCalls is for tests: all garbage is collected before every call of a function of the
+	// extension, so that a call whose arguments nothing holds reads freed memory.
+	CollectBeforeCalls bool
+}
+
+// An Extension adds modules to engines whose functions are in C. It is safe for concurrent use.
+type Extension interface {
+	Modules() []string // for require
+	// Source is Lua that returns function(ffi, host), which returns the modules by name. host has
+	// what extension.c pushes.
+	Source() string
+	// Open returns a plua_extension of extension/extension.h for one engine, which closes it and then calls
+	// release.
+	Open() (extension unsafe.Pointer, release func(), err error)
 }
 
 // A Sink is what an engine knows of a sink.
@@ -59,20 +69,20 @@ type Sink struct {
 // An Engine is a VM with documents: it runs batches through a script's main.
 // Like its VM it is used by one goroutine at a time.
 type Engine struct {
-	VM           *VM
-	c            *C.plua_engine
-	host         *Host
-	answer       []byte                // the last one, for its memory
-	outcome      Outcome               // of the last run
-	to           []uint64              // the same, for its memory
-	extract      []*document.Extractor // one for each sink, nil where no columns are asked for
-	native       **C.struct_extractor  // the same, in C
-	ctx          context.Context       // for functions that are called directly,
-	cause        error                 // and the error of the last one
-	releaseNodes func()                // lets the store be closed
-	computing    FunctionContext       // of the function that is being called
-	files        int                   // that the script has required while it loads
-	_            [128]byte             // what lies behind is another processor's
+	VM        *VM
+	c         *C.plua_engine
+	host      *Host
+	answer    []byte                // the last one, for its memory
+	outcome   Outcome               // of the last run
+	to        []uint64              // the same, for its memory
+	extract   []*document.Extractor // one for each sink, nil where no columns are asked for
+	native    **C.struct_extractor  // the same, in C
+	ctx       context.Context       // for functions that are called directly,
+	cause     error                 // and the error of the last one
+	release   func()                // of the extension
+	computing FunctionContext       // of the function that is being called
+	files     int                   // that the script has required while it loads
+	_         [128]byte             // what lies behind is another processor's
 }
 
 // NewEngine makes an engine without a script.
@@ -81,7 +91,7 @@ func NewEngine(w *Watchdog, opts Options, setup Setup) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{VM: vm, host: cmp.Or(setup.Host, &Host{}), releaseNodes: func() {}}
+	e := &Engine{VM: vm, host: cmp.Or(setup.Host, &Host{}), release: func() {}}
 	if err := e.open(opts, setup); err != nil {
 		vm.Close()
 		return nil, err
@@ -99,29 +109,26 @@ func (e *Engine) open(opts Options, setup Setup) error {
 	c := C.plua_engine_setup{
 		memory: C.size_t(opts.Memory), output: C.size_t(setup.Output), compiled: boolInt(!opts.NoJIT),
 		value: boolInt(setup.Value), main: main, functions: functions, sinks: sinks,
-		direct: boolInt(setup.Direct),
+		direct: boolInt(setup.Direct), event_ms: C.int64_t(opts.EventTime.Milliseconds()),
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	if setup.Nodes != nil {
-		for _, source := range []string{lua.Face, lua.FFI, lua.Strings} {
-			pin.Pin(unsafe.StringData(source))
-		}
-		store, release, err := setup.Nodes.Native()
+	if setup.Extension != nil {
+		extension, release, err := setup.Extension.Open()
 		if err != nil {
 			return err
 		}
-		e.releaseNodes = release
-		c.node_functions, c.node_store = nodedb.Functions(), store
-		c.node_event_ms = C.int64_t(opts.EventTime.Milliseconds())
-		c.node_collect = boolInt(setup.CollectBeforeNodes)
-		c.node_face, c.node_face_len = text(lua.Face), C.size_t(len(lua.Face))
-		c.node_backend, c.node_backend_len = text(lua.FFI), C.size_t(len(lua.FFI))
-		c.node_strings, c.node_strings_len = text(lua.Strings), C.size_t(len(lua.Strings))
+		e.release = release
+		c.extension, c.extension_collect = (*C.plua_extension)(extension), boolInt(setup.CollectBeforeCalls)
+		modules, source := strings.Join(setup.Extension.Modules(), "\n")+"\x00", setup.Extension.Source()
+		pin.Pin(unsafe.StringData(modules))
+		pin.Pin(unsafe.StringData(source))
+		c.extension_modules = text(modules)
+		c.extension_source, c.extension_source_len = text(source), C.size_t(len(source))
 	}
 	e.c = C.plua_engine_open(e.VM.c, (*C.doc_api)(document.Functions()), &c, text(frontend), C.size_t(len(frontend)))
 	if e.c == nil {
-		e.releaseNodes()
+		e.release()
 		return errNoMemory
 	}
 	return nil
@@ -162,7 +169,7 @@ func Bare(sinks []Sink) bool {
 func (e *Engine) Close() {
 	e.VM.Close()
 	C.plua_engine_close(e.c)
-	e.releaseNodes()
+	e.release()
 	C.free(unsafe.Pointer(e.native))
 }
 

@@ -12,8 +12,8 @@
 //	ffi       the functions that engine.lua calls through FFI
 //	batch     runs the events of a batch
 //	results   takes what main returned
-//	metamethods, json, gocall, route, nodes
-//	          what scripts do with documents, Go functions and sinks
+//	metamethods, json, gocall, route, extension
+//	          what scripts do with documents, Go functions, sinks and extensions
 //	values    values that cross between Lua and Go
 //	encode    Lua values as JSON
 //	output    the rows and failed events of a run
@@ -24,7 +24,7 @@
 
 #include "../document/document.h"
 #include "error.h"
-#include "nodes.h"
+#include "extension/extension.h"
 #include "pattern_cache.h"
 #include "vm.h"
 
@@ -158,7 +158,8 @@ typedef struct plua_engine {
 	plua_gocall gocall;
 	plua_encoder encoder;
 	plua_proxies proxies;
-	plua_nodes nodes;
+	plua_extension *extension; // NULL: none
+	int unfinished;            // the event may have left something that the extension ends
 } plua_engine;
 
 typedef struct plua_engine_setup {
@@ -167,12 +168,12 @@ typedef struct plua_engine_setup {
 	int value;
 	int direct;
 	const char *main, *functions, *sinks;
-	const void *node_functions; // an ndb_functions, NULL without a store,
-	void *node_store;           //   an ndb_store,
-	int64_t node_event_ms;      //   the time limit of an event,
-	int node_collect;           //   whether to collect before every call of its core,
-	const char *node_face, *node_backend, *node_strings; // and the Lua sources of its modules
-	size_t node_face_len, node_backend_len, node_strings_len;
+	int64_t event_ms; // the time limit of an event
+	plua_extension *extension;     // NULL: none,
+	int extension_collect;         //   whether to collect before every call of its functions,
+	const char *extension_modules; //   the names of its modules, one per line,
+	const char *extension_source;  //   and the Lua source of a function that makes them
+	size_t extension_source_len;
 } plua_engine_setup;
 
 static inline plua_engine *plua_engine_of(lua_State *L) { return plua_vm_of(L)->engine; }
@@ -238,6 +239,11 @@ void plua_route_open(lua_State *L, plua_engine *e);
 // plua_route_push pushes the value that to() has routed and returns its sinks. For anything
 // else it pushes nothing and returns 0.
 uint64_t plua_route_push(lua_State *L, plua_engine *e, int index);
+
+// extension.c
+void plua_extension_join(plua_engine *e, const plua_engine_setup *setup); // before all else
+void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *setup); // pushes a table, or nil
+void plua_extension_finish(plua_engine *e); // when an event ends with e->unfinished
 
 // values.c
 void plua_values_begin(plua_engine *e); // an empty e->gocall.request

@@ -2,7 +2,7 @@
 -- drivers for a main: one that runs one event, compiled as a function, and one that runs
 -- a batch, compiled as a loop. When an event fails, the error leaves the driver, and C
 -- starts it again; so there is no pcall here.
-local globals, container, number, json, run, gocall, of_values, native, nodes = ...
+local globals, container, number, json, run, gocall, of_values, native, extension = ...
 
 local error, getmetatable, next, select, setmetatable, tonumber, type, unpack =
   error, getmetatable, next, select, setmetatable, tonumber, type, unpack
@@ -169,35 +169,30 @@ local function load_file(name)
   return result
 end
 
--- The modules of the node database, made when a script first requires one of them. What a
--- transaction does is durable when the host says so: it syncs the store once per batch, before
--- it hands on what the events of the batch have returned.
-local NODE = "nodedb.node" -- what getmetatable says of a node
-local function open_nodes()
-  local function type_of(v) -- without a call of C for nodes
+-- The modules of the extension, made when a script first requires one of them.
+local extended = {} -- names
+if extension then
+  for name in extension.modules:gmatch "[^\n]+" do extended[name] = true end
+end
+local function open_extension()
+  local marker = extension.marker
+  local function type_of(v) -- without a call of C for the modules' own userdata
     local kind = type(v)
-    if kind == "userdata" and getmetatable(v) ~= NODE and is_container(v) then return "table" end
+    if kind == "userdata" and getmetatable(v) ~= marker and is_container(v) then return "table" end
     return kind
   end
   -- A coroutine is what a script takes for one. What an abandoned one has left open ends with
   -- the event: no collection has to find out that nothing holds it.
   local environment = setmetatable({pcall = pcall, next = globals.next, type = type_of, collectgarbage = false,
     coroutine = globals.coroutine}, {__index = _G})
-  local function load(source) return setfenv(assert(loadstring(source, "=[perigee]")), environment)() end
-  if nodes.collect then nodes.collect = collectgarbage end
-  nodes.functions = {
-    now = nodes.now,
-    wait = function() end,
-    open = function() error("nodedb: NDB_E_ARGUMENT: the script's host has opened the store", 0) end,
-  }
-  local face, core = load(nodes.face), load(nodes.backend)(require "ffi", nodes)
-  modules.nodedb = perigee_library((face(core, NODE)))
-  modules.yottadb = perigee_library((load(nodes.strings)(face, core)))
+  extension.collect = extension.collect and collectgarbage or nil
+  local make = setfenv(assert(loadstring(extension.source, "=[perigee]")), environment)()
+  for name, module in next, make(require "ffi", extension) do modules[name] = perigee_library(module) end
 end
 
 function globals.require(name)
   if type(name) ~= "string" then error("bad argument #1 to 'require' (string expected)", 2) end
-  if nodes and modules.nodedb == nil and (name == "nodedb" or name == "yottadb") then open_nodes() end
+  if extended[name] and modules[name] == nil then open_extension() end
   local module = modules[name]
   if module == nil then
     check_name(name)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/nodedb/lua"
 )
 
 // nodePrelude is what programs on the node database need beside programPrelude. Values that the
@@ -114,7 +116,7 @@ func TestCollectingPrograms(t *testing.T) {
 	for seed := range uint64(programs) {
 		text := nodeProgram(seed)
 		run := func(settings string, collect bool) (string, bool) {
-			return runProgramWith(t, w, text, settings, Setup{Nodes: nodeStore(t), CollectBeforeNodes: collect})
+			return runProgramWith(t, w, text, settings, Setup{Extension: lua.NewExtension(nodeStore(t)), CollectBeforeCalls: collect})
 		}
 		want, limit := run("", false)
 		if limit {

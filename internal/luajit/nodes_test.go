@@ -12,6 +12,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/nodedb"
+	"github.com/perigeedb/perigee/nodedb/lua"
 )
 
 // nodeStore opens a store, and skips the test in a build without the node database.
@@ -34,13 +35,13 @@ func nodeStore(t *testing.T) *nodedb.Store {
 
 func nodeEngine(t *testing.T, opts Options, store *nodedb.Store, code string) *Engine {
 	t.Helper()
-	return nodeEngineWith(t, opts, Setup{Nodes: store}, code)
+	return nodeEngineWith(t, opts, Setup{Extension: lua.NewExtension(store)}, code)
 }
 
 // collectingEngine makes an engine that collects all garbage before every call of the store.
 func collectingEngine(t *testing.T, opts Options, store *nodedb.Store, code string) *Engine {
 	t.Helper()
-	return nodeEngineWith(t, opts, Setup{Nodes: store, CollectBeforeNodes: true}, code)
+	return nodeEngineWith(t, opts, Setup{Extension: lua.NewExtension(store), CollectBeforeCalls: true}, code)
 }
 
 func nodeEngineWith(t *testing.T, opts Options, setup Setup, code string) *Engine {
@@ -362,7 +363,7 @@ func TestStoreStaysOpenForItsEngines(t *testing.T) {
 	store := nodeStore(t)
 	w := NewWatchdog()
 	defer w.Close()
-	e, err := NewEngine(w, defaults(), Setup{Output: 1 << 20, Sinks: []Sink{{}}, Nodes: store})
+	e, err := NewEngine(w, defaults(), Setup{Output: 1 << 20, Sinks: []Sink{{}}, Extension: lua.NewExtension(store)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func runProgram(t *testing.T, w *Watchdog, text, settings string) (result string
 
 func runProgramWith(t *testing.T, w *Watchdog, text, settings string, setup Setup) (result string, limit bool) {
 	opts := Options{EventTime: 2 * time.Second, BatchTime: 5 * time.Second, Memory: 64 << 20, NoJIT: settings == ""}
-	if setup.CollectBeforeNodes {
+	if setup.CollectBeforeCalls {
 		opts.EventTime, opts.BatchTime = 20*time.Second, time.Minute
 	}
 	setup.Output, setup.Sinks = 8<<20, []Sink{{}}

@@ -12,6 +12,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/luajit/torture"
 	"github.com/perigeedb/perigee/nodedb"
+	"github.com/perigeedb/perigee/nodedb/lua"
 )
 
 // TestTorture checks on both front ends that each hostile script ends as it must,
@@ -60,9 +61,13 @@ func hostileOptions(script torture.Script, mode string) Options {
 func attack(t *testing.T, opts Options, script torture.Script, store *nodedb.Store) {
 	w := NewWatchdog()
 	defer w.Close()
-	e, err := NewEngine(w, opts, Setup{Output: 8 << 20, Sinks: []Sink{{}}, Nodes: store, Host: &Host{
+	setup := Setup{Output: 8 << 20, Sinks: []Sink{{}}, Host: &Host{
 		Functions: []Function{{Name: "net.addr", Waits: true, Call: torture.LookUp}},
-	}})
+	}}
+	if store != nil {
+		setup.Extension = lua.NewExtension(store)
+	}
+	e, err := NewEngine(w, opts, setup)
 	if err != nil {
 		t.Fatal(err)
 	}

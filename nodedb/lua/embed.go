@@ -2,7 +2,7 @@
 // yottadb for scripts that were written for lua-yottadb.
 //
 // Outside of Perigee, "make nodedb-lua" builds them for LuaJIT and Lua 5.1 to 5.4. The engine
-// runs the same sources in its own LuaJIT.
+// runs the same sources in its own LuaJIT: give a NewExtension to script.Options.
 package lua
 
 import _ "embed"
@@ -18,4 +18,7 @@ var (
 	// Strings returns function(face, core), which makes the module yottadb over a backend.
 	//go:embed nodedb/strings.lua
 	Strings string
+	// engine returns function(face, backend, strings), which returns what makes the modules in the engine.
+	//go:embed nodedb/engine.lua
+	engine string
 )

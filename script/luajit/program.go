@@ -79,7 +79,7 @@ func (p *program) key(use string) string {
 	add := func(v ...any) { _, _ = fmt.Fprintf(h, "%q\n", fmt.Sprintf("%#v", v)) } // never fails
 	add(use, p.interpreted, p.code.Name, string(p.code.Text), p.code.Func, p.opts.Limits, p.opts.Sinks, p.opts.Value)
 	add(unsafe.SliceData(p.opts.Modules), len(p.opts.Modules))
-	add(fmt.Sprintf("%p", p.opts.Nodes))
+	add(p.opts.Extension)
 	if p.code.Files != nil && bytes.Contains(p.code.Text, []byte("require")) {
 		add(fmt.Sprintf("%p", p))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/perigeedb/perigee/internal/luajit"
 	"github.com/perigeedb/perigee/internal/luajit/torture"
 	"github.com/perigeedb/perigee/nodedb"
+	"github.com/perigeedb/perigee/nodedb/lua"
 )
 
 const deadline = 100 * time.Millisecond
@@ -66,11 +67,15 @@ func runScript(name string, jit bool, memory int, folder string) {
 	}
 	w := luajit.NewWatchdog()
 	defer w.Close()
+	setup := luajit.Setup{Output: 64 << 20, Sinks: []luajit.Sink{{}}, Host: &luajit.Host{Functions: []luajit.Function{
+		{Name: "net.addr", Waits: true, Call: torture.LookUp},
+	}}}
+	if store != nil {
+		setup.Extension = lua.NewExtension(store)
+	}
 	e, err := luajit.NewEngine(w, luajit.Options{
 		EventTime: deadline, BatchTime: 2 * time.Second, WallTime: 3 * deadline, Memory: memory, NoJIT: !jit,
-	}, luajit.Setup{Output: 64 << 20, Sinks: []luajit.Sink{{}}, Nodes: store, Host: &luajit.Host{Functions: []luajit.Function{
-		{Name: "net.addr", Waits: true, Call: torture.LookUp},
-	}}})
+	}, setup)
 	if err != nil {
 		fmt.Printf("none,0,0,%v\n", err)
 		return

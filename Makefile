@@ -45,7 +45,7 @@ test-kafka: ## the tests of the Kafka source and sink with a real broker
 
 test-m: ## the node database's order, sums and operations against M itself (GT.M), a million pairs
 	@$(SETUP) nodes
-	@PERIGEE_PAIRS_FOR_M=1000000 $(GO) test ./nodedb -count=1 -v -run AgainstM
+	@PERIGEE_PAIRS_FOR_M=1000000 $(GO) test ./nodedb/internal/coretest -count=1 -v -run AgainstM
 
 test-yottadb: ## the module yottadb against all that lua-yottadb documents, on LuaJIT and Lua 5.1 to 5.4
 	@$(SETUP) lua
@@ -92,7 +92,7 @@ crash-scripts: build ## kill 500 processes of a script while events flow: each e
 
 crash-nodes: ## kill writers of the node database 200 times, let its disk fail, damage its file, abandon transactions: what was durable stays
 	@$(SETUP) build && $(SETUP) lua
-	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_STOPS=3 PERIGEE_NODE_DISK_FAILURES=50 PERIGEE_NODE_DAMAGES=200 $(GO) test ./nodedb -count=1 -v -timeout 30m \
+	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_STOPS=3 PERIGEE_NODE_DISK_FAILURES=50 PERIGEE_NODE_DAMAGES=200 $(GO) test ./nodedb/internal/coretest -count=1 -v -timeout 30m \
 		-run 'TestKilledWriters|TestStoppedWriter|TestFailingDisk|TestDamagedFile|TestIdle|TestReadOnlyMedia|TestOpenOnFullDisk|TestUnwritableFolder'
 	@PERIGEE_NODE_KILLS=40 $(GO) test ./nodedb/lua -count=1 -v -timeout 10m -run TestAbandonedCoroutines
 
@@ -119,7 +119,7 @@ torture: build ## run hostile scripts, requests and SQL against the limits: smal
 
 nodes-asan: ## test the C core of the node database under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(SETUP) build
-	@CGO_CFLAGS='$(UNDEFINED)' CGO_LDFLAGS='$(UNDEFINED)' $(GO) test -asan -count=1 -timeout 30m ./nodedb
+	@CGO_CFLAGS='$(UNDEFINED)' CGO_LDFLAGS='$(UNDEFINED)' $(GO) test -asan -count=1 -timeout 30m ./nodedb ./nodedb/internal/coretest
 
 test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader of its own, recompute, backup and restore under load, and hostile statements while events arrive
 	@$(SETUP) pyarrow

@@ -38,8 +38,9 @@ var may = map[string][]string{
 	"source/redis":    {"event", "source", "source/format", "internal/resp"},
 	"source/http":     {"event", "source", "source/format", "internal/httpserver", "internal/spool", "internal/document/pure"},
 
-	"nodedb":     {},
-	"nodedb/lua": {"nodedb", "internal/luajit/extension"},
+	"nodedb":                   {},
+	"nodedb/lua":               {"nodedb", "internal/luajit/extension"},
+	"nodedb/internal/coretest": {"nodedb"},
 
 	"script":             {"event", "internal/document", "internal/document/report", "internal/nearest", "script/pool"},
 	"script/gopherlua":   {"event", "script", "script/pool", "script/stdlib", "script/luasyntax", "internal/document/pure"},
@@ -150,7 +151,7 @@ var may = map[string][]string{
 // mayCgo lists the packages that may use cgo. A build without cgo leaves them out. The SQL
 // worker has the table function that shows DuckDB the log, which must fill vectors without
 // a call for each value.
-var mayCgo = []string{"eventstore/internal/sqlworker", "internal/document", "internal/luajit", "nodedb", "nodedb/lua"}
+var mayCgo = []string{"eventstore/internal/sqlworker", "internal/document", "internal/luajit", "nodedb", "nodedb/lua", "nodedb/internal/coretest"}
 
 func TestImports(t *testing.T) {
 	for _, file := range goFiles(t) {

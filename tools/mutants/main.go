@@ -284,7 +284,7 @@ func isProductCode(path string) bool {
 	if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata/") {
 		return false
 	}
-	for _, prefix := range []string{"bench/", "examples/", "tools/", "internal/e2e/", "internal/chaos/", "internal/testserver/", "internal/testseed/", "internal/audit/", "internal/powercut/", "internal/luajit/torture/", "nodedb/coretest"} {
+	for _, prefix := range []string{"bench/", "examples/", "tools/", "internal/e2e/", "internal/chaos/", "internal/testserver/", "internal/testseed/", "internal/audit/", "internal/powercut/", "internal/luajit/torture/"} {
 		if strings.HasPrefix(path, prefix) {
 			return false
 		}

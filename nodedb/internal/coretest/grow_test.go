@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 import (
 	"context"
@@ -8,17 +8,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 func init() {
 	childWork["grow"] = func(arguments []string) error {
-		store, err := Open(arguments[0], Options{NoWait: true})
+		store, err := nodedb.Open(arguments[0], nodedb.Options{NoWait: true})
 		if err != nil {
 			return err
 		}
 		value := strings.Repeat("v", 60_000)
 		for i := range 500 { // 30 MB: a new store has room for 16 MiB
-			if err := store.Update(context.Background(), func(tx *Tx) error { return tx.Set(Name("^g").At(i), value) }); err != nil {
+			if err := store.Update(context.Background(), func(tx *nodedb.Tx) error { return tx.Set(nodedb.Name("^g").At(i), value) }); err != nil {
 				return err
 			}
 		}
@@ -34,19 +36,19 @@ func init() {
 // mapped, with snapshots from before and after.
 func TestAnotherProcessGrowsTheStore(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "store")
-	store, err := Open(folder, Options{})
+	store, err := nodedb.Open(folder, nodedb.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	count := func(tx *Tx) uint64 {
-		n, err := tx.Count(context.Background(), Name("^g"))
+	count := func(tx *nodedb.Tx) uint64 {
+		n, err := tx.Count(context.Background(), nodedb.Name("^g"))
 		if err != nil {
 			t.Error(err)
 		}
 		return n
 	}
-	err = store.View(t.Context(), func(tx *Tx) error {
+	err = store.View(t.Context(), func(tx *nodedb.Tx) error {
 		if n := count(tx); n != 0 {
 			t.Errorf("%d nodes in a new store", n)
 		}
@@ -61,7 +63,7 @@ func TestAnotherProcessGrowsTheStore(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := store.View(t.Context(), func(tx *Tx) error {
+	if err := store.View(t.Context(), func(tx *nodedb.Tx) error {
 		if n := count(tx); n != 500 {
 			t.Errorf("%d nodes, want 500", n)
 		}

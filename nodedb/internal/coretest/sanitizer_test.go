@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 import (
 	"os"
@@ -16,7 +16,7 @@ func TestSanitizers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the core twice")
 	}
-	sources, err := filepath.Glob("*.c")
+	sources, err := filepath.Glob("../../*.c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,9 +26,9 @@ func TestSanitizers(t *testing.T) {
 			folder := t.TempDir()
 			program := filepath.Join(folder, "core")
 			args := []string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-fsanitize=" + sanitizer, "-fno-sanitize-recover=all",
-				"-I../.build/lmdb/include", "-o", program, "testdata/core.c"}
+				"-I../../../.build/lmdb/include", "-o", program, "testdata/core.c"}
 			args = append(args, sources...)
-			args = append(args, "-L../.build/lmdb/lib", "-llmdb", "-lpthread", "-lm")
+			args = append(args, "-L../../../.build/lmdb/lib", "-llmdb", "-lpthread", "-lm")
 			if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 				t.Fatalf("compile: %v\n%s", err, out)
 			}

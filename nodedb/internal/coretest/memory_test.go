@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ var coreObjects string
 
 // compileCore compiles the core without Go, once for all programs.
 var compileCore = sync.OnceValues(func() (objects []string, err error) {
-	sources, err := filepath.Glob("*.c")
+	sources, err := filepath.Glob("../../*.c")
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ var compileCore = sync.OnceValues(func() (objects []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-I" + filepath.Join(here, "../.build/lmdb/include"), "-c"}
+	args := []string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-I" + filepath.Join(here, "../../../.build/lmdb/include"), "-c"}
 	for _, source := range sources {
 		args = append(args, filepath.Join(here, source))
 	}
@@ -47,8 +47,8 @@ func buildProgram(t *testing.T, source string, flags ...string) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "program")
-	args := append([]string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-I.", "-I../.build/lmdb/include", "-o", program, source}, objects...)
-	args = append(append(args, flags...), "-L../.build/lmdb/lib", "-llmdb", "-lpthread", "-lm")
+	args := append([]string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-I../..", "-I../../../.build/lmdb/include", "-o", program, source}, objects...)
+	args = append(append(args, flags...), "-L../../../.build/lmdb/lib", "-llmdb", "-lpthread", "-lm")
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("compile %s: %v\n%s", source, err, out)
 	}

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../nodedb.h"
+#include "../../../nodedb.h"
 
 #define IS(call, want)                                                                                             \
   do {                                                                                                             \

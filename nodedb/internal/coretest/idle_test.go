@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 import (
 	"context"
@@ -12,11 +12,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 // TestIdleSessions: the file does not grow while others write and sessions wait in the pool.
 func TestIdleSessions(t *testing.T) {
-	s, err := Open(t.TempDir(), Options{})
+	s, err := nodedb.Open(t.TempDir(), nodedb.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,9 +27,9 @@ func TestIdleSessions(t *testing.T) {
 	write := func() uint64 {
 		t.Helper()
 		for round := range 40 {
-			err := s.Update(context.Background(), func(tx *Tx) error {
+			err := s.Update(context.Background(), func(tx *nodedb.Tx) error {
 				for i := range 200 {
-					if err := tx.Set(Name("^idle").At(i), fmt.Sprint(round, text)); err != nil {
+					if err := tx.Set(nodedb.Name("^idle").At(i), fmt.Sprint(round, text)); err != nil {
 						return err
 					}
 				}
@@ -46,8 +48,8 @@ func TestIdleSessions(t *testing.T) {
 	before := write()
 	// Two sessions at once: the one that reads inside waits in the pool from then on.
 	get := func(inside func() error) error {
-		return s.View(context.Background(), func(tx *Tx) error {
-			if _, err := tx.Get(Name("^idle").At(1)); err != nil {
+		return s.View(context.Background(), func(tx *nodedb.Tx) error {
+			if _, err := tx.Get(nodedb.Name("^idle").At(1)); err != nil {
 				return err
 			}
 			return inside()
@@ -127,28 +129,28 @@ func init() {
 func writeBeside(t *testing.T, beside func(folder string)) int64 {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "store")
-	s, err := Open(folder, Options{NoSync: true})
+	s, err := nodedb.Open(folder, nodedb.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := func(f func(tx *Tx) error) {
+	set := func(f func(tx *nodedb.Tx) error) {
 		t.Helper()
 		if err := s.Update(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 	}
-	set(func(tx *Tx) error {
+	set(func(tx *nodedb.Tx) error {
 		for i := range idleNodes {
-			if err := tx.Set(Name("^stays").At(i), fmt.Sprint("stays ", i, strings.Repeat("s", 20))); err != nil {
+			if err := tx.Set(nodedb.Name("^stays").At(i), fmt.Sprint("stays ", i, strings.Repeat("s", 20))); err != nil {
 				return err
 			}
 		}
-		return tx.Set(Name("^idle").At(1), 1)
+		return tx.Set(nodedb.Name("^idle").At(1), 1)
 	})
 	beside(folder)
 	time.Sleep(time.Second) // within which what nobody uses is released
 	for i := range 1800 {
-		set(func(tx *Tx) error { return tx.Set(Name("^idle").At(i%50), fmt.Sprint(i)) })
+		set(func(tx *nodedb.Tx) error { return tx.Set(nodedb.Name("^idle").At(i%50), fmt.Sprint(i)) })
 	}
 	about, err := os.Stat(filepath.Join(folder, "data.mdb"))
 	if err == nil {
@@ -190,7 +192,7 @@ func TestIdleProcess(t *testing.T) {
 func TestIdleSessionInProcess(t *testing.T) {
 	alone := writeBeside(t, func(string) {})
 	size := writeBeside(t, func(folder string) {
-		s, err := Open(folder, Options{NoSync: true})
+		s, err := nodedb.Open(folder, nodedb.Options{NoSync: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +200,7 @@ func TestIdleSessionInProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		next, stop := iter.Pull2(session.Children(context.Background(), Name("^stays"), Range{}))
+		next, stop := iter.Pull2(session.Children(context.Background(), nodedb.Name("^stays"), nodedb.Range{}))
 		for i := range 3 {
 			if child, err, _ := next(); err != nil || child.Subscript.String() != fmt.Sprint(i) {
 				t.Fatalf("child %v, %v, want %d", child.Subscript, err, i)

@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/internal/testseed"
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 // sums are M's $INCREMENT, from a live one: the value, what is added, the result.
@@ -189,7 +190,7 @@ func TestDoublesAreKeptAlike(t *testing.T) {
 		1 << 53, 1<<53 + 2, -(1<<53 + 2), 1 << 59, 1 << 60, 1 << 62, -(1 << 62), 1 << 63, 1 << 64, 1e18, 1e22, 1e23, 9.99e46, 1e47, 1e300,
 		math.MaxFloat64, 1e-43, 1e-44, math.SmallestNonzeroFloat64, 0.1, math.Copysign(0, -1), 123456789012345678,
 	} {
-		v, err := ValueOf(x)
+		v, err := nodedb.ValueOf(x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +205,7 @@ func TestDoublesAreKeptAlike(t *testing.T) {
 			for _, when := range []string{"at once", "durable"} {
 				spelled := s.do(coreCall{what: doGet, key: key})
 				kept := parsedScalar(spelled)
-				if want := piecesScalar(v); kept != want {
+				if want := valueScalar(v); kept != want {
 					t.Errorf("%v in %s %s is %s: got %+v, want %+v", x, name, when, spelled, kept, want)
 				}
 				if got := s.do(coreCall{what: doCAS, key: key, a: &given, b: &given}); got != "" {
@@ -221,14 +222,14 @@ func TestDoublesAreKeptAlike(t *testing.T) {
 	}
 }
 
-// piecesScalar is what a Value crosses to C as.
-func piecesScalar(v Value) coreScalar {
-	switch {
-	case v.kind == String:
-		return str(v.text)
-	case v.text == "":
-		return num(v.number)
+// valueScalar is what the core makes of a Value's kind and text.
+func valueScalar(v nodedb.Value) coreScalar {
+	if v.Kind() == nodedb.String {
+		return str(v.String())
 	}
-	text, _ := strings.CutPrefix(strings.Replace(v.text, "0.", ".", 1), "+")
+	text := v.String()
+	if fraction, ok := strings.CutPrefix(text, "0."); ok {
+		text = "." + fraction
+	}
 	return parsedScalar(text)
 }

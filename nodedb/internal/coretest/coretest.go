@@ -1,17 +1,18 @@
 //go:build cgo && lmdb
 
-package nodedb
-
-// The functions of this file lead tests to single functions of the core: test files may not
-// use cgo. Nothing else calls them.
+// Package coretest tests the C core of the node database below its Go API: single functions, calls
+// whose result a model predicts, processes that are killed, disks that fail. Test files may not use
+// cgo, so its bindings are in files of their own; only its tests call them. What is linked is the core
+// of package nodedb.
+package coretest
 
 /*
-
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra -I${SRCDIR}/../../../.build/lmdb/include
 #include <stdlib.h>
-#include "core.h"
-#include "error.h"
-#include "nodedb.h"
-#include "shared.h"
+#include "../../core.h"
+#include "../../error.h"
+#include "../../nodedb.h"
+#include "../../shared.h"
 
 static void time_appends(const ndb_scalar *subscript, long rounds) {
   static char key[NDB_KEY_MAX];
@@ -35,6 +36,8 @@ import (
 	"fmt"
 	"runtime"
 	"unsafe"
+
+	_ "github.com/perigeedb/perigee/nodedb" // which has the core
 )
 
 // coreScalar is a subscript or value as tests write it.

@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/internal/testseed"
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 const damagedNodes = 1500
@@ -27,26 +28,26 @@ const damagedNodes = 1500
 // their own, nodes that expire, pages that are free.
 func damageSource(t *testing.T, folder string) {
 	t.Helper()
-	store, err := Open(folder, Options{NoSync: true})
+	store, err := nodedb.Open(folder, nodedb.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for round := range 4 {
-		err := store.Update(t.Context(), func(tx *Tx) error {
+		err := store.Update(t.Context(), func(tx *nodedb.Tx) error {
 			for i := range damagedNodes {
-				if err := tx.Set(Name("^d").At(i), fmt.Sprint(i, strings.Repeat("x", (i*7919+round)%300))); err != nil {
+				if err := tx.Set(nodedb.Name("^d").At(i), fmt.Sprint(i, strings.Repeat("x", (i*7919+round)%300))); err != nil {
 					return err
 				}
-				if err := tx.Set(Name("^d").At(i).At("name"), i*i); err != nil {
+				if err := tx.Set(nodedb.Name("^d").At(i).At("name"), i*i); err != nil {
 					return err
 				}
 				if i%100 == 0 {
-					if err := tx.Set(Name("^big").At(i), strings.Repeat(fmt.Sprint(i, " "), 2000)); err != nil {
+					if err := tx.Set(nodedb.Name("^big").At(i), strings.Repeat(fmt.Sprint(i, " "), 2000)); err != nil {
 						return err
 					}
 				}
 				if i%10 == 0 {
-					p := Name("^e").At(i)
+					p := nodedb.Name("^e").At(i)
 					if err := tx.Set(p, "expires"); err != nil {
 						return err
 					}
@@ -55,18 +56,18 @@ func damageSource(t *testing.T, folder string) {
 					}
 				}
 				if i%3 == round {
-					if err := tx.Set(Name("^gone").At(i), strings.Repeat("g", 200)); err != nil {
+					if err := tx.Set(nodedb.Name("^gone").At(i), strings.Repeat("g", 200)); err != nil {
 						return err
 					}
 				}
 			}
-			return tx.Kill(Name("^gone").At(round * 10))
+			return tx.Kill(nodedb.Name("^gone").At(round * 10))
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := store.Update(t.Context(), func(tx *Tx) error { return tx.Kill(Name("^gone")) }); err != nil {
+	if err := store.Update(t.Context(), func(tx *nodedb.Tx) error { return tx.Kill(nodedb.Name("^gone")) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Close(); err != nil {
@@ -75,7 +76,7 @@ func damageSource(t *testing.T, folder string) {
 }
 
 // readDamaged reads all nodes, one by one and in walks, and returns a hash of what it read.
-func readDamaged(store *Store) (uint64, error) {
+func readDamaged(store *nodedb.Store) (uint64, error) {
 	hash := fnv.New64a()
 	session, err := store.Session()
 	if err != nil {
@@ -90,21 +91,21 @@ func readDamaged(store *Store) (uint64, error) {
 		}
 	}
 	for i := range damagedNodes {
-		for _, p := range []Path{Name("^d").At(i), Name("^d").At(i).At("name"), Name("^big").At(i), Name("^e").At(i)} {
+		for _, p := range []nodedb.Path{nodedb.Name("^d").At(i), nodedb.Name("^d").At(i).At("name"), nodedb.Name("^big").At(i), nodedb.Name("^e").At(i)} {
 			v, err := session.Get(p)
 			note(err)
 			fmt.Fprintln(hash, v)
 		}
 	}
-	for child, err := range session.Children(ctx, Name("^d"), Range{Reverse: true}) {
+	for child, err := range session.Children(ctx, nodedb.Name("^d"), nodedb.Range{Reverse: true}) {
 		note(err)
 		fmt.Fprintln(hash, child.Subscript, child.Value)
 	}
-	for child, err := range session.Children(ctx, Name("^e"), Range{}) {
+	for child, err := range session.Children(ctx, nodedb.Name("^e"), nodedb.Range{}) {
 		note(err)
 		fmt.Fprintln(hash, child.Subscript, child.Value)
 	}
-	for node, err := range session.Walk(ctx, Path{}, Range{}) {
+	for node, err := range session.Walk(ctx, nodedb.Path{}, nodedb.Range{}) {
 		note(err)
 		fmt.Fprintln(hash, node.Path.String(), node.Value)
 	}
@@ -115,18 +116,18 @@ func init() {
 	// damaged FOLDER BACKUP HASH: does everything that one does with a store. The last line is "done", with
 	// "silent" if what was read is wrong, and neither it nor check says so.
 	childWork["damaged"] = func(arguments []string) error {
-		options := Options{NoSync: true}
-		read, err := Open(arguments[0], Options{ReadOnly: true})
+		options := nodedb.Options{NoSync: true}
+		read, err := nodedb.Open(arguments[0], nodedb.Options{ReadOnly: true})
 		if err == nil {
 			_, err = readDamaged(read)
 			fmt.Println("read only:", err)
 			fmt.Println("restore:", read.Backup(arguments[1]+".restored"))
 			read.Close()
 		}
-		store, err := Open(arguments[0], options)
+		store, err := nodedb.Open(arguments[0], options)
 		if err != nil {
 			fmt.Println("open:", err)
-			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrDisk) && !errors.Is(err, ErrArgument) && !errors.Is(err, ErrMemory) {
+			if !errors.Is(err, nodedb.ErrCorrupt) && !errors.Is(err, nodedb.ErrDisk) && !errors.Is(err, nodedb.ErrArgument) && !errors.Is(err, nodedb.ErrMemory) {
 				return err
 			}
 			fmt.Println("done")
@@ -150,8 +151,8 @@ func init() {
 			}
 			_, err = store.Load(context.Background(), strings.NewReader(text.String()), nil)
 			fmt.Println("load:", err)
-			err = store.Update(context.Background(), func(tx *Tx) error {
-				return errors.Join(tx.Kill(Name("^big")), tx.Kill(Name("^e")), tx.Set(Name("^big").At(1), strings.Repeat("y", 20_000)))
+			err = store.Update(context.Background(), func(tx *nodedb.Tx) error {
+				return errors.Join(tx.Kill(nodedb.Name("^big")), tx.Kill(nodedb.Name("^e")), tx.Set(nodedb.Name("^big").At(1), strings.Repeat("y", 20_000)))
 			})
 			fmt.Println("kill:", err)
 		}
@@ -261,7 +262,7 @@ func TestDamagedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := Open(source, Options{ReadOnly: true})
+	store, err := nodedb.Open(source, nodedb.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

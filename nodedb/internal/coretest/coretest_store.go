@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 // What coretest.go is for single functions, this file is for stores: each call of the core
 // gives a code and, as text, what it returned, so that a model can be held against it.
@@ -8,8 +8,8 @@ package nodedb
 /*
 #include <stdlib.h>
 #include <string.h>
-#include "error.h"
-#include "nodedb.h"
+#include "../../error.h"
+#include "../../nodedb.h"
 
 typedef struct {
   char *bytes;

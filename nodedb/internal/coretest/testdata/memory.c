@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../nodedb.h"
+#include "../../../nodedb.h"
 
 static _Thread_local long fail_in; /* the number of the allocation that fails; 0: none does */
 static _Thread_local int failed;

@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 import (
 	"compress/gzip"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/internal/powercut"
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 // TestOpenHiddenFile opens and backs up into folders whose file cannot be looked at, or is a link
@@ -99,10 +100,10 @@ func TestRefusedBackup(t *testing.T) {
 // smallStore makes a store with a few nodes.
 func smallStore(t *testing.T, folder string) {
 	t.Helper()
-	s, err := Open(folder, Options{NoSync: true})
+	s, err := nodedb.Open(folder, nodedb.Options{NoSync: true})
 	if err == nil {
-		err = s.Update(t.Context(), func(tx *Tx) error {
-			return errors.Join(tx.Set(Name("^m").At(1), "one"), tx.Set(Name("^m").At(2), strings.Repeat("2", 10_000)))
+		err = s.Update(t.Context(), func(tx *nodedb.Tx) error {
+			return errors.Join(tx.Set(nodedb.Name("^m").At(1), "one"), tx.Set(nodedb.Name("^m").At(2), strings.Repeat("2", 10_000)))
 		})
 	}
 	if err == nil {
@@ -114,19 +115,19 @@ func smallStore(t *testing.T, folder string) {
 }
 
 // readAll reads a store in every way.
-func readAll(t *testing.T, s *Store) error {
+func readAll(t *testing.T, s *nodedb.Store) error {
 	session, err := s.Session()
 	if err != nil {
 		return err
 	}
 	defer session.Close()
 	for range 2 {
-		if v, err := session.Get(Name("^m").At(1)); err != nil || v.String() != "one" {
+		if v, err := session.Get(nodedb.Name("^m").At(1)); err != nil || v.String() != "one" {
 			return fmt.Errorf("^m(1) is %q, %v", v, err)
 		}
 		time.Sleep(30 * time.Millisecond) // it is read again after its snapshot was released
 	}
-	if n, err := session.Count(t.Context(), Name("^m")); err != nil || n != 2 {
+	if n, err := session.Count(t.Context(), nodedb.Name("^m")); err != nil || n != 2 {
 		return fmt.Errorf("%d nodes, %v", n, err)
 	}
 	if faults, err := s.Check(func(string) {}); err != nil || faults > 0 {
@@ -155,7 +156,7 @@ func TestReadOnlyMedia(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, folder := range []string{used, copied} {
-		s, err := Open(folder, Options{ReadOnly: true})
+		s, err := nodedb.Open(folder, nodedb.Options{ReadOnly: true})
 		if err != nil {
 			t.Errorf("%s: %v", folder, err)
 			continue
@@ -163,11 +164,11 @@ func TestReadOnlyMedia(t *testing.T) {
 		if err := errors.Join(readAll(t, s), s.Close()); err != nil {
 			t.Errorf("%s: %v", folder, err)
 		}
-		if _, err := Open(folder, Options{}); !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "Read-only file system") {
+		if _, err := nodedb.Open(folder, nodedb.Options{}); !errors.Is(err, nodedb.ErrDisk) || !strings.Contains(err.Error(), "Read-only file system") {
 			t.Errorf("%s, to write: %v, want ErrDisk and why", folder, err)
 		}
 	}
-	if _, err := Open(filepath.Join(disk, "new"), Options{}); !errors.Is(err, ErrDisk) {
+	if _, err := nodedb.Open(filepath.Join(disk, "new"), nodedb.Options{}); !errors.Is(err, nodedb.ErrDisk) {
 		t.Errorf("a new folder: %v, want ErrDisk", err)
 	}
 }
@@ -189,23 +190,23 @@ func TestOpenOnFullDisk(t *testing.T) {
 			}
 			powercut.Fill(t, ballast, free)
 			for _, readOnly := range []bool{true, false} {
-				s, err := Open(folder, Options{ReadOnly: readOnly})
+				s, err := nodedb.Open(folder, nodedb.Options{ReadOnly: readOnly})
 				if err == nil {
 					err = errors.Join(readAll(t, s), s.Close())
 				}
-				if err != nil && (!errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "No space left")) {
+				if err != nil && (!errors.Is(err, nodedb.ErrDisk) || !strings.Contains(err.Error(), "No space left")) {
 					t.Errorf("without %v, %d bytes free, read only %v: %v, want ErrDisk and why", missing, free, readOnly, err)
 				}
 			}
-			_, err := Open(filepath.Join(disk, "new"), Options{})
-			if !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "No space left") {
+			_, err := nodedb.Open(filepath.Join(disk, "new"), nodedb.Options{})
+			if !errors.Is(err, nodedb.ErrDisk) || !strings.Contains(err.Error(), "No space left") {
 				t.Errorf("a new store with %d bytes free: %v, want ErrDisk and why", free, err)
 			}
 			os.RemoveAll(filepath.Join(disk, "new"))
 			if err := os.Remove(ballast); err != nil {
 				t.Fatal(err)
 			}
-			s, err := Open(folder, Options{})
+			s, err := nodedb.Open(folder, nodedb.Options{})
 			if err == nil {
 				err = errors.Join(readAll(t, s), s.Close())
 			}
@@ -270,14 +271,14 @@ func TestOpenAfterFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if _, err := Open(folder, Options{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), file) {
+			if _, err := nodedb.Open(folder, nodedb.Options{}); !errors.Is(err, nodedb.ErrCorrupt) || !strings.Contains(err.Error(), file) {
 				t.Errorf("a damaged file of %d bytes: %v, want ErrCorrupt and %s", len(damaged), err, file)
 			}
 		}
 		if err := os.WriteFile(file, whole, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Open(folder, Options{})
+		s, err := nodedb.Open(folder, nodedb.Options{})
 		if err == nil {
 			err = errors.Join(readAll(t, s), s.Close())
 		}
@@ -412,7 +413,7 @@ func TestOpenFormat1(t *testing.T) {
 		t.Fatal(err)
 	}
 	for round := range 2 {
-		s, err := Open(folder, Options{Verify: true})
+		s, err := nodedb.Open(folder, nodedb.Options{Verify: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -421,14 +422,14 @@ func TestOpenFormat1(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 100 {
-			if v, err := session.Get(Name("^old").At(i)); err != nil || v.String() != fmt.Sprint("value ", i) {
+			if v, err := session.Get(nodedb.Name("^old").At(i)); err != nil || v.String() != fmt.Sprint("value ", i) {
 				t.Fatalf("round %d: ^old(%d) is %q, %v", round, i, v, err)
 			}
 		}
-		if v, err := session.Get(Name("^old").At("big")); err != nil || len(v.String()) != 10_000 {
+		if v, err := session.Get(nodedb.Name("^old").At("big")); err != nil || len(v.String()) != 10_000 {
 			t.Errorf("^old(\"big\") has %d bytes, %v", len(v.String()), err)
 		}
-		if err := session.Set(Name("^old").At("new"), "written now"); err != nil {
+		if err := session.Set(nodedb.Name("^old").At("new"), "written now"); err != nil {
 			t.Error(err)
 		}
 		session.Close()

@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/internal/testseed"
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 // TestOperationsAgainstM runs random operations, in nested transactions too, here and in M, and
@@ -28,7 +29,7 @@ func TestOperationsAgainstM(t *testing.T) {
 		t.Fatalf("M answered %d of %d operations; the last answers are %q", len(lines), len(operations), lines[max(0, len(lines)-3):])
 	}
 
-	store, err := Open(t.TempDir(), Options{NoWait: true})
+	store, err := nodedb.Open(t.TempDir(), nodedb.Options{NoWait: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,16 +196,16 @@ type runOfBoth struct {
 
 // nodesOfBoth are the operations of sessions and transactions.
 type nodesOfBoth interface {
-	Get(Path) (Value, error)
-	Set(Path, any) error
-	Data(Path) (value, descendants bool, err error)
-	Increment(Path, any) (Value, error)
-	Kill(Path) error
-	KillValue(Path) error
-	Next(Path) (Path, error)
-	Previous(Path) (Path, error)
-	Merge(ctx context.Context, to, from Path) error
-	Update(ctx context.Context, f func(*Tx) error) error
+	Get(nodedb.Path) (nodedb.Value, error)
+	Set(nodedb.Path, any) error
+	Data(nodedb.Path) (value, descendants bool, err error)
+	Increment(nodedb.Path, any) (nodedb.Value, error)
+	Kill(nodedb.Path) error
+	KillValue(nodedb.Path) error
+	Next(nodedb.Path) (nodedb.Path, error)
+	Previous(nodedb.Path) (nodedb.Path, error)
+	Merge(ctx context.Context, to, from nodedb.Path) error
+	Update(ctx context.Context, f func(*nodedb.Tx) error) error
 }
 
 // all runs operations up to the end of the transaction that nodes is, or of all.
@@ -219,7 +220,7 @@ func (m *runOfBoth) all(t *testing.T, nodes nodesOfBoth) error {
 		case "rollback":
 			return rolledBack
 		case "begin":
-			err := nodes.Update(t.Context(), func(tx *Tx) error { return m.all(t, tx) })
+			err := nodes.Update(t.Context(), func(tx *nodedb.Tx) error { return m.all(t, tx) })
 			if err != nil && err.Error() != rolledBack.Error() {
 				return err
 			}
@@ -249,7 +250,7 @@ func (o operation) run(t *testing.T, nodes nodesOfBoth) (result string, err erro
 		return strings.TrimLeft(map[bool]string{true: "1"}[descendants]+map[bool]string{true: "1", false: "0"}[value], " "), err
 	case "increment":
 		v, err := nodes.Increment(p, o.value)
-		if errors.Is(err, ErrNumberRange) {
+		if errors.Is(err, nodedb.ErrNumberRange) {
 			return "overflow", nil
 		}
 		return spellNumber(v), err
@@ -270,7 +271,7 @@ func (o operation) run(t *testing.T, nodes nodesOfBoth) (result string, err erro
 		return spellNumber(subscripts[len(subscripts)-1]), nil
 	case "merge":
 		err := nodes.Merge(t.Context(), p, pathOf(o.from))
-		if !errors.Is(err, ErrMerge) {
+		if !errors.Is(err, nodedb.ErrMerge) {
 			return "", err
 		}
 		// M does not mind where there is nothing to copy.
@@ -284,9 +285,9 @@ func (o operation) run(t *testing.T, nodes nodesOfBoth) (result string, err erro
 }
 
 // spellNumber returns a value as M spells it: without the 0 before the point.
-func spellNumber(v Value) string {
+func spellNumber(v nodedb.Value) string {
 	text := v.String()
-	if v.Kind() != Number {
+	if v.Kind() != nodedb.Number {
 		return text
 	}
 	if rest, found := strings.CutPrefix(text, "-0."); found {
@@ -298,8 +299,8 @@ func spellNumber(v Value) string {
 	return text
 }
 
-func pathOf(path []string) Path {
-	p := Name(path[0])
+func pathOf(path []string) nodedb.Path {
+	p := nodedb.Name(path[0])
 	for _, subscript := range path[1:] {
 		p = p.At(subscript)
 	}

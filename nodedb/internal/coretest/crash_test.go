@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-package nodedb
+package coretest
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/internal/testseed"
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 // The crash tests kill writers and let the disk fail, and then look for what was promised.
@@ -220,23 +221,23 @@ func init() {
 	// update FOLDER: commits by Update while the disk fails, then waits for the commit, a line of
 	// input each time.
 	childWork["update"] = func(arguments []string) error {
-		store, err := Open(arguments[0], Options{})
+		store, err := nodedb.Open(arguments[0], nodedb.Options{})
 		if err != nil {
 			return err
 		}
 		fmt.Println("started")
 		fmt.Scanln()
-		err = store.Update(context.Background(), func(tx *Tx) error { return tx.Set(Name("^x"), 1) })
-		var failed *Error
+		err = store.Update(context.Background(), func(tx *nodedb.Tx) error { return tx.Set(nodedb.Name("^x"), 1) })
+		var failed *nodedb.Error
 		if !errors.As(err, &failed) {
 			return fmt.Errorf("the update returned %w", err)
 		}
-		value, getErr := storedValue(store, Name("^x"))
-		fmt.Printf("%t commit %t, then %v %v\n", errors.Is(err, ErrDisk), failed.Commit > 0, value, getErr)
+		value, getErr := storedValue(store, nodedb.Name("^x"))
+		fmt.Printf("%t commit %t, then %v %v\n", errors.Is(err, nodedb.ErrDisk), failed.Commit > 0, value, getErr)
 		err = store.Wait(failed.Commit)
 		again := failed.Commit
 		errors.As(err, &failed)
-		fmt.Printf("%t commit %t\n", errors.Is(err, ErrDisk), failed.Commit == again)
+		fmt.Printf("%t commit %t\n", errors.Is(err, nodedb.ErrDisk), failed.Commit == again)
 		fmt.Scanln()
 		fmt.Println(store.Wait(again))
 		fmt.Println(store.Wait(again))
@@ -770,8 +771,8 @@ func (f faults) child(t *testing.T, work ...any) *testChild {
 }
 
 // storedValue returns the value of a node in a snapshot.
-func storedValue(s *Store, p Path) (v Value, err error) {
-	err = s.View(context.Background(), func(tx *Tx) (err error) {
+func storedValue(s *nodedb.Store, p nodedb.Path) (v nodedb.Value, err error) {
+	err = s.View(context.Background(), func(tx *nodedb.Tx) (err error) {
 		v, err = tx.Get(p)
 		return err
 	})
@@ -816,12 +817,12 @@ func TestUpdateOnFailingDisk(t *testing.T) {
 	if err := child.Wait(); err != nil {
 		t.Error(err)
 	}
-	store, err := Open(folder, Options{ReadOnly: true})
+	store, err := nodedb.Open(folder, nodedb.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if value, err := storedValue(store, Name("^x")); value.String() != "1" || err != nil {
+	if value, err := storedValue(store, nodedb.Name("^x")); value.String() != "1" || err != nil {
 		t.Errorf("^x is %v, %v after the child has ended, want 1", value, err)
 	}
 }

@@ -1,0 +1,27 @@
+//go:build cgo && lmdb
+
+package nodedb
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestLongestLine: each node of a store has a line in a dump that can be loaded. No text is longer
+// than that of bytes of these two kinds by turns.
+func TestLongestLine(t *testing.T) {
+	const pair = "\x7f\xff"
+	name := Name("^" + strings.Repeat("x", NameMax))
+	longest := name
+	for n := 1; ; n++ {
+		path := name.At(strings.Repeat(pair, n))
+		if path.Err() != nil {
+			break
+		}
+		longest = path
+	}
+	path, value := len(longest.String()), ValueMax/len(pair)*len("$C(127)_$ZCH(255)_")
+	if line := path + len("=") + value; path < 8*PathMax || line > lineMax {
+		t.Errorf("a line has up to %d bytes, %d of them a path, and %d can be loaded", line, path, lineMax)
+	}
+}

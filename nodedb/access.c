@@ -9,249 +9,263 @@
 #include "core.h"
 
 int ndb_session_enter(ndb_session *s) {
-  if (NDB_UNLIKELY(s->held != NULL)) {
-    ndb_entry_unref(s->held);
-    s->held = NULL;
-  }
-  if (!s->store) return NDB_OK;
-  uint32_t now = atomic_load_explicit(&s->store->superseded, memory_order_acquire);
-  if (NDB_UNLIKELY(now != s->superseded)) {
-    s->superseded = now;
-    if (s->level) ndb_transaction_free(s);
-    return ndb_fail(NDB_E_SUPERSEDED,
-                    "this process stood still for so long that another took over; changes that were not durable are lost, and an "
-                    "open transaction is rolled back");
-  }
-  return NDB_OK;
+	if (NDB_UNLIKELY(s->held != NULL)) {
+		ndb_entry_unref(s->held);
+		s->held = NULL;
+	}
+	if (!s->store) return NDB_OK;
+	uint32_t now = atomic_load_explicit(&s->store->superseded, memory_order_acquire);
+	if (NDB_UNLIKELY(now != s->superseded)) {
+		s->superseded = now;
+		if (s->level) ndb_transaction_free(s);
+		return ndb_fail(NDB_E_SUPERSEDED,
+		    "this process stood still for so long that another took over; changes that were not durable are lost, and an "
+		    "open transaction is rolled back");
+	}
+	return NDB_OK;
 }
 
 int ndb_no_store(void) {
-  return ndb_fail(NDB_E_ARGUMENT, "the session has no store: only names without ^ can be used");
+	return ndb_fail(NDB_E_ARGUMENT, "the session has no store: only names without ^ can be used");
 }
 
 void ndb_idle(ndb_session *s) {
-  if (s->level) return;
-  ndb_entry_unref(s->held);
-  s->held = NULL;
-  if (s->store) pthread_mutex_lock(&s->store->lock); /* the releaser may be about to do the same */
-  ndb_view_release(&s->view);
-  s->clean = 0;
-  s->version = UINT64_MAX;
-  if (s->store) pthread_mutex_unlock(&s->store->lock);
-  s->stamp++;
+	if (s->level) return;
+	ndb_entry_unref(s->held);
+	s->held = NULL;
+	if (s->store)
+		pthread_mutex_lock(&s->store->lock); /* the releaser may be about to do the same */
+	ndb_view_release(&s->view);
+	s->clean = 0;
+	s->version = UINT64_MAX;
+	if (s->store) pthread_mutex_unlock(&s->store->lock);
+	s->stamp++;
 }
 
 /* Takes a reference to the store's base. Lock: held. */
 static void follow_base(ndb_session *s) {
-  ndb_store *store = s->store;
-  if (s->view.base != store->base) {
-    ndb_snapshot_unref(s->view.base);
-    s->view.base = ndb_snapshot_ref(store->base);
-  }
-  s->stamp++;
-  s->number = store->base->number;
-  ndb_store_held(store);
-  atomic_store_explicit(&s->version, atomic_load_explicit(&store->version, memory_order_relaxed), memory_order_relaxed);
-  s->clean = ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen);
-  ndb_session_waiting(s);
+	ndb_store *store = s->store;
+	if (s->view.base != store->base) {
+		ndb_snapshot_unref(s->view.base);
+		s->view.base = ndb_snapshot_ref(store->base);
+	}
+	s->stamp++;
+	s->number = store->base->number;
+	ndb_store_held(store);
+	atomic_store_explicit(&s->version, atomic_load_explicit(&store->version, memory_order_relaxed),
+	    memory_order_relaxed);
+	s->clean = ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen);
+	ndb_session_waiting(s);
 }
 
 static inline int is_current(const ndb_session *s) {
-  return s->clean &&
-         atomic_load_explicit(&s->version, memory_order_relaxed) == atomic_load_explicit(&s->store->version, memory_order_acquire) &&
-         *s->store->last_commit == s->number;
+	return s->clean &&
+	       atomic_load_explicit(&s->version, memory_order_relaxed) ==
+	           atomic_load_explicit(&s->store->version, memory_order_acquire) &&
+	       *s->store->last_commit == s->number;
 }
 
 /* Makes base the last commit, unless changes wait here: then nobody else commits. Lock: not held;
  * held on return, unless it fails. */
 static int lock_read(ndb_store *store) {
-  pthread_mutex_lock(&store->lock);
-  if ((!store->base || *store->last_commit != store->base->number) && ndb_layer_empty(&store->frozen) && ndb_layer_empty(&store->pending)) {
-    int error = ndb_store_refresh(store);
-    if (error < 0) {
-      pthread_mutex_unlock(&store->lock);
-      return error;
-    }
-  }
-  return NDB_OK;
+	pthread_mutex_lock(&store->lock);
+	if ((!store->base || *store->last_commit != store->base->number) &&
+	    ndb_layer_empty(&store->frozen) && ndb_layer_empty(&store->pending)) {
+		int error = ndb_store_refresh(store);
+		if (error < 0) {
+			pthread_mutex_unlock(&store->lock);
+			return error;
+		}
+	}
+	return NDB_OK;
 }
 
 static ndb_view pending_view(const ndb_store *store) {
-  return (ndb_view){store->base, store->frozen.entries.root, store->frozen.kills.root, store->pending.entries.root,
-                    store->pending.kills.root, 0};
+	return (ndb_view){store->base, store->frozen.entries.root, store->frozen.kills.root,
+	    store->pending.entries.root, store->pending.kills.root, 0};
 }
 
 static ndb_view own_view(const ndb_session *s) {
-  return (ndb_view){s->view.base, s->view.frozen, s->view.frozen_kills, s->own.entries.root, s->own.kills.root, s->clock};
+	return (ndb_view){s->view.base, s->view.frozen, s->view.frozen_kills, s->own.entries.root,
+	    s->own.kills.root, s->clock};
 }
 
-static ndb_view local_view(const ndb_session *s) { return (ndb_view){.own = s->local.root, .now = s->clock}; }
+static ndb_view local_view(const ndb_session *s) {
+	return (ndb_view){.own = s->local.root, .now = s->clock};
+}
 
 int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *state) {
-  *state = 0;
-  if (!stored) {
-    *out = local_view(s);
-    return NDB_OK;
-  }
-  if (!s->store) return ndb_no_store();
-  if (s->level) {
-    *out = own_view(s);
-    return NDB_OK;
-  }
-  ndb_read_begin(s);
-  if (!is_current(s)) {
-    int error = lock_read(s->store);
-    if (error < 0) {
-      ndb_read_end(s);
-      return error;
-    }
-    follow_base(s);
-    if (!s->clean) {
-      *state = NDB_VIEW_LOCKED | NDB_VIEW_READING;
-      *out = pending_view(s->store);
-      return NDB_OK;
-    }
-    pthread_mutex_unlock(&s->store->lock);
-  }
-  *state = NDB_VIEW_READING;
-  *out = (ndb_view){.base = s->view.base};
-  return NDB_OK;
+	*state = 0;
+	if (!stored) {
+		*out = local_view(s);
+		return NDB_OK;
+	}
+	if (!s->store) return ndb_no_store();
+	if (s->level) {
+		*out = own_view(s);
+		return NDB_OK;
+	}
+	ndb_read_begin(s);
+	if (!is_current(s)) {
+		int error = lock_read(s->store);
+		if (error < 0) {
+			ndb_read_end(s);
+			return error;
+		}
+		follow_base(s);
+		if (!s->clean) {
+			*state = NDB_VIEW_LOCKED | NDB_VIEW_READING;
+			*out = pending_view(s->store);
+			return NDB_OK;
+		}
+		pthread_mutex_unlock(&s->store->lock);
+	}
+	*state = NDB_VIEW_READING;
+	*out = (ndb_view){.base = s->view.base};
+	return NDB_OK;
 }
 
 static void unlock_view(ndb_session *s, int state) {
-  if (state & NDB_VIEW_LOCKED) pthread_mutex_unlock(&s->store->lock);
+	if (state & NDB_VIEW_LOCKED) pthread_mutex_unlock(&s->store->lock);
 }
 
 void ndb_session_view_end(ndb_session *s, int state) {
-  unlock_view(s, state);
-  if (state & NDB_VIEW_READING) ndb_read_end(s);
+	unlock_view(s, state);
+	if (state & NDB_VIEW_READING) ndb_read_end(s);
 }
 
 int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *version) {
-  *out = (ndb_view){0};
-  if (!stored) {
-    *out = local_view(s);
-    ndb_tree_snapshot(&s->local);
-    *version = ndb_session_version(s, stored);
-    return NDB_OK;
-  }
-  if (!s->store) return ndb_no_store();
-  if (s->level) {
-    *out = own_view(s);
-    ndb_snapshot_ref(out->base);
-    ndb_root_ref(out->frozen);
-    ndb_root_ref(out->frozen_kills);
-    ndb_tree_snapshot(&s->own.entries);
-    ndb_tree_snapshot(&s->own.kills);
-    *version = ndb_session_version(s, stored);
-    return NDB_OK;
-  }
-  ndb_read_begin(s);
-  int current = is_current(s);
-  if (current) {
-    *version = atomic_load_explicit(&s->version, memory_order_relaxed);
-    out->base = ndb_snapshot_ref(s->view.base);
-  }
-  ndb_read_end(s);
-  if (current) return NDB_OK;
-  int error = lock_read(s->store);
-  if (error < 0) return error;
-  follow_base(s);
-  *out = pending_view(s->store);
-  ndb_snapshot_ref(out->base);
-  ndb_root_ref(out->frozen);
-  ndb_root_ref(out->frozen_kills);
-  ndb_tree_snapshot(&s->store->pending.entries);
-  ndb_tree_snapshot(&s->store->pending.kills);
-  *version = s->version;
-  pthread_mutex_unlock(&s->store->lock);
-  return NDB_OK;
+	*out = (ndb_view){0};
+	if (!stored) {
+		*out = local_view(s);
+		ndb_tree_snapshot(&s->local);
+		*version = ndb_session_version(s, stored);
+		return NDB_OK;
+	}
+	if (!s->store) return ndb_no_store();
+	if (s->level) {
+		*out = own_view(s);
+		ndb_snapshot_ref(out->base);
+		ndb_root_ref(out->frozen);
+		ndb_root_ref(out->frozen_kills);
+		ndb_tree_snapshot(&s->own.entries);
+		ndb_tree_snapshot(&s->own.kills);
+		*version = ndb_session_version(s, stored);
+		return NDB_OK;
+	}
+	ndb_read_begin(s);
+	int current = is_current(s);
+	if (current) {
+		*version = atomic_load_explicit(&s->version, memory_order_relaxed);
+		out->base = ndb_snapshot_ref(s->view.base);
+	}
+	ndb_read_end(s);
+	if (current) return NDB_OK;
+	int error = lock_read(s->store);
+	if (error < 0) return error;
+	follow_base(s);
+	*out = pending_view(s->store);
+	ndb_snapshot_ref(out->base);
+	ndb_root_ref(out->frozen);
+	ndb_root_ref(out->frozen_kills);
+	ndb_tree_snapshot(&s->store->pending.entries);
+	ndb_tree_snapshot(&s->store->pending.kills);
+	*version = s->version;
+	pthread_mutex_unlock(&s->store->lock);
+	return NDB_OK;
 }
 
 uint64_t ndb_session_version(const ndb_session *s, int stored) {
-  uint64_t inside = (uint64_t)1 << 63 | s->changes;
-  if (!stored || !s->store || s->level) return inside;
-  uint64_t version = atomic_load_explicit(&s->store->version, memory_order_acquire);
-  /* The session has not looked since the last change, or another process has committed (none
+	uint64_t inside = (uint64_t)1 << 63 | s->changes;
+	if (!stored || !s->store || s->level) return inside;
+	uint64_t version = atomic_load_explicit(&s->store->version, memory_order_acquire);
+	/* The session has not looked since the last change, or another process has committed (none
    * does while changes wait here): nothing that was read is current. */
-  if (atomic_load_explicit(&s->version, memory_order_relaxed) != version || (s->clean && *s->store->last_commit != s->number)) return UINT64_MAX;
-  return version;
+	if (atomic_load_explicit(&s->version, memory_order_relaxed) != version ||
+	    (s->clean && *s->store->last_commit != s->number))
+		return UINT64_MAX;
+	return version;
 }
 
 /* Looks in the cache, then in the view, for what stays until the stamp moves. */
-static int cached_get(ndb_session *s, const ndb_view *view, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
-  uint64_t hash = ndb_hash(key, len);
-  const ndb_cached *c = ndb_cache_find(s, hash, key, len);
-  if (c) {
-    *out = c->value;
-    *expiry = 0;
-    return NDB_OK;
-  }
-  if (s->level && !s->view_level) ndb_reads_point(&s->reads, key, len);
-  ndb_entry *entry;
-  int result = ndb_view_find(s->store, view, key, len, out, expiry, &entry);
-  if (result != NDB_OK || *expiry) return result;
-  const char *stays = entry ? entry->data : out->bytes - 1 - len;
-  if (entry || (out->len < 512 && len < 512 && memcmp(stays, key, len) == 0)) ndb_cache_put(s, hash, stays, len, out, entry);
-  return NDB_OK;
+static int cached_get(ndb_session *s, const ndb_view *view, const char *key, size_t len,
+    ndb_scalar *out, uint64_t *expiry) {
+	uint64_t hash = ndb_hash(key, len);
+	const ndb_cached *c = ndb_cache_find(s, hash, key, len);
+	if (c) {
+		*out = c->value;
+		*expiry = 0;
+		return NDB_OK;
+	}
+	if (s->level && !s->view_level) ndb_reads_point(&s->reads, key, len);
+	ndb_entry *entry;
+	int result = ndb_view_find(s->store, view, key, len, out, expiry, &entry);
+	if (result != NDB_OK || *expiry) return result;
+	const char *stays = entry ? entry->data : out->bytes - 1 - len;
+	if (entry || (out->len < 512 && len < 512 && memcmp(stays, key, len) == 0))
+		ndb_cache_put(s, hash, stays, len, out, entry);
+	return NDB_OK;
 }
 
 /* Copies the text of a value from LMDB: the releaser may let go of its page when the call ends. */
 static int copy_value(ndb_session *s, ndb_scalar *value) {
-  if ((value->type != NDB_STRING && value->type != NDB_DIGITS) || !value->len) return NDB_OK;
-  if (value->len <= sizeof s->value) {
-    ndb_copy(s->value, value->bytes, value->len);
-    value->bytes = s->value;
-    return NDB_OK;
-  }
-  s->held = ndb_entry_new("", 0, value, 0);
-  if (!s->held) return ndb_fail(NDB_E_MEMORY, "out of memory");
-  ndb_entry_scalar(s->held, value);
-  return NDB_OK;
+	if ((value->type != NDB_STRING && value->type != NDB_DIGITS) || !value->len) return NDB_OK;
+	if (value->len <= sizeof s->value) {
+		ndb_copy(s->value, value->bytes, value->len);
+		value->bytes = s->value;
+		return NDB_OK;
+	}
+	s->held = ndb_entry_new("", 0, value, 0);
+	if (!s->held) return ndb_fail(NDB_E_MEMORY, "out of memory");
+	ndb_entry_scalar(s->held, value);
+	return NDB_OK;
 }
 
 int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
-  uint64_t expiry = 0;
-  int result = ndb_session_enter(s);
-  if (NDB_UNLIKELY(result < 0)) return result;
-  if (!ndb_is_stored(key, len)) {
-    ndb_view local = local_view(s);
-    return ndb_view_get(s->store, &local, key, len, out, &expiry);
-  }
-  ndb_view view;
-  int state;
-  if ((result = ndb_session_view(s, 1, &view, &state)) < 0) return result;
-  if (!(state & NDB_VIEW_LOCKED)) {
-    result = cached_get(s, &view, key, len, out, &expiry);
-    if (!(state & NDB_VIEW_READING)) return result; /* a transaction, which keeps what it reads */
-    if (result == NDB_OK) result = copy_value(s, out);
-    ndb_session_view_end(s, state);
-    return result;
-  }
-  view.base = NULL; /* LMDB is read without the lock */
-  ndb_entry *entry;
-  result = ndb_view_find(s->store, &view, key, len, out, &expiry, &entry);
-  int hidden = result == NDB_NONE && (entry || ndb_kill_of(view.own_kills, key, len) || ndb_kill_of(view.frozen_kills, key, len));
-  if (result == NDB_OK && out->type >= NDB_DIGITS && out->len) s->held = ndb_entry_ref(entry);
-  unlock_view(s, state);
-  if (result == NDB_NONE && !hidden) {
-    ndb_view base = {.base = s->view.base};
-    result = ndb_view_get(s->store, &base, key, len, out, &expiry);
-    if (result == NDB_OK) result = copy_value(s, out);
-  }
-  ndb_read_end(s);
-  return result;
+	uint64_t expiry = 0;
+	int result = ndb_session_enter(s);
+	if (NDB_UNLIKELY(result < 0)) return result;
+	if (!ndb_is_stored(key, len)) {
+		ndb_view local = local_view(s);
+		return ndb_view_get(s->store, &local, key, len, out, &expiry);
+	}
+	ndb_view view;
+	int state;
+	if ((result = ndb_session_view(s, 1, &view, &state)) < 0) return result;
+	if (!(state & NDB_VIEW_LOCKED)) {
+		result = cached_get(s, &view, key, len, out, &expiry);
+		if (!(state & NDB_VIEW_READING))
+			return result; /* a transaction, which keeps what it reads */
+		if (result == NDB_OK) result = copy_value(s, out);
+		ndb_session_view_end(s, state);
+		return result;
+	}
+	view.base = NULL; /* LMDB is read without the lock */
+	ndb_entry *entry;
+	result = ndb_view_find(s->store, &view, key, len, out, &expiry, &entry);
+	int hidden = result == NDB_NONE && (entry || ndb_kill_of(view.own_kills, key, len) ||
+	                                       ndb_kill_of(view.frozen_kills, key, len));
+	if (result == NDB_OK && out->type >= NDB_DIGITS && out->len) s->held = ndb_entry_ref(entry);
+	unlock_view(s, state);
+	if (result == NDB_NONE && !hidden) {
+		ndb_view base = {.base = s->view.base};
+		result = ndb_view_get(s->store, &base, key, len, out, &expiry);
+		if (result == NDB_OK) result = copy_value(s, out);
+	}
+	ndb_read_end(s);
+	return result;
 }
 
-int ndb_change_look(ndb_session *s, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
-  ndb_view view;
-  if (!ndb_is_stored(key, len)) {
-    view = local_view(s);
-  } else if (s->level) {
-    view = own_view(s);
-    return cached_get(s, &view, key, len, out, expiry);
-  } else {
-    view = pending_view(s->store);
-  }
-  return ndb_view_get(s->store, &view, key, len, out, expiry);
+int ndb_change_look(
+    ndb_session *s, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
+	ndb_view view;
+	if (!ndb_is_stored(key, len)) {
+		view = local_view(s);
+	} else if (s->level) {
+		view = own_view(s);
+		return cached_get(s, &view, key, len, out, expiry);
+	} else {
+		view = pending_view(s->store);
+	}
+	return ndb_view_get(s->store, &view, key, len, out, expiry);
 }

@@ -5,150 +5,168 @@
 
 #include "core.h"
 
-static uint64_t transaction_bytes(const ndb_session *s) { return s->store ? s->store->options.transaction_bytes : 256u << 20; }
+static uint64_t transaction_bytes(const ndb_session *s) {
+	return s->store ? s->store->options.transaction_bytes : 256u << 20;
+}
 
 /* What deletes may make a transaction twice as large: a full one can still be made smaller. */
 static uint64_t transaction_limit(const ndb_session *s, const ndb_entry *e) {
-  return e->type == NDB_ABSENT ? 2 * transaction_bytes(s) : transaction_bytes(s);
+	return e->type == NDB_ABSENT ? 2 * transaction_bytes(s) : transaction_bytes(s);
 }
 
 static int too_large(const ndb_session *s) {
-  return ndb_fail(NDB_E_FULL, "the changes of the transaction are larger than %llu bytes: commit in between, or raise transaction_bytes",
-                  (unsigned long long)transaction_bytes(s));
+	return ndb_fail(NDB_E_FULL,
+	    "the changes of the transaction are larger than %llu bytes: commit in between, or raise transaction_bytes",
+	    (unsigned long long)transaction_bytes(s));
 }
 
 int ndb_change_allowed(const ndb_session *s) {
-  if (!s->store) return ndb_no_store();
-  if (s->read_only || s->store->options.read_only) return ndb_fail(NDB_E_ARGUMENT, "the store was opened read-only: open it without this option to change nodes");
-  if (s->view_level) return ndb_fail(NDB_E_ARGUMENT, "the transaction only reads: begin one that may change nodes");
-  return NDB_OK;
+	if (!s->store) return ndb_no_store();
+	if (s->read_only || s->store->options.read_only)
+		return ndb_fail(NDB_E_ARGUMENT,
+		    "the store was opened read-only: open it without this option to change nodes");
+	if (s->view_level)
+		return ndb_fail(
+		    NDB_E_ARGUMENT, "the transaction only reads: begin one that may change nodes");
+	return NDB_OK;
 }
 
 int ndb_change_begin(ndb_session *s, const char *key, size_t len) {
-  int error = ndb_session_enter(s);
-  if (error < 0) return error;
-  if (len < 2 || len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a key of %zu bytes: from 2 to %d are allowed", len, NDB_KEY_MAX);
-  if (!ndb_is_stored(key, len)) return NDB_OK;
-  if ((error = ndb_change_allowed(s)) < 0) return error;
-  if (s->level) return s->broken ? ndb_fail(s->broken, "an earlier change of this transaction failed half way; roll it back") : NDB_OK;
-  return ndb_store_lock_write(s->store, s);
+	int error = ndb_session_enter(s);
+	if (error < 0) return error;
+	if (len < 2 || len > NDB_KEY_MAX)
+		return ndb_fail(
+		    NDB_E_KEY, "a key of %zu bytes: from 2 to %d are allowed", len, NDB_KEY_MAX);
+	if (!ndb_is_stored(key, len)) return NDB_OK;
+	if ((error = ndb_change_allowed(s)) < 0) return error;
+	if (s->level)
+		return s->broken
+		           ? ndb_fail(s->broken,
+		                 "an earlier change of this transaction failed half way; roll it back")
+		           : NDB_OK;
+	return ndb_store_lock_write(s->store, s);
 }
 
 int ndb_change_end(ndb_session *s, const char *key, int result) {
-  if (ndb_is_stored(key, 1) && !s->level) pthread_mutex_unlock(&s->store->lock);
-  return result;
+	if (ndb_is_stored(key, 1) && !s->level) pthread_mutex_unlock(&s->store->lock);
+	return result;
 }
 
 int ndb_change_put(ndb_session *s, ndb_entry *e) {
-  if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
-  int stored = ndb_is_stored(e->data, 1);
-  if (!stored || s->level) {
-    ndb_tree *tree = stored ? &s->own.entries : &s->local;
-    uint64_t bytes = stored ? ndb_session_own_bytes(s) + s->killed_bytes : tree->bytes;
-    if (NDB_UNLIKELY(bytes + ndb_entry_size(e) > transaction_limit(s, e))) {
-      ndb_entry_unref(e);
-      return too_large(s);
-    }
-    s->changes++;
-    if (!stored) return ndb_tree_put(tree, e);
-    uint64_t hash = s->cache ? ndb_hash(e->data, e->key_len) : 0, count = tree->count;
-    ndb_cache_drop(s, hash, e->data, e->key_len); /* before the entry that it points to goes */
-    int error = ndb_tree_put(tree, e);
-    if (error < 0 || tree->count != count || e->type == NDB_ABSENT || e->expiry) return error;
-    /* A node that is changed for the second time may be changed often. */
-    if (!s->cache) hash = ndb_hash(e->data, e->key_len);
-    ndb_scalar value;
-    ndb_entry_scalar(e, &value);
-    ndb_cache_put(s, hash, e->data, e->key_len, &value, e);
-    return NDB_OK;
-  }
-  ndb_store_log(s->store, e, 0);
-  ndb_session_gave(s, ndb_entry_size(e));
-  int error = ndb_tree_put(&s->store->pending.entries, e);
-  ndb_store_changed(s->store);
-  return error;
+	if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
+	int stored = ndb_is_stored(e->data, 1);
+	if (!stored || s->level) {
+		ndb_tree *tree = stored ? &s->own.entries : &s->local;
+		uint64_t bytes = stored ? ndb_session_own_bytes(s) + s->killed_bytes : tree->bytes;
+		if (NDB_UNLIKELY(bytes + ndb_entry_size(e) > transaction_limit(s, e))) {
+			ndb_entry_unref(e);
+			return too_large(s);
+		}
+		s->changes++;
+		if (!stored) return ndb_tree_put(tree, e);
+		uint64_t hash = s->cache ? ndb_hash(e->data, e->key_len) : 0, count = tree->count;
+		ndb_cache_drop(s, hash, e->data, e->key_len); /* before the entry that it points to goes */
+		int error = ndb_tree_put(tree, e);
+		if (error < 0 || tree->count != count || e->type == NDB_ABSENT || e->expiry) return error;
+		/* A node that is changed for the second time may be changed often. */
+		if (!s->cache) hash = ndb_hash(e->data, e->key_len);
+		ndb_scalar value;
+		ndb_entry_scalar(e, &value);
+		ndb_cache_put(s, hash, e->data, e->key_len, &value, e);
+		return NDB_OK;
+	}
+	ndb_store_log(s->store, e, 0);
+	ndb_session_gave(s, ndb_entry_size(e));
+	int error = ndb_tree_put(&s->store->pending.entries, e);
+	ndb_store_changed(s->store);
+	return error;
 }
 
 int ndb_change_in_place(ndb_session *s, const char *key, size_t len, const ndb_scalar *value) {
-  if (!s->level || !s->cache || !ndb_is_stored(key, len)) return 0;
-  ndb_cached *c = ndb_cache_find(s, ndb_hash(key, len), key, len);
-  if (!c || !c->entry || !ndb_tree_owns(&s->own.entries, c->entry)) return 0;
-  ndb_entry *e = c->entry;
-  int text = value->type == NDB_STRING || value->type == NDB_DIGITS;
-  if (text && value->len > e->value_cap) return 0;
-  s->changes++;
-  e->type = (uint8_t)value->type;
-  e->number = value->type == NDB_NUMBER ? value->number + 0.0 : 0; /* there is no -0 */
-  e->value_len = text ? value->len : 0;
-  if (text && value->len) memmove(e->data + e->key_len, value->bytes, value->len);
-  ndb_entry_scalar(e, &c->value);
-  return 1;
+	if (!s->level || !s->cache || !ndb_is_stored(key, len)) return 0;
+	ndb_cached *c = ndb_cache_find(s, ndb_hash(key, len), key, len);
+	if (!c || !c->entry || !ndb_tree_owns(&s->own.entries, c->entry)) return 0;
+	ndb_entry *e = c->entry;
+	int text = value->type == NDB_STRING || value->type == NDB_DIGITS;
+	if (text && value->len > e->value_cap) return 0;
+	s->changes++;
+	e->type = (uint8_t)value->type;
+	e->number = value->type == NDB_NUMBER ? value->number + 0.0 : 0; /* there is no -0 */
+	e->value_len = text ? value->len : 0;
+	if (text && value->len) memmove(e->data + e->key_len, value->bytes, value->len);
+	ndb_entry_scalar(e, &c->value);
+	return 1;
 }
 
 /* Kills in a copy, which takes the place of the layer if all of it succeeds. */
 static int kill_in_layer(ndb_layer *l, const char *key, size_t len) {
-  ndb_layer copy;
-  ndb_layer_fork(l, &copy);
-  int error = ndb_layer_kill(&copy, key, len, 1);
-  ndb_layer *drop = error < 0 ? &copy : l;
-  ndb_layer_clear(drop);
-  if (error == NDB_OK) *l = copy;
-  return error;
+	ndb_layer copy;
+	ndb_layer_fork(l, &copy);
+	int error = ndb_layer_kill(&copy, key, len, 1);
+	ndb_layer *drop = error < 0 ? &copy : l;
+	ndb_layer_clear(drop);
+	if (error == NDB_OK) *l = copy;
+	return error;
 }
 
-int ndb_change_cut(ndb_session *s, const char *low, size_t low_len, const char *high, size_t high_len) {
-  ndb_tree copy;
-  ndb_tree_fork(&s->local, &copy);
-  int error = ndb_tree_cut(&copy, low, low_len, high, high_len);
-  s->changes++;
-  if (error < 0) {
-    ndb_tree_clear(&copy);
-    return error;
-  }
-  s->shed_local += s->local.shed;
-  ndb_tree_clear(&s->local);
-  s->local = copy;
-  return NDB_OK;
+int ndb_change_cut(
+    ndb_session *s, const char *low, size_t low_len, const char *high, size_t high_len) {
+	ndb_tree copy;
+	ndb_tree_fork(&s->local, &copy);
+	int error = ndb_tree_cut(&copy, low, low_len, high, high_len);
+	s->changes++;
+	if (error < 0) {
+		ndb_tree_clear(&copy);
+		return error;
+	}
+	s->shed_local += s->local.shed;
+	ndb_tree_clear(&s->local);
+	s->local = copy;
+	return NDB_OK;
 }
 
 /* Kills in the open transaction; takes e, which has the key. */
 static int kill_own(ndb_session *s, ndb_entry *e) {
-  int error = NDB_OK;
-  if (ndb_session_own_bytes(s) + s->killed_bytes + 2 * ndb_entry_size(e) > transaction_limit(s, e)) error = too_large(s);
-  if (error == NDB_OK && s->killed_count == s->killed_cap) {
-    uint32_t cap = s->killed_cap ? s->killed_cap * 2 : 16;
-    ndb_entry **grown = realloc(s->killed, cap * sizeof *grown);
-    if (grown) s->killed = grown, s->killed_cap = cap;
-    else error = ndb_fail(NDB_E_MEMORY, "out of memory");
-  }
-  uint64_t shed = s->own.entries.shed + s->own.kills.shed;
-  s->changes++;
-  s->stamp++;
-  if (error == NDB_OK && (error = kill_in_layer(&s->own, e->data, e->key_len)) < 0) s->broken = error; /* to be on the safe side */
-  if (error < 0) {
-    ndb_entry_unref(e);
-    return error;
-  }
-  s->shed_stored += shed;
-  s->killed_bytes += ndb_entry_size(e);
-  s->killed[s->killed_count++] = e;
-  return NDB_OK;
+	int error = NDB_OK;
+	if (ndb_session_own_bytes(s) + s->killed_bytes + 2 * ndb_entry_size(e) >
+	    transaction_limit(s, e))
+		error = too_large(s);
+	if (error == NDB_OK && s->killed_count == s->killed_cap) {
+		uint32_t cap = s->killed_cap ? s->killed_cap * 2 : 16;
+		ndb_entry **grown = realloc(s->killed, cap * sizeof *grown);
+		if (grown) s->killed = grown, s->killed_cap = cap;
+		else error = ndb_fail(NDB_E_MEMORY, "out of memory");
+	}
+	uint64_t shed = s->own.entries.shed + s->own.kills.shed;
+	s->changes++;
+	s->stamp++;
+	/* to be on the safe side */
+	if (error == NDB_OK && (error = kill_in_layer(&s->own, e->data, e->key_len)) < 0)
+		s->broken = error;
+	if (error < 0) {
+		ndb_entry_unref(e);
+		return error;
+	}
+	s->shed_stored += shed;
+	s->killed_bytes += ndb_entry_size(e);
+	s->killed[s->killed_count++] = e;
+	return NDB_OK;
 }
 
 int ndb_change_kill(ndb_session *s, const char *key, size_t len) {
-  if (!ndb_is_stored(key, len)) {
-    char end[NDB_KEY_MAX + 1];
-    ndb_key_end(end, key, len);
-    return ndb_change_cut(s, key, len, end, len + 1);
-  }
-  ndb_scalar none = {.type = NDB_ABSENT};
-  ndb_entry *e = ndb_entry_new(key, len, &none, 0);
-  if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
-  if (s->level) return kill_own(s, e);
-  ndb_store_log(s->store, e, 1);
-  ndb_session_gave(s, ndb_entry_size(e));
-  int error = kill_in_layer(&s->store->pending, key, len);
-  ndb_store_changed(s->store);
-  ndb_entry_unref(e);
-  return error;
+	if (!ndb_is_stored(key, len)) {
+		char end[NDB_KEY_MAX + 1];
+		ndb_key_end(end, key, len);
+		return ndb_change_cut(s, key, len, end, len + 1);
+	}
+	ndb_scalar none = {.type = NDB_ABSENT};
+	ndb_entry *e = ndb_entry_new(key, len, &none, 0);
+	if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
+	if (s->level) return kill_own(s, e);
+	ndb_store_log(s->store, e, 1);
+	ndb_session_gave(s, ndb_entry_size(e));
+	int error = kill_in_layer(&s->store->pending, key, len);
+	ndb_store_changed(s->store);
+	ndb_entry_unref(e);
+	return error;
 }

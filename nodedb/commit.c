@@ -16,18 +16,18 @@
 #include "core.h"
 
 enum {
-  STOP_MS = 10, /* between looks at whether a waiting call has to end */
-  SLICE_MS = 20, /* between signs of life while the lease is here */
-  HOLD_MS = 5, /* for which a process keeps the lease although another wants it */
-  COMMIT_MS = 30000, /* by which a sign of life runs ahead of a commit */
-  SWEEP_MS = 1000, /* between looks for what has expired */
-  SWEEP_SOON_MS = 10, /* the same, if some of it is left */
-  SWEEP_NODES = 1000, /* nodes that one commit removes */
-  RETRY_MS = 50, /* after a failed commit, doubled each time */
-  RETRY_MAX_MS = 1000,
-  LOG_MAX = 1 << 18, /* changes that are kept for open transactions */
-  LOG_BYTES_MAX = 64 << 20,
-  EXCLUSIVE_MS = 10000 /* that a transaction may run alone */
+	STOP_MS = 10,       /* between looks at whether a waiting call has to end */
+	SLICE_MS = 20,      /* between signs of life while the lease is here */
+	HOLD_MS = 5,        /* for which a process keeps the lease although another wants it */
+	COMMIT_MS = 30000,  /* by which a sign of life runs ahead of a commit */
+	SWEEP_MS = 1000,    /* between looks for what has expired */
+	SWEEP_SOON_MS = 10, /* the same, if some of it is left */
+	SWEEP_NODES = 1000, /* nodes that one commit removes */
+	RETRY_MS = 50,      /* after a failed commit, doubled each time */
+	RETRY_MAX_MS = 1000,
+	LOG_MAX = 1 << 18, /* changes that are kept for open transactions */
+	LOG_BYTES_MAX = 64 << 20,
+	EXCLUSIVE_MS = 10000 /* that a transaction may run alone */
 };
 
 static void *committer(void *argument);
@@ -35,386 +35,411 @@ static void *committer(void *argument);
 /* ---- changes ---- */
 
 void ndb_store_log(ndb_store *store, ndb_entry *e, int kill) {
-  if (!store->transactions || !e) return;
-  uint64_t count = store->log_end - store->log_start;
-  if (count == store->log_cap) {
-    size_t cap = store->log_cap ? store->log_cap * 2 : 64;
-    void *grown = cap <= LOG_MAX && store->log_bytes < LOG_BYTES_MAX ? realloc(store->log, cap * sizeof *store->log) : NULL;
-    if (!grown) { /* older transactions that have read anything run again */
-      for (uint64_t i = 0; i < count; i++) ndb_entry_unref(store->log[i].entry);
-      store->log_start = ++store->log_end;
-      store->log_bytes = 0;
-      return;
-    }
-    store->log = grown, store->log_cap = cap;
-  }
-  store->log[count].entry = ndb_entry_ref(e);
-  store->log[count].kill = kill;
-  store->log_end++;
-  store->log_bytes += ndb_entry_size(e);
+	if (!store->transactions || !e) return;
+	uint64_t count = store->log_end - store->log_start;
+	if (count == store->log_cap) {
+		size_t cap = store->log_cap ? store->log_cap * 2 : 64;
+		void *grown = cap <= LOG_MAX && store->log_bytes < LOG_BYTES_MAX
+		                  ? realloc(store->log, cap * sizeof *store->log)
+		                  : NULL;
+		if (!grown) { /* older transactions that have read anything run again */
+			for (uint64_t i = 0; i < count; i++) ndb_entry_unref(store->log[i].entry);
+			store->log_start = ++store->log_end;
+			store->log_bytes = 0;
+			return;
+		}
+		store->log = grown, store->log_cap = cap;
+	}
+	store->log[count].entry = ndb_entry_ref(e);
+	store->log[count].kill = kill;
+	store->log_end++;
+	store->log_bytes += ndb_entry_size(e);
 }
 
 void ndb_store_trim_log(ndb_store *store) {
-  if (store->transactions) return;
-  for (uint64_t i = 0; i < store->log_end - store->log_start; i++) ndb_entry_unref(store->log[i].entry);
-  store->log_start = store->log_end;
-  store->log_bytes = 0;
+	if (store->transactions) return;
+	for (uint64_t i = 0; i < store->log_end - store->log_start; i++)
+		ndb_entry_unref(store->log[i].entry);
+	store->log_start = store->log_end;
+	store->log_bytes = 0;
 }
 
 uint64_t ndb_session_waiting(ndb_session *s) {
-  const ndb_store *store = s->store;
-  int all = store->durable >= store->number;
-  if (store->durable >= s->given_mark_number || all) {
-    s->given_durable = all ? s->given : s->given_mark;
-    s->given_mark = s->given;
-    s->given_mark_number = store->number;
-  }
-  return s->given - s->given_durable;
+	const ndb_store *store = s->store;
+	int all = store->durable >= store->number;
+	if (store->durable >= s->given_mark_number || all) {
+		s->given_durable = all ? s->given : s->given_mark;
+		s->given_mark = s->given;
+		s->given_mark_number = store->number;
+	}
+	return s->given - s->given_durable;
 }
 
 void ndb_session_gave(ndb_session *s, uint64_t bytes) {
-  ndb_session_waiting(s); /* what was given before is durable with the change before */
-  s->given += bytes;
+	ndb_session_waiting(s); /* what was given before is durable with the change before */
+	s->given += bytes;
 }
 
 void ndb_store_changed(ndb_store *store) {
-  store->number++;
-  atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
-  if (NDB_UNLIKELY(!store->dirty_since)) {
-    store->dirty_since = ndb_monotonic_ms();
-    pthread_cond_signal(&store->work);
-  } else if (NDB_UNLIKELY(ndb_layer_bytes(&store->pending) >= store->options.pending_bytes)) {
-    pthread_cond_signal(&store->work);
-  }
+	store->number++;
+	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+	if (NDB_UNLIKELY(!store->dirty_since)) {
+		store->dirty_since = ndb_monotonic_ms();
+		pthread_cond_signal(&store->work);
+	} else if (NDB_UNLIKELY(ndb_layer_bytes(&store->pending) >= store->options.pending_bytes)) {
+		pthread_cond_signal(&store->work);
+	}
 }
 
 int ndb_committer_start(ndb_store *store) {
-  if (store->committer_runs) return NDB_OK;
-  int rc = pthread_create(&store->committer, NULL, committer, store);
-  if (rc) return ndb_lmdb_error(rc, "start the committer");
-  store->committer_runs = 1;
-  return NDB_OK;
+	if (store->committer_runs) return NDB_OK;
+	int rc = pthread_create(&store->committer, NULL, committer, store);
+	if (rc) return ndb_lmdb_error(rc, "start the committer");
+	store->committer_runs = 1;
+	return NDB_OK;
 }
 
 /* Lock: held. */
-static int report_failure(ndb_store *store) { return ndb_fail(store->failure, "%s", store->failure_text); }
+static int report_failure(ndb_store *store) {
+	return ndb_fail(store->failure, "%s", store->failure_text);
+}
 
 /* Waits for the committer, until ms at most. NDB_E_TIMEOUT if the session's calls have to end.
  * Lock: held, dropped while it waits. */
 static int wait_for_committer(ndb_store *store, const ndb_session *s, uint64_t ms) {
-  if (s->stop && *s->stop) return ndb_fail(NDB_E_TIMEOUT, "the call was stopped while it waited to change nodes");
-  uint64_t soon = ndb_monotonic_ms() + STOP_MS;
-  ndb_wait_until(&store->done, &store->lock, s->stop && soon < ms ? soon : ms);
-  return NDB_OK;
+	if (s->stop && *s->stop)
+		return ndb_fail(NDB_E_TIMEOUT, "the call was stopped while it waited to change nodes");
+	uint64_t soon = ndb_monotonic_ms() + STOP_MS;
+	ndb_wait_until(&store->done, &store->lock, s->stop && soon < ms ? soon : ms);
+	return NDB_OK;
 }
 
 /* True if what waits to be written leaves no room for a change of the session. Lock: held. */
 static int has_no_room(ndb_store *store, ndb_session *s) {
-  if (ndb_layer_bytes(&store->pending) >= store->options.pending_bytes) return 1;
-  return s->pending_limit && s->given - s->given_durable >= s->pending_limit && ndb_session_waiting(s) >= s->pending_limit;
+	if (ndb_layer_bytes(&store->pending) >= store->options.pending_bytes) return 1;
+	return s->pending_limit && s->given - s->given_durable >= s->pending_limit &&
+	       ndb_session_waiting(s) >= s->pending_limit;
 }
 
 /* Another transaction runs alone. Who has waited for too long goes on no more, and lets the others go
  * on: the owner sleeps, or its function waits for this very call. Lock: held, dropped while it waits. */
 static int wait_for_exclusive(ndb_store *store, const ndb_session *s) {
-  uint64_t end = store->exclusive_since + EXCLUSIVE_MS;
-  if (ndb_monotonic_ms() < end) return wait_for_committer(store, s, end);
-  store->exclusive = NULL;
-  pthread_cond_broadcast(&store->done);
-  return ndb_fail(NDB_E_TIMEOUT,
-                  "another transaction, which met conflicts, has run alone for %d s: if its function makes this change, make it in that "
-                  "transaction, or in one inside it", EXCLUSIVE_MS / 1000);
+	uint64_t end = store->exclusive_since + EXCLUSIVE_MS;
+	if (ndb_monotonic_ms() < end) return wait_for_committer(store, s, end);
+	store->exclusive = NULL;
+	pthread_cond_broadcast(&store->done);
+	return ndb_fail(NDB_E_TIMEOUT,
+	    "another transaction, which met conflicts, has run alone for %d s: if its function makes this change, make it in that "
+	    "transaction, or in one inside it",
+	    EXCLUSIVE_MS / 1000);
 }
 
 int ndb_store_lock_write(ndb_store *store, ndb_session *s) {
-  int error = NDB_OK;
-  pthread_mutex_lock(&store->lock);
-  for (;;) {
-    if (NDB_UNLIKELY(store->exclusive && store->exclusive != s)) {
-      if ((error = wait_for_exclusive(store, s)) < 0) break;
-      continue;
-    }
-    if (NDB_UNLIKELY(has_no_room(store, s))) {
-      if (store->failure) {
-        error = report_failure(store);
-        break;
-      }
-      store->sync_to = store->number;
-      pthread_cond_signal(&store->work);
-      if ((error = wait_for_committer(store, s, ndb_monotonic_ms() + 1000)) < 0) break;
-      continue;
-    }
-    if (NDB_UNLIKELY(!store->committer_runs) && (error = ndb_committer_start(store)) < 0) break;
-    if (NDB_UNLIKELY(store->draining)) {
-      if ((error = wait_for_committer(store, s, ndb_monotonic_ms() + 1000)) < 0) break;
-      continue;
-    }
-    if (NDB_UNLIKELY(!store->lease)) {
-      if ((error = ndb_lease_acquire(store, s)) < 0) break;
-      continue;
-    }
-    if (NDB_UNLIKELY(ndb_lease_lost(store))) {
-      if (store->committing) ndb_wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000); /* the committer will see it */
-      else ndb_lease_superseded(store);
-      continue;
-    }
-    break;
-  }
-  if (error < 0) pthread_mutex_unlock(&store->lock);
-  return error;
+	int error = NDB_OK;
+	pthread_mutex_lock(&store->lock);
+	for (;;) {
+		if (NDB_UNLIKELY(store->exclusive && store->exclusive != s)) {
+			if ((error = wait_for_exclusive(store, s)) < 0) break;
+			continue;
+		}
+		if (NDB_UNLIKELY(has_no_room(store, s))) {
+			if (store->failure) {
+				error = report_failure(store);
+				break;
+			}
+			store->sync_to = store->number;
+			pthread_cond_signal(&store->work);
+			if ((error = wait_for_committer(store, s, ndb_monotonic_ms() + 1000)) < 0) break;
+			continue;
+		}
+		if (NDB_UNLIKELY(!store->committer_runs) && (error = ndb_committer_start(store)) < 0) break;
+		if (NDB_UNLIKELY(store->draining)) {
+			if ((error = wait_for_committer(store, s, ndb_monotonic_ms() + 1000)) < 0) break;
+			continue;
+		}
+		if (NDB_UNLIKELY(!store->lease)) {
+			if ((error = ndb_lease_acquire(store, s)) < 0) break;
+			continue;
+		}
+		if (NDB_UNLIKELY(ndb_lease_lost(store))) {
+			/* the committer will see it */
+			if (store->committing)
+				ndb_wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000);
+			else ndb_lease_superseded(store);
+			continue;
+		}
+		break;
+	}
+	if (error < 0) pthread_mutex_unlock(&store->lock);
+	return error;
 }
 
 int ndb_store_flush(ndb_store *store, uint64_t number) {
-  int result = NDB_OK;
-  pthread_mutex_lock(&store->lock);
-  if (number > store->number) number = store->number;
-  uint64_t attempts = store->attempts;
-  for (;;) {
-    if (NDB_UNLIKELY(store->lost_from < number && number <= store->lost_to)) {
-      result = ndb_fail(NDB_E_SUPERSEDED, "the changes were dropped: this process stood still for so long that another took over");
-      break;
-    }
-    if (store->durable >= number) break;
-    if (store->failure && store->attempts != attempts) {
-      result = ndb_fail(store->failure, "%s; the changes stay visible in this process, which tries again to write them until it ends",
-                        store->failure_text);
-      break;
-    }
-    if (store->sync_to < number) store->sync_to = number;
-    pthread_cond_signal(&store->work);
-    pthread_cond_wait(&store->done, &store->lock);
-  }
-  pthread_mutex_unlock(&store->lock);
-  return result;
+	int result = NDB_OK;
+	pthread_mutex_lock(&store->lock);
+	if (number > store->number) number = store->number;
+	uint64_t attempts = store->attempts;
+	for (;;) {
+		if (NDB_UNLIKELY(store->lost_from < number && number <= store->lost_to)) {
+			result = ndb_fail(NDB_E_SUPERSEDED,
+			    "the changes were dropped: this process stood still for so long that another took over");
+			break;
+		}
+		if (store->durable >= number) break;
+		if (store->failure && store->attempts != attempts) {
+			result = ndb_fail(store->failure,
+			    "%s; the changes stay visible in this process, which tries again to write them until it ends",
+			    store->failure_text);
+			break;
+		}
+		if (store->sync_to < number) store->sync_to = number;
+		pthread_cond_signal(&store->work);
+		pthread_cond_wait(&store->done, &store->lock);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return result;
 }
 
 int ndb_sync(ndb_store *store) {
-  pthread_mutex_lock(&store->lock);
-  uint64_t number = store->number;
-  pthread_mutex_unlock(&store->lock);
-  return ndb_store_flush(store, number);
+	pthread_mutex_lock(&store->lock);
+	uint64_t number = store->number;
+	pthread_mutex_unlock(&store->lock);
+	return ndb_store_flush(store, number);
 }
 
 /* ---- the committer ---- */
 
 /* Deletes what the kill hides. */
 static int write_kill(MDB_cursor *c, const ndb_entry *kill) {
-  MDB_val k = {kill->key_len, (void *)(uintptr_t)kill->data}, data;
-  int rc = mdb_cursor_get(c, &k, &data, MDB_SET_RANGE);
-  while (rc == 0 && ndb_key_within(k.mv_data, k.mv_size, kill->data, kill->key_len)) {
-    if ((rc = mdb_cursor_del(c, 0)) == 0) rc = mdb_cursor_get(c, &k, &data, MDB_NEXT);
-  }
-  return rc == MDB_NOTFOUND ? 0 : rc;
+	MDB_val k = {kill->key_len, (void *)(uintptr_t)kill->data}, data;
+	int rc = mdb_cursor_get(c, &k, &data, MDB_SET_RANGE);
+	while (rc == 0 && ndb_key_within(k.mv_data, k.mv_size, kill->data, kill->key_len)) {
+		if ((rc = mdb_cursor_del(c, 0)) == 0) rc = mdb_cursor_get(c, &k, &data, MDB_NEXT);
+	}
+	return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-static int write_entry(ndb_store *store, MDB_txn *txn, MDB_cursor *c, const ndb_entry *e, int append) {
-  MDB_val k = {e->key_len, (void *)(uintptr_t)e->data}, data;
-  int rc;
-  if (e->type == NDB_ABSENT) {
-    if (append) return 0;
-    rc = mdb_cursor_get(c, &k, &data, MDB_SET);
-    if (rc == 0) rc = mdb_cursor_del(c, 0);
-    return rc == MDB_NOTFOUND ? 0 : rc;
-  }
-  data.mv_size = ndb_stored_size(e, store->sums);
-  if ((rc = mdb_cursor_put(c, &k, &data, MDB_RESERVE | (append ? MDB_APPEND : 0))) != 0) return rc;
-  ndb_stored_write(e, store->sums, data.mv_data);
-  if (!e->expiry) return 0;
-  char index[8 + NDB_KEY_MAX];
-  for (int i = 0; i < 8; i++) index[i] = (char)(e->expiry >> (56 - 8 * i));
-  memcpy(index + 8, e->data, e->key_len);
-  MDB_val at = {8 + (size_t)e->key_len, index}, none = {0, index};
-  return mdb_put(txn, store->expiry, &at, &none, 0);
+static int write_entry(
+    ndb_store *store, MDB_txn *txn, MDB_cursor *c, const ndb_entry *e, int append) {
+	MDB_val k = {e->key_len, (void *)(uintptr_t)e->data}, data;
+	int rc;
+	if (e->type == NDB_ABSENT) {
+		if (append) return 0;
+		rc = mdb_cursor_get(c, &k, &data, MDB_SET);
+		if (rc == 0) rc = mdb_cursor_del(c, 0);
+		return rc == MDB_NOTFOUND ? 0 : rc;
+	}
+	data.mv_size = ndb_stored_size(e, store->sums);
+	if ((rc = mdb_cursor_put(c, &k, &data, MDB_RESERVE | (append ? MDB_APPEND : 0))) != 0)
+		return rc;
+	ndb_stored_write(e, store->sums, data.mv_data);
+	if (!e->expiry) return 0;
+	char index[8 + NDB_KEY_MAX];
+	for (int i = 0; i < 8; i++) index[i] = (char)(e->expiry >> (56 - 8 * i));
+	memcpy(index + 8, e->data, e->key_len);
+	MDB_val at = {8 + (size_t)e->key_len, index}, none = {0, index};
+	return mdb_put(txn, store->expiry, &at, &none, 0);
 }
 
 /* Applies a layer in key order. */
 static int write_layer(ndb_store *store, MDB_txn *txn, const ndb_layer *l) {
-  MDB_cursor *c;
-  int rc = mdb_cursor_open(txn, store->nodes, &c);
-  if (rc) return rc;
-  ndb_tree_cursor at;
-  for (ndb_entry *e = ndb_cursor_first(&at, l->kills.root); e && rc == 0; e = ndb_cursor_next(&at)) rc = write_kill(c, e);
-  MDB_val last, data;
-  int append = 0;
-  if (rc == 0 && (rc = mdb_cursor_get(c, &last, &data, MDB_LAST)) == MDB_NOTFOUND) append = 1, rc = 0;
-  char bound[NDB_KEY_MAX + 64];
-  size_t bound_len = 0;
-  if (!append && rc == 0) {
-    bound_len = last.mv_size < sizeof bound ? last.mv_size : sizeof bound;
-    memcpy(bound, last.mv_data, bound_len);
-  }
-  for (ndb_entry *e = ndb_cursor_first(&at, l->entries.root); e && rc == 0; e = ndb_cursor_next(&at)) {
-    if (!append && ndb_key_compare(e->data, e->key_len, bound, bound_len) > 0) append = 1;
-    rc = write_entry(store, txn, c, e, append);
-  }
-  mdb_cursor_close(c);
-  return rc;
+	MDB_cursor *c;
+	int rc = mdb_cursor_open(txn, store->nodes, &c);
+	if (rc) return rc;
+	ndb_tree_cursor at;
+	for (ndb_entry *e = ndb_cursor_first(&at, l->kills.root); e && rc == 0;
+	     e = ndb_cursor_next(&at))
+		rc = write_kill(c, e);
+	MDB_val last, data;
+	int append = 0;
+	if (rc == 0 && (rc = mdb_cursor_get(c, &last, &data, MDB_LAST)) == MDB_NOTFOUND)
+		append = 1, rc = 0;
+	char bound[NDB_KEY_MAX + 64];
+	size_t bound_len = 0;
+	if (!append && rc == 0) {
+		bound_len = last.mv_size < sizeof bound ? last.mv_size : sizeof bound;
+		memcpy(bound, last.mv_data, bound_len);
+	}
+	for (ndb_entry *e = ndb_cursor_first(&at, l->entries.root); e && rc == 0;
+	     e = ndb_cursor_next(&at)) {
+		if (!append && ndb_key_compare(e->data, e->key_len, bound, bound_len) > 0) append = 1;
+		rc = write_entry(store, txn, c, e, append);
+	}
+	mdb_cursor_close(c);
+	return rc;
 }
 
 /* Writes and syncs the layer in one transaction. NDB_OK, or an NDB_E code with a message. Lock: not
  * held. */
 static int commit_layer(ndb_store *store, const ndb_layer *l, int forgive) {
-  ndb_lease_beat(store, COMMIT_MS);
-  pthread_mutex_lock(&store->map_lock);
-  int rc, error = NDB_OK;
-  for (;;) {
-    MDB_txn *txn;
-    if (forgive) lmdb_forgive(store->env);
-    rc = mdb_txn_begin(store->env, NULL, 0, &txn);
-    if (rc == 0) {
-      size_t number = mdb_txn_id(txn);
-      if (number != store->expected + 1) { /* another process has taken over and committed */
-        mdb_txn_abort(txn);
-        error = ndb_fail(NDB_E_SUPERSEDED, "another process has taken over");
-        break;
-      }
-      rc = write_layer(store, txn, l);
-      if (rc == 0) rc = ndb_sweep(store, txn, SWEEP_NODES);
-      int changed = lmdb_is_changed(txn);
-      if (rc == 0) rc = mdb_txn_commit(txn);
-      else mdb_txn_abort(txn);
-      if (rc == 0 && changed) store->expected = number;
-    }
-    if (rc != MDB_MAP_RESIZED && rc != MDB_MAP_FULL) break;
-    /* Grow and apply again. */
-    size_t size = rc == MDB_MAP_RESIZED ? 0 : lmdb_map_size(store->env) * 2;
-    if (size && size < lmdb_map_size(store->env) + 2 * ndb_layer_bytes(l)) size = lmdb_map_size(store->env) + 2 * ndb_layer_bytes(l);
-    if ((rc = ndb_store_remap_locked(store, size)) != 0) break;
-  }
-  pthread_mutex_unlock(&store->map_lock);
-  ndb_lease_beat(store, 0);
-  if (rc) error = ndb_lmdb_error(rc, "commit");
-  return error;
+	ndb_lease_beat(store, COMMIT_MS);
+	pthread_mutex_lock(&store->map_lock);
+	int rc, error = NDB_OK;
+	for (;;) {
+		MDB_txn *txn;
+		if (forgive) lmdb_forgive(store->env);
+		rc = mdb_txn_begin(store->env, NULL, 0, &txn);
+		if (rc == 0) {
+			size_t number = mdb_txn_id(txn);
+			if (number != store->expected + 1) { /* another process has taken over and committed */
+				mdb_txn_abort(txn);
+				error = ndb_fail(NDB_E_SUPERSEDED, "another process has taken over");
+				break;
+			}
+			rc = write_layer(store, txn, l);
+			if (rc == 0) rc = ndb_sweep(store, txn, SWEEP_NODES);
+			int changed = lmdb_is_changed(txn);
+			if (rc == 0) rc = mdb_txn_commit(txn);
+			else mdb_txn_abort(txn);
+			if (rc == 0 && changed) store->expected = number;
+		}
+		if (rc != MDB_MAP_RESIZED && rc != MDB_MAP_FULL) break;
+		/* Grow and apply again. */
+		size_t size = rc == MDB_MAP_RESIZED ? 0 : lmdb_map_size(store->env) * 2;
+		if (size && size < lmdb_map_size(store->env) + 2 * ndb_layer_bytes(l))
+			size = lmdb_map_size(store->env) + 2 * ndb_layer_bytes(l);
+		if ((rc = ndb_store_remap_locked(store, size)) != 0) break;
+	}
+	pthread_mutex_unlock(&store->map_lock);
+	ndb_lease_beat(store, 0);
+	if (rc) error = ndb_lmdb_error(rc, "commit");
+	return error;
 }
 
 /* Takes what waits and commits it. Lock: held, dropped while it writes, and while it frees what was
  * written. */
 static void commit_pending(ndb_store *store) {
-  if (ndb_lease_lost(store)) {
-    ndb_lease_superseded(store);
-    return;
-  }
-  if (ndb_lease_wanted(store) && !store->exclusive) {
-    uint64_t since = atomic_load_explicit(&store->shared->file->lease.since_ms, memory_order_relaxed);
-    store->draining = ndb_clock_ms() >= since + HOLD_MS;
-  }
-  if (ndb_layer_empty(&store->frozen)) {
-    store->frozen = store->pending;
-    ndb_layer_init(&store->pending);
-    store->frozen_number = store->number;
-    store->dirty_since = 0;
-    atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
-  }
-  int forgive = store->failure != 0;
-  store->committing = 1;
-  pthread_mutex_unlock(&store->lock);
-  ndb_snapshot *fresh = NULL;
-  int error = commit_layer(store, &store->frozen, forgive);
-  if (error == NDB_OK) error = ndb_snapshot_open(store, &fresh);
-  pthread_mutex_lock(&store->lock);
-  store->committing = 0;
-  if (error == NDB_E_SUPERSEDED) {
-    store->draining = 0;
-    ndb_lease_superseded(store);
-    return;
-  }
-  if (error < 0) {
-    store->draining = 0; /* writers go on as long as there is room */
-    store->failure = error;
-    store->attempts++;
-    snprintf(store->failure_text, sizeof store->failure_text, "%s", ndb_message());
-    pthread_cond_broadcast(&store->done);
-    return;
-  }
-  ndb_layer written = store->frozen;
-  ndb_snapshot *before = store->base;
-  ndb_layer_init(&store->frozen);
-  store->base = fresh;
-  store->sweeps = fresh->expiring != 0;
-  ndb_store_held(store);
-  store->durable = store->frozen_number;
-  store->commits++;
-  store->failure = 0;
-  atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
-  pthread_cond_broadcast(&store->done);
-  pthread_mutex_unlock(&store->lock);
-  ndb_layer_clear(&written); /* much to free, perhaps */
-  ndb_snapshot_unref(before);
-  if (store->commits % 1024 == 0) mdb_reader_check(store->env, NULL);
-  pthread_mutex_lock(&store->lock);
+	if (ndb_lease_lost(store)) {
+		ndb_lease_superseded(store);
+		return;
+	}
+	if (ndb_lease_wanted(store) && !store->exclusive) {
+		uint64_t since =
+		    atomic_load_explicit(&store->shared->file->lease.since_ms, memory_order_relaxed);
+		store->draining = ndb_clock_ms() >= since + HOLD_MS;
+	}
+	if (ndb_layer_empty(&store->frozen)) {
+		store->frozen = store->pending;
+		ndb_layer_init(&store->pending);
+		store->frozen_number = store->number;
+		store->dirty_since = 0;
+		atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+	}
+	int forgive = store->failure != 0;
+	store->committing = 1;
+	pthread_mutex_unlock(&store->lock);
+	ndb_snapshot *fresh = NULL;
+	int error = commit_layer(store, &store->frozen, forgive);
+	if (error == NDB_OK) error = ndb_snapshot_open(store, &fresh);
+	pthread_mutex_lock(&store->lock);
+	store->committing = 0;
+	if (error == NDB_E_SUPERSEDED) {
+		store->draining = 0;
+		ndb_lease_superseded(store);
+		return;
+	}
+	if (error < 0) {
+		store->draining = 0; /* writers go on as long as there is room */
+		store->failure = error;
+		store->attempts++;
+		snprintf(store->failure_text, sizeof store->failure_text, "%s", ndb_message());
+		pthread_cond_broadcast(&store->done);
+		return;
+	}
+	ndb_layer written = store->frozen;
+	ndb_snapshot *before = store->base;
+	ndb_layer_init(&store->frozen);
+	store->base = fresh;
+	store->sweeps = fresh->expiring != 0;
+	ndb_store_held(store);
+	store->durable = store->frozen_number;
+	store->commits++;
+	store->failure = 0;
+	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+	pthread_cond_broadcast(&store->done);
+	pthread_mutex_unlock(&store->lock);
+	ndb_layer_clear(&written); /* much to free, perhaps */
+	ndb_snapshot_unref(before);
+	if (store->commits % 1024 == 0) mdb_reader_check(store->env, NULL);
+	pthread_mutex_lock(&store->lock);
 }
 
 /* When the next commit is due; 0: at once, UINT64_MAX: nothing waits. Lock: held. */
 static uint64_t due(const ndb_store *store, uint64_t retry) {
-  if (!ndb_layer_empty(&store->frozen)) return retry;
-  if (!store->dirty_since) return UINT64_MAX;
-  if (store->stop || store->sync_to > store->durable || ndb_layer_bytes(&store->pending) >= store->options.pending_bytes) return 0;
-  uint64_t at = store->dirty_since + (uint64_t)store->options.flush_ms;
-  if (!ndb_lease_wanted(store) || store->exclusive) return at;
-  uint64_t held = atomic_load_explicit(&store->shared->file->lease.since_ms, memory_order_relaxed) + HOLD_MS;
-  return held < at ? held : at;
+	if (!ndb_layer_empty(&store->frozen)) return retry;
+	if (!store->dirty_since) return UINT64_MAX;
+	if (store->stop || store->sync_to > store->durable ||
+	    ndb_layer_bytes(&store->pending) >= store->options.pending_bytes)
+		return 0;
+	uint64_t at = store->dirty_since + (uint64_t)store->options.flush_ms;
+	if (!ndb_lease_wanted(store) || store->exclusive) return at;
+	uint64_t held =
+	    atomic_load_explicit(&store->shared->file->lease.since_ms, memory_order_relaxed) + HOLD_MS;
+	return held < at ? held : at;
 }
 
 /* True if the lease has to stay here although nothing waits: for who commits alone. Lock: held. */
 static int is_exclusive(ndb_store *store) {
-  return store->exclusive && ndb_monotonic_ms() < store->exclusive_since + EXCLUSIVE_MS;
+	return store->exclusive && ndb_monotonic_ms() < store->exclusive_since + EXCLUSIVE_MS;
 }
 
 /* Removes what has expired if it is time to look, and nobody else has the lease. Lock: held, dropped
  * while it commits. */
 static void sweep(ndb_store *store, uint64_t now) {
-  if (!store->sweeps || now < store->next_sweep || !ndb_layer_empty(&store->frozen)) return;
-  store->next_sweep = now + SWEEP_MS;
-  if (!store->base && ndb_store_refresh(store) < 0) return;
-  if (!ndb_sweep_due(store, store->base) || !ndb_lease_try(store)) return;
-  mdb_reader_check(store->env, NULL);
-  commit_pending(store);
-  if (ndb_sweep_due(store, store->base)) store->next_sweep = now + SWEEP_SOON_MS;
+	if (!store->sweeps || now < store->next_sweep || !ndb_layer_empty(&store->frozen)) return;
+	store->next_sweep = now + SWEEP_MS;
+	if (!store->base && ndb_store_refresh(store) < 0) return;
+	if (!ndb_sweep_due(store, store->base) || !ndb_lease_try(store)) return;
+	mdb_reader_check(store->env, NULL);
+	commit_pending(store);
+	if (ndb_sweep_due(store, store->base)) store->next_sweep = now + SWEEP_SOON_MS;
 }
 
 /* Lock: held, dropped while it writes or waits. */
 static void *committer(void *argument) {
-  ndb_store *store = argument;
-  uint64_t retry = 0, wait = RETRY_MS;
-  pthread_mutex_lock(&store->lock);
-  for (;;) {
-    uint64_t now = ndb_monotonic_ms();
-    if (!store->failure && !store->stop) sweep(store, now);
-    if (store->lease && !store->dirty_since && ndb_layer_empty(&store->frozen) && !is_exclusive(store)) {
-      ndb_lease_release(store);
-      store->draining = 0;
-      pthread_cond_broadcast(&store->done);
-      continue;
-    }
-    uint64_t at = due(store, retry);
-    if (at > now) {
-      if (store->stop && (at == UINT64_MAX || store->failure)) break;
-      if (store->lease) ndb_lease_beat(store, 0);
-      if (store->lease && at > now + SLICE_MS) at = now + SLICE_MS;
-      if (store->sweeps && at > store->next_sweep) at = store->next_sweep > now ? store->next_sweep : now + 1;
-      if (at == UINT64_MAX) pthread_cond_wait(&store->work, &store->lock);
-      else ndb_wait_until(&store->work, &store->lock, at);
-      continue;
-    }
-    commit_pending(store);
-    if (store->failure) {
-      retry = ndb_monotonic_ms() + wait;
-      wait = wait * 2 < RETRY_MAX_MS ? wait * 2 : RETRY_MAX_MS;
-    } else {
-      wait = RETRY_MS;
-    }
-  }
-  store->committer_runs = 0;
-  pthread_mutex_unlock(&store->lock);
-  return NULL;
+	ndb_store *store = argument;
+	uint64_t retry = 0, wait = RETRY_MS;
+	pthread_mutex_lock(&store->lock);
+	for (;;) {
+		uint64_t now = ndb_monotonic_ms();
+		if (!store->failure && !store->stop) sweep(store, now);
+		if (store->lease && !store->dirty_since && ndb_layer_empty(&store->frozen) &&
+		    !is_exclusive(store)) {
+			ndb_lease_release(store);
+			store->draining = 0;
+			pthread_cond_broadcast(&store->done);
+			continue;
+		}
+		uint64_t at = due(store, retry);
+		if (at > now) {
+			if (store->stop && (at == UINT64_MAX || store->failure)) break;
+			if (store->lease) ndb_lease_beat(store, 0);
+			if (store->lease && at > now + SLICE_MS) at = now + SLICE_MS;
+			if (store->sweeps && at > store->next_sweep)
+				at = store->next_sweep > now ? store->next_sweep : now + 1;
+			if (at == UINT64_MAX) pthread_cond_wait(&store->work, &store->lock);
+			else ndb_wait_until(&store->work, &store->lock, at);
+			continue;
+		}
+		commit_pending(store);
+		if (store->failure) {
+			retry = ndb_monotonic_ms() + wait;
+			wait = wait * 2 < RETRY_MAX_MS ? wait * 2 : RETRY_MAX_MS;
+		} else {
+			wait = RETRY_MS;
+		}
+	}
+	store->committer_runs = 0;
+	pthread_mutex_unlock(&store->lock);
+	return NULL;
 }
 
 void ndb_committer_stop(ndb_store *store) {
-  pthread_mutex_lock(&store->lock);
-  int runs = store->committer_runs;
-  store->stop = 1;
-  pthread_cond_signal(&store->work);
-  pthread_mutex_unlock(&store->lock);
-  if (runs) pthread_join(store->committer, NULL);
-  store->stop = 0;
+	pthread_mutex_lock(&store->lock);
+	int runs = store->committer_runs;
+	store->stop = 1;
+	pthread_cond_signal(&store->work);
+	pthread_mutex_unlock(&store->lock);
+	if (runs) pthread_join(store->committer, NULL);
+	store->stop = 0;
 }

@@ -12,9 +12,9 @@
 #include "nodedb.h"
 
 typedef struct {
-  uint64_t digits;
-  int32_t exponent;
-  int32_t negative;
+	uint64_t digits;
+	int32_t exponent;
+	int32_t negative;
 } ndb_decimal;
 
 #define NDB_DECIMAL_DIGITS 18

@@ -10,20 +10,24 @@
 
 #include "shared.h"
 
-enum { NDB_LOCK_HASHES = 3 };
+enum {
+	NDB_LOCK_HASHES = 3
+};
 
 /* A key with what its entry needs. */
 typedef struct {
-  const char *bytes;
-  uint32_t len, depth;
-  uint32_t hash[NDB_LOCK_HASHES];
+	const char *bytes;
+	uint32_t len, depth;
+	uint32_t hash[NDB_LOCK_HASHES];
 } ndb_lock_key;
 
-static inline uint32_t ndb_lock_blocks(uint32_t len) { return (len + NDB_LOCK_BLOCK_BYTES - 1) / NDB_LOCK_BLOCK_BYTES; }
+static inline uint32_t ndb_lock_blocks(uint32_t len) {
+	return (len + NDB_LOCK_BLOCK_BYTES - 1) / NDB_LOCK_BLOCK_BYTES;
+}
 
 /* The process that holds the lock of an entry. */
 static inline ndb_owner ndb_lock_owner(const ndb_shared_file *file, const ndb_lock_entry *entry) {
-  return (ndb_owner)atomic_load(&file->slots[entry->slot].generation) << 32 | (entry->slot + 1u);
+	return (ndb_owner)atomic_load(&file->slots[entry->slot].generation) << 32 | (entry->slot + 1u);
 }
 
 /* Adds an entry of this process. There is an entry and there are blocks for it. */

@@ -24,36 +24,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct ndb_store ndb_store;     /* an open folder */
-typedef struct ndb_session ndb_session; /* one user of a store: its transaction, locks, trees in memory */
-typedef struct ndb_iter ndb_iter;       /* an iteration over siblings, descendants or a range */
+typedef struct ndb_store ndb_store; /* an open folder */
+/* one user of a store: its transaction, locks, trees in memory */
+typedef struct ndb_session ndb_session;
+typedef struct ndb_iter ndb_iter; /* an iteration over siblings, descendants or a range */
 
 enum {
-  NDB_OK = 0,
-  NDB_MORE = 1,         /* a sliced function has more to do: call it again */
-  NDB_NONE = 2,         /* no such node, no next node, condition not met */
-  NDB_E_ARGUMENT = -1,  /* a bad name, too many subscripts, a number that is not one */
-  NDB_E_KEY = -2,       /* the path is longer than NDB_KEY_MAX bytes */
-  NDB_E_VALUE = -3,     /* the value is longer than NDB_VALUE_MAX bytes */
-  NDB_E_FULL = -4,      /* the transaction is larger than options.transaction_bytes */
-  NDB_E_CONFLICT = -5,  /* another transaction changed what this one read: run it again */
-  NDB_E_TIMEOUT = -6,   /* a lock was not free in time */
-  NDB_E_LEVEL = -7,     /* no transaction is open, or an inner one still is */
-  NDB_E_DISK = -8,      /* the disk is full, or a write or sync failed. A change or a commit that returns it has done nothing;
+	NDB_OK = 0,
+	NDB_MORE = 1,        /* a sliced function has more to do: call it again */
+	NDB_NONE = 2,        /* no such node, no next node, condition not met */
+	NDB_E_ARGUMENT = -1, /* a bad name, too many subscripts, a number that is not one */
+	NDB_E_KEY = -2,      /* the path is longer than NDB_KEY_MAX bytes */
+	NDB_E_VALUE = -3,    /* the value is longer than NDB_VALUE_MAX bytes */
+	NDB_E_FULL = -4,     /* the transaction is larger than options.transaction_bytes */
+	NDB_E_CONFLICT = -5, /* another transaction changed what this one read: run it again */
+	NDB_E_TIMEOUT = -6,  /* a lock was not free in time */
+	NDB_E_LEVEL = -7,    /* no transaction is open, or an inner one still is */
+	NDB_E_DISK =
+	    -8, /* the disk is full, or a write or sync failed. A change or a commit that returns it has done nothing;
                            for ndb_wait and ndb_sync see there */
-  NDB_E_CORRUPT = -9,   /* the folder does not hold what it should */
-  NDB_E_MEMORY = -10,
-  NDB_E_SUPERSEDED = -11, /* this process was stopped for so long that another took its right to write */
-  NDB_E_MERGE = -12,    /* source and target of a merge lie within each other */
-  NDB_E_NUMBER = -13,   /* the result is beyond the range of numbers */
-  NDB_E_LOCKS = -14     /* the table of locks is full */
+	NDB_E_CORRUPT = -9, /* the folder does not hold what it should */
+	NDB_E_MEMORY = -10,
+	/* this process was stopped for so long that another took its right to write */
+	NDB_E_SUPERSEDED = -11,
+	NDB_E_MERGE = -12,  /* source and target of a merge lie within each other */
+	NDB_E_NUMBER = -13, /* the result is beyond the range of numbers */
+	NDB_E_LOCKS = -14   /* the table of locks is full */
 };
 
 #define NDB_SUBSCRIPTS_MAX 31
-#define NDB_NAME_MAX 31       /* bytes, without the ^ */
-#define NDB_KEY_MAX 1900      /* bytes of an encoded path */
+#define NDB_NAME_MAX 31  /* bytes, without the ^ */
+#define NDB_KEY_MAX 1900 /* bytes of an encoded path */
 #define NDB_VALUE_MAX (64u << 20)
-#define NDB_BATCH 256         /* items of one fill of an iterator */
+#define NDB_BATCH 256 /* items of one fill of an iterator */
 
 /* A subscript or a value. NUMBER is an integer up to 2^53, or a decimal that is the shortest
  * spelling of its double. DIGITS is any other canonical number, as its text: at most 18
@@ -62,23 +65,23 @@ enum {
  * its shortest spelling; one that is too large or too small for a number counts as the
  * STRING of its digits. */
 enum {
-  NDB_ABSENT,
-  NDB_NUMBER,
-  NDB_DIGITS,
-  NDB_STRING,
-  NDB_FALSE,
-  NDB_TRUE
+	NDB_ABSENT,
+	NDB_NUMBER,
+	NDB_DIGITS,
+	NDB_STRING,
+	NDB_FALSE,
+	NDB_TRUE
 };
 typedef struct {
-  double number;
-  const char *bytes;
-  uint32_t len;
-  uint32_t type;
+	double number;
+	const char *bytes;
+	uint32_t len;
+	uint32_t type;
 } ndb_scalar;
 
 /* ---- errors (error.c) ---- */
-const char *ndb_message(void);            /* of this thread's last error */
-const char *ndb_code_name(int code);      /* "NDB_E_TIMEOUT" */
+const char *ndb_message(void);       /* of this thread's last error */
+const char *ndb_code_name(int code); /* "NDB_E_TIMEOUT" */
 
 /* ---- keys (key.c): one path as one string, ordered by memcmp ---- */
 
@@ -93,8 +96,8 @@ int ndb_key_append(char *key, size_t len, size_t cap, const ndb_scalar *subscrip
 /* Decodes the subscript at *at (0: the name) and moves *at behind it; NDB_NONE at the end.
  * text has room for the bytes of a string (NDB_KEY_MAX). Hostile bytes give NDB_E_CORRUPT. */
 int ndb_key_decode(const char *key, size_t len, size_t *at, ndb_scalar *out, char *text);
-int ndb_key_depth(const char *key, size_t len);      /* number of subscripts, or NDB_E_CORRUPT */
-int ndb_key_parent(const char *key, size_t len);     /* length of the parent's key; 0 for a name */
+int ndb_key_depth(const char *key, size_t len);  /* number of subscripts, or NDB_E_CORRUPT */
+int ndb_key_parent(const char *key, size_t len); /* length of the parent's key; 0 for a name */
 /* Length of the encoded subscript at at, or NDB_E_CORRUPT. */
 int ndb_key_subscript_len(const char *key, size_t len, size_t at);
 
@@ -114,41 +117,51 @@ int ndb_number_canonical(const char *bytes, size_t len, ndb_scalar *out);
  * is written); parsers return an NDB_E code and set *at to the offending byte. */
 long ndb_zwrite_key(const char *key, size_t len, char *out, size_t cap);
 long ndb_zwrite_scalar(const ndb_scalar *value, char *out, size_t cap);
-int ndb_zwrite_parse_key(const char *text, size_t len, size_t *at, char *key);   /* length of the key */
+/* length of the key */
+int ndb_zwrite_parse_key(const char *text, size_t len, size_t *at, char *key);
 int ndb_zwrite_parse_scalar(const char *text, size_t len, size_t *at, ndb_scalar *out, char *bytes);
 
 /* ---- store (store.c) ---- */
 /* Who opens a folder so, and has it from an open that writes, makes its sessions read-only. */
-enum { NDB_READ_ONLY_SESSIONS = 2 };
+enum {
+	NDB_READ_ONLY_SESSIONS = 2
+};
 typedef struct {
-  int read_only;             /* 1, or NDB_READ_ONLY_SESSIONS: also beside an open of this process that writes */
-  int flush_ms;              /* changes outside transactions are durable, and seen by other processes, after this time; 0: 10 ms */
-  uint64_t transaction_bytes; /* memory of the changes of one transaction; 0: 256 MiB */
-  uint64_t pending_bytes;    /* uncommitted changes of the process before writers wait; 0: 256 MiB */
-  int verify;                /* each value that is read from the file is held against its checksum; stores of format 1 have none */
-  int no_sync;               /* for tests and bulk loads: a crash of the machine may lose all since the last sync */
+	/* 1, or NDB_READ_ONLY_SESSIONS: also beside an open of this process that writes */
+	int read_only;
+	/* changes outside transactions are durable, and seen by other processes, after this time; 0: 10 ms */
+	int flush_ms;
+	uint64_t transaction_bytes; /* memory of the changes of one transaction; 0: 256 MiB */
+	/* uncommitted changes of the process before writers wait; 0: 256 MiB */
+	uint64_t pending_bytes;
+	/* each value that is read from the file is held against its checksum; stores of format 1 have none */
+	int verify;
+	/* for tests and bulk loads: a crash of the machine may lose all since the last sync */
+	int no_sync;
 } ndb_options;
 
 int ndb_open(const char *folder, const ndb_options *options, ndb_store **out);
-int ndb_close(ndb_store *store);      /* commits what is pending; sessions must be closed before */
+int ndb_close(ndb_store *store); /* commits what is pending; sessions must be closed before */
 /* Waits until all that was acknowledged before is durable; NDB_E_DISK as of ndb_wait. */
 int ndb_sync(ndb_store *store);
 
 typedef struct {
-  uint64_t nodes, map_bytes, used_bytes, free_bytes, pending_bytes, commits, expiring;
-  uint32_t readers, locks, depth, processes;
+	uint64_t nodes, map_bytes, used_bytes, free_bytes, pending_bytes, commits, expiring;
+	uint32_t readers, locks, depth, processes;
 } ndb_statistics;
 int ndb_stat(ndb_store *store, ndb_statistics *out);
-int ndb_backup(ndb_store *store, const char *folder);   /* a consistent copy into a new folder, while others write; compacted */
+/* a consistent copy into a new folder, while others write; compacted */
+int ndb_backup(ndb_store *store, const char *folder);
 typedef int (*ndb_report)(void *user, const char *line);
 /* Reads everything: keys decode and are in order, values decode, counts agree, the index of
  * expiry is whole. Returns the number of faults; each is told to report. */
 int ndb_check(ndb_store *store, ndb_report report, void *user);
-int ndb_compact(const char *folder);  /* of a folder that no process has open */
+int ndb_compact(const char *folder); /* of a folder that no process has open */
 
 /* ---- sessions and transactions (session.c) ---- */
-int ndb_session_open(ndb_store *store, ndb_session **out);  /* store may be NULL: trees in memory only */
-void ndb_session_close(ndb_session *s);   /* rolls back, releases its locks, closes its iterators */
+/* store may be NULL: trees in memory only */
+int ndb_session_open(ndb_store *store, ndb_session **out);
+void ndb_session_close(ndb_session *s); /* rolls back, releases its locks, closes its iterators */
 /* The session will not be used for a while: it lets go of the state that it read last. LMDB
  * does not use pages again that a state still needs, so a session that is kept open and idle
  * makes the file grow. Nothing in a transaction. */
@@ -176,10 +189,12 @@ void ndb_session_read_only(ndb_session *s);
  * against those of other processes by its values. A transaction that has read very much conflicts
  * with any change. In a transaction, nodes expire by the time at which it began. */
 int ndb_begin(ndb_session *s);
-int ndb_begin_view(ndb_session *s);       /* one that may not change stored nodes, nor those inside it; it never conflicts */
+/* one that may not change stored nodes, nor those inside it; it never conflicts */
+int ndb_begin_view(ndb_session *s);
 int ndb_commit(ndb_session *s, uint64_t *number);
-int ndb_rollback(ndb_session *s);         /* the innermost transaction */
-int ndb_restart(ndb_session *s);          /* undo everything back to the outermost begin, which stays open, with a new snapshot */
+int ndb_rollback(ndb_session *s); /* the innermost transaction */
+/* undo everything back to the outermost begin, which stays open, with a new snapshot */
+int ndb_restart(ndb_session *s);
 int ndb_level(ndb_session *s);
 /* Waits until the commit of that number is durable. NDB_E_DISK: a write has failed since the call.
  * The commit stays visible in this process, which tries to write it until the process ends: call
@@ -193,50 +208,58 @@ uint64_t ndb_mark(ndb_session *s);
 int ndb_undo(ndb_session *s, uint64_t mark);
 
 /* ---- nodes (access.c, nodes.c). key is an encoded path ---- */
-int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out);     /* NDB_NONE: no value */
+/* NDB_NONE: no value */
+int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out);
 int ndb_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);
 /* ndb_set of the child of key: no key is built for it elsewhere. */
-int ndb_set_child(ndb_session *s, const char *key, size_t len, const ndb_scalar *subscript, const ndb_scalar *value);
-int ndb_set_new(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);   /* NDB_NONE: it had a value */
+int ndb_set_child(ndb_session *s, const char *key, size_t len, const ndb_scalar *subscript,
+    const ndb_scalar *value);
+/* NDB_NONE: it had a value */
+int ndb_set_new(ndb_session *s, const char *key, size_t len, const ndb_scalar *value);
 /* Sets the value if the present one equals expected (ABSENT: if there is none). */
-int ndb_compare_and_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *expected, const ndb_scalar *value);
-int ndb_data(ndb_session *s, const char *key, size_t len);   /* 0, 1, 10 or 11, as $DATA */
+int ndb_compare_and_set(ndb_session *s, const char *key, size_t len, const ndb_scalar *expected,
+    const ndb_scalar *value);
+int ndb_data(ndb_session *s, const char *key, size_t len); /* 0, 1, 10 or 11, as $DATA */
 /* Adds in exact decimal; a missing value counts as 0, text by its numeric prefix. */
-int ndb_increment(ndb_session *s, const char *key, size_t len, const ndb_scalar *by, ndb_scalar *out);
+int ndb_increment(
+    ndb_session *s, const char *key, size_t len, const ndb_scalar *by, ndb_scalar *out);
 int ndb_kill_value(ndb_session *s, const char *key, size_t len);
-int ndb_kill(ndb_session *s, const char *key, size_t len);   /* node and descendants; one step whatever their number */
+/* node and descendants; one step whatever their number */
+int ndb_kill(ndb_session *s, const char *key, size_t len);
 /* A node that is not set again is gone ttl_ms after now, 0: at once. NDB_NONE: no value. */
 int ndb_expire(ndb_session *s, const char *key, size_t len, uint64_t ttl_ms);
 /* Likewise at a time in ms since 1970; 0 takes the limit away. */
 int ndb_expire_at(ndb_session *s, const char *key, size_t len, uint64_t at_ms);
-int ndb_ttl(ndb_session *s, const char *key, size_t len, uint64_t *ttl_ms);   /* NDB_NONE: no value, or no limit */
+/* NDB_NONE: no value, or no limit */
+int ndb_ttl(ndb_session *s, const char *key, size_t len, uint64_t *ttl_ms);
 /* The ms since 1970 by which the session's nodes expire: the machine's clock, in a transaction as it
  * was at its begin. A clock that is set back lets nodes live longer by as much; one that is set
  * forward ends them sooner. */
 uint64_t ndb_clock(ndb_session *s);
 /* Sets all of the nodes, or after an error none. */
 typedef struct {
-  const char *key;
-  size_t len;
-  ndb_scalar value;
+	const char *key;
+	size_t len;
+	ndb_scalar value;
 } ndb_pair;
 int ndb_set_all(ndb_session *s, const ndb_pair *pairs, size_t count);
 
 /* ---- iteration (iter.c) ---- */
 typedef struct {
-  const ndb_scalar *subscript;  /* of each item (siblings, range) */
-  const ndb_scalar *value;      /* of each item, if asked for; ABSENT where it has none */
-  const char *const *key;       /* of each item, if asked for: whole path */
-  const uint32_t *key_len;
-  uint32_t count;
+	const ndb_scalar *subscript; /* of each item (siblings, range) */
+	const ndb_scalar *value;     /* of each item, if asked for; ABSENT where it has none */
+	const char *const *key;      /* of each item, if asked for: whole path */
+	const uint32_t *key_len;
+	uint32_t count;
 } ndb_items;
 enum {
-  NDB_SIBLINGS = 0,      /* children of the node, by $ORDER */
-  NDB_DESCENDANTS = 1,   /* nodes with a value below it, by $QUERY; with the node itself if it has one and NDB_SELF is set */
-  NDB_SELF = 2,
-  NDB_REVERSE = 4,
-  NDB_VALUES = 8,
-  NDB_KEYS = 16
+	NDB_SIBLINGS = 0, /* children of the node, by $ORDER */
+	/* nodes with a value below it, by $QUERY; with the node itself if it has one and NDB_SELF is set */
+	NDB_DESCENDANTS = 1,
+	NDB_SELF = 2,
+	NDB_REVERSE = 4,
+	NDB_VALUES = 8,
+	NDB_KEYS = 16
 };
 /* from and to bound the subscript of siblings (NULL: none; from is inclusive in the
  * direction of travel, so is to); for descendants they are whole keys. limit 0: none.
@@ -245,9 +268,10 @@ enum {
  * next name of its kind.
  * An iterator sees changes made after its open, as $ORDER does: it looks again behind the
  * item it gave last. It may outlive its transaction. It reads ahead at most NDB_BATCH items. */
-int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags,
-                  const ndb_scalar *from, const ndb_scalar *to, uint64_t limit, ndb_iter **out);
-int ndb_iter_fill(ndb_iter *it, ndb_items *out);  /* NDB_OK with 1 to NDB_BATCH items, or NDB_NONE */
+int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const ndb_scalar *from,
+    const ndb_scalar *to, uint64_t limit, ndb_iter **out);
+/* NDB_OK with 1 to NDB_BATCH items, or NDB_NONE */
+int ndb_iter_fill(ndb_iter *it, ndb_items *out);
 /* True (1) while the items of the last fill are still what a fill would give. */
 int ndb_iter_valid(const ndb_iter *it);
 /* Look again behind item index of the last fill at the next fill. */
@@ -256,30 +280,36 @@ void ndb_iter_close(ndb_iter *it);
 /* One step, without an iterator. out: the next subscript at the level of key (next sibling
  * of key); NDB_NONE at the end. */
 int ndb_next_sibling(ndb_session *s, const char *key, size_t len, int reverse, ndb_scalar *out);
-int ndb_next_node(ndb_session *s, const char *key, size_t len, int reverse, const char **next, size_t *next_len);
+int ndb_next_node(
+    ndb_session *s, const char *key, size_t len, int reverse, const char **next, size_t *next_len);
 /* Up to steps nodes of a subtree are counted (with a value) into *count; position is where it
  * stands, at first empty (position_len 0). NDB_MORE until all are. */
-int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char *position, size_t *position_len, uint64_t *count);
+int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char *position,
+    size_t *position_len, uint64_t *count);
 /* The following change many nodes, up to steps (0: all) and about 1 MiB a call, with position as
  * above. A call does all of its part or nothing. If no transaction is open, a call that changes
  * stored nodes is one of its own: then steps 0 does all at once. */
 /* Copies values and descendants of from to to. */
 int ndb_merge(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len,
-              uint64_t steps, char *position, size_t *position_len);
+    uint64_t steps, char *position, size_t *position_len);
 /* Deletes the children of key from one subscript to another (NULL: no bound), both included, with
  * all below them. */
-int ndb_kill_range(ndb_session *s, const char *key, size_t len, const ndb_scalar *from, const ndb_scalar *to, uint64_t steps,
-                   char *position, size_t *position_len);
+int ndb_kill_range(ndb_session *s, const char *key, size_t len, const ndb_scalar *from,
+    const ndb_scalar *to, uint64_t steps, char *position, size_t *position_len);
 /* ndb_expire_at of all nodes of a subtree that have a value now. */
-int ndb_expire_tree(ndb_session *s, const char *key, size_t len, uint64_t at_ms, uint64_t steps, char *position, size_t *position_len);
+int ndb_expire_tree(ndb_session *s, const char *key, size_t len, uint64_t at_ms, uint64_t steps,
+    char *position, size_t *position_len);
 
 /* ---- locks (lock.c): counted, hierarchical, across processes ---- */
-typedef struct { const char *key; size_t len; } ndb_key;
+typedef struct {
+	const char *key;
+	size_t len;
+} ndb_key;
 /* Takes all of keys, at most 64, or none; waits up to timeout_ms (< 0: for ever). A lock conflicts with
  * those of other sessions on the same node, its ancestors and its descendants. Who has a lock
  * reads all that was changed before it was released, in whatever process. */
 int ndb_lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms);
-int ndb_unlock(ndb_session *s, const char *key, size_t len);  /* one count; NDB_NONE: not held */
+int ndb_unlock(ndb_session *s, const char *key, size_t len); /* one count; NDB_NONE: not held */
 void ndb_unlock_all(ndb_session *s);
 
 #endif

@@ -12,121 +12,130 @@
 
 #include "core.h"
 
-enum { CONFLICTS_MAX = 2 }; /* in a row, after which a transaction runs alone */
+enum {
+	CONFLICTS_MAX = 2 /* in a row, after which a transaction runs alone */
+};
 
 /* ---- trees in memory ---- */
 
 int ndb_restore_local(ndb_session *s, const char *name, size_t len) {
-  int error = ndb_session_enter(s);
-  if (error < 0) return error;
-  if (!s->level) return ndb_fail(NDB_E_LEVEL, "no transaction is open: begin one, then name the trees that it restores");
-  int all = len == 1 && *name == '*';
-  if (!all && (len == 0 || len > NDB_NAME_MAX || *name == '^'))
-    return ndb_fail(NDB_E_ARGUMENT, "name a tree in memory, without ^, or * for all of them");
-  char own_name[NDB_NAME_MAX + 2] = {0};
-  if (!all) memcpy(own_name, name, len);
-  return ndb_locals_save(s, own_name, all ? 0 : len + 1);
+	int error = ndb_session_enter(s);
+	if (error < 0) return error;
+	if (!s->level)
+		return ndb_fail(
+		    NDB_E_LEVEL, "no transaction is open: begin one, then name the trees that it restores");
+	int all = len == 1 && *name == '*';
+	if (!all && (len == 0 || len > NDB_NAME_MAX || *name == '^'))
+		return ndb_fail(NDB_E_ARGUMENT, "name a tree in memory, without ^, or * for all of them");
+	char own_name[NDB_NAME_MAX + 2] = {0};
+	if (!all) memcpy(own_name, name, len);
+	return ndb_locals_save(s, own_name, all ? 0 : len + 1);
 }
 
 /* ---- marks ---- */
 
 static int in_transaction(ndb_session *s) {
-  int error = ndb_session_enter(s);
-  if (error < 0) return error;
-  if (!s->level) return ndb_fail(NDB_E_LEVEL, "no transaction is open");
-  return NDB_OK;
+	int error = ndb_session_enter(s);
+	if (error < 0) return error;
+	if (!s->level) return ndb_fail(NDB_E_LEVEL, "no transaction is open");
+	return NDB_OK;
 }
 
 uint64_t ndb_mark(ndb_session *s) {
-  if (!s->level) return 0;
-  const ndb_mark_state *last = s->mark_count ? &s->marks[s->mark_count - 1] : NULL;
-  /* Nothing has changed since the last mark. The marks of levels stay their own. */
-  if (last && last->own.entries.root == s->own.entries.root && last->own.kills.root == s->own.kills.root && last->killed == s->killed_count &&
-      s->level_mark[s->level] < s->mark_count - (s->level > 1 ? 1u : 0u))
-    return s->mark_count;
-  return ndb_mark_push(s) < 0 ? 0 : s->mark_count;
+	if (!s->level) return 0;
+	const ndb_mark_state *last = s->mark_count ? &s->marks[s->mark_count - 1] : NULL;
+	/* Nothing has changed since the last mark. The marks of levels stay their own. */
+	if (last && last->own.entries.root == s->own.entries.root &&
+	    last->own.kills.root == s->own.kills.root && last->killed == s->killed_count &&
+	    s->level_mark[s->level] < s->mark_count - (s->level > 1 ? 1u : 0u))
+		return s->mark_count;
+	return ndb_mark_push(s) < 0 ? 0 : s->mark_count;
 }
 
 int ndb_undo(ndb_session *s, uint64_t mark) {
-  int error = in_transaction(s);
-  if (error < 0) return error;
-  uint32_t least = s->level > 1 ? s->level_mark[s->level] + 1 : 0;
-  if (mark <= least || mark > s->mark_count)
-    return ndb_fail(NDB_E_LEVEL, "mark %llu is not one of the innermost transaction", (unsigned long long)mark);
-  ndb_mark_undo(s, (uint32_t)mark - 1);
-  return NDB_OK;
+	int error = in_transaction(s);
+	if (error < 0) return error;
+	uint32_t least = s->level > 1 ? s->level_mark[s->level] + 1 : 0;
+	if (mark <= least || mark > s->mark_count)
+		return ndb_fail(NDB_E_LEVEL, "mark %llu is not one of the innermost transaction",
+		    (unsigned long long)mark);
+	ndb_mark_undo(s, (uint32_t)mark - 1);
+	return NDB_OK;
 }
 
 /* ---- begin ---- */
 
 /* Captures what the transaction starts from. Lock: not held. */
 static int start(ndb_session *s) {
-  ndb_store *store = s->store;
-  if (!store) {
-    s->level = 1;
-    s->clock = ndb_now_ms();
-    return NDB_OK;
-  }
-  int error = NDB_OK;
-  int alone = s->conflicts >= CONFLICTS_MAX && !s->read_only && !store->options.read_only;
-  if (alone) {
-    /* With the right to write in hand, and nobody else in this process or another to commit. */
-    if ((error = ndb_store_lock_write(store, s)) < 0) return error;
-    store->exclusive = s;
-    store->exclusive_since = ndb_monotonic_ms();
-  } else {
-    pthread_mutex_lock(&store->lock);
-    if (ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen)) error = ndb_store_refresh(store);
-    if (error < 0) {
-      pthread_mutex_unlock(&store->lock);
-      return error;
-    }
-  }
-  if (s->view.base != store->base) {
-    ndb_snapshot_unref(s->view.base);
-    s->view.base = ndb_snapshot_ref(store->base);
-  }
-  s->view.frozen = ndb_root_ref(store->frozen.entries.root);
-  s->view.frozen_kills = ndb_root_ref(store->frozen.kills.root);
-  ndb_layer_fork(&store->pending, &s->own);
-  s->begin_entries = ndb_root_ref(s->own.entries.root);
-  s->begin_kills = ndb_root_ref(s->own.kills.root);
-  s->begin_bytes = ndb_layer_bytes(&s->own);
-  s->begin_foreign = store->foreign;
-  s->begin_log = store->log_end;
-  s->begin_number = store->number;
-  s->version = atomic_load(&store->version);
-  s->clean = 0;
-  s->clock = ndb_now_ms();
-  s->level = s->in_transaction = 1;
-  s->changes++;
-  s->stamp++;
-  store->transactions++;
-  pthread_mutex_unlock(&store->lock);
-  return NDB_OK;
+	ndb_store *store = s->store;
+	if (!store) {
+		s->level = 1;
+		s->clock = ndb_now_ms();
+		return NDB_OK;
+	}
+	int error = NDB_OK;
+	int alone = s->conflicts >= CONFLICTS_MAX && !s->read_only && !store->options.read_only;
+	if (alone) {
+		/* With the right to write in hand, and nobody else in this process or another to commit. */
+		if ((error = ndb_store_lock_write(store, s)) < 0) return error;
+		store->exclusive = s;
+		store->exclusive_since = ndb_monotonic_ms();
+	} else {
+		pthread_mutex_lock(&store->lock);
+		if (ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen))
+			error = ndb_store_refresh(store);
+		if (error < 0) {
+			pthread_mutex_unlock(&store->lock);
+			return error;
+		}
+	}
+	if (s->view.base != store->base) {
+		ndb_snapshot_unref(s->view.base);
+		s->view.base = ndb_snapshot_ref(store->base);
+	}
+	s->view.frozen = ndb_root_ref(store->frozen.entries.root);
+	s->view.frozen_kills = ndb_root_ref(store->frozen.kills.root);
+	ndb_layer_fork(&store->pending, &s->own);
+	s->begin_entries = ndb_root_ref(s->own.entries.root);
+	s->begin_kills = ndb_root_ref(s->own.kills.root);
+	s->begin_bytes = ndb_layer_bytes(&s->own);
+	s->begin_foreign = store->foreign;
+	s->begin_log = store->log_end;
+	s->begin_number = store->number;
+	s->version = atomic_load(&store->version);
+	s->clean = 0;
+	s->clock = ndb_now_ms();
+	s->level = s->in_transaction = 1;
+	s->changes++;
+	s->stamp++;
+	store->transactions++;
+	pthread_mutex_unlock(&store->lock);
+	return NDB_OK;
 }
 
 int ndb_begin_view(ndb_session *s) {
-  int error = ndb_begin(s);
-  if (error == NDB_OK && !s->view_level) s->view_level = s->level;
-  return error;
+	int error = ndb_begin(s);
+	if (error == NDB_OK && !s->view_level) s->view_level = s->level;
+	return error;
 }
 
 /* The innermost transaction has ended, an outer one goes on. */
 static void leave_inner(ndb_session *s) {
-  s->level--;
-  if (s->view_level > s->level) s->view_level = 0;
+	s->level--;
+	if (s->view_level > s->level) s->view_level = 0;
 }
 
 int ndb_begin(ndb_session *s) {
-  int error = ndb_session_enter(s);
-  if (error < 0) return error;
-  if (!s->level) return start(s);
-  if (s->level == NDB_LEVELS) return ndb_fail(NDB_E_LEVEL, "transactions are nested %d deep: at most that many are allowed", NDB_LEVELS);
-  s->level_mark[s->level + 1] = s->mark_count;
-  if ((error = ndb_mark_push(s)) < 0) return error;
-  s->level++;
-  return NDB_OK;
+	int error = ndb_session_enter(s);
+	if (error < 0) return error;
+	if (!s->level) return start(s);
+	if (s->level == NDB_LEVELS)
+		return ndb_fail(NDB_E_LEVEL,
+		    "transactions are nested %d deep: at most that many are allowed", NDB_LEVELS);
+	s->level_mark[s->level + 1] = s->mark_count;
+	if ((error = ndb_mark_push(s)) < 0) return error;
+	s->level++;
+	return NDB_OK;
 }
 
 int ndb_level(ndb_session *s) { return s->level; }
@@ -134,150 +143,160 @@ int ndb_level(ndb_session *s) { return s->level; }
 /* ---- commit and rollback ---- */
 
 typedef struct {
-  ndb_store *store;
-  ndb_layer *onto; /* NULL: only note the change */
+	ndb_store *store;
+	ndb_layer *onto; /* NULL: only note the change */
 } replay;
 
 static int replay_entry(void *user, ndb_entry *e) {
-  replay *r = user;
-  ndb_store_log(r->store, e, 0);
-  return r->onto ? ndb_tree_put(&r->onto->entries, ndb_entry_ref(e)) : NDB_OK;
+	replay *r = user;
+	ndb_store_log(r->store, e, 0);
+	return r->onto ? ndb_tree_put(&r->onto->entries, ndb_entry_ref(e)) : NDB_OK;
 }
 
 /* True if a commit since begin meets what the transaction has read. Lock: held. */
 static int conflicts(const ndb_session *s) {
-  const ndb_store *store = s->store;
-  if (!s->reads.any) return 0;
-  if (store->foreign != s->begin_foreign) { /* which nodes another process changed is not known */
-    ndb_view before = {s->view.base, s->view.frozen, s->view.frozen_kills, s->begin_entries, s->begin_kills, s->clock};
-    ndb_view now = {store->base, store->frozen.entries.root, store->frozen.kills.root, store->pending.entries.root,
-                    store->pending.kills.root, s->clock};
-    return !ndb_reads_same(&s->reads, store, &before, &now);
-  }
-  if (store->log_start > s->begin_log) return 1;
-  for (uint64_t i = s->begin_log; i < store->log_end; i++) {
-    ndb_entry *e = store->log[i - store->log_start].entry;
-    if (ndb_reads_meet(&s->reads, e->data, e->key_len, store->log[i - store->log_start].kill)) return 1;
-  }
-  return 0;
+	const ndb_store *store = s->store;
+	if (!s->reads.any) return 0;
+	if (store->foreign != s->begin_foreign) { /* which nodes another process changed is not known */
+		ndb_view before = {s->view.base, s->view.frozen, s->view.frozen_kills, s->begin_entries,
+		    s->begin_kills, s->clock};
+		ndb_view now = {store->base, store->frozen.entries.root, store->frozen.kills.root,
+		    store->pending.entries.root, store->pending.kills.root, s->clock};
+		return !ndb_reads_same(&s->reads, store, &before, &now);
+	}
+	if (store->log_start > s->begin_log) return 1;
+	for (uint64_t i = s->begin_log; i < store->log_end; i++) {
+		ndb_entry *e = store->log[i - store->log_start].entry;
+		if (ndb_reads_meet(&s->reads, e->data, e->key_len, store->log[i - store->log_start].kill))
+			return 1;
+	}
+	return 0;
 }
 
 static int has_changes(const ndb_session *s) {
-  return s->killed_count || s->own.entries.root != s->begin_entries || s->own.kills.root != s->begin_kills;
+	return s->killed_count || s->own.entries.root != s->begin_entries ||
+	       s->own.kills.root != s->begin_kills;
 }
 
 /* Puts the changes over pending as it has become; all of them or none. Lock: held. */
 static int merge_changes(ndb_session *s) {
-  ndb_store *store = s->store;
-  ndb_layer result;
-  ndb_layer_fork(&store->pending, &result);
-  int error = NDB_OK;
-  for (uint32_t i = 0; i < s->killed_count && error == NDB_OK; i++) {
-    ndb_store_log(store, s->killed[i], 1);
-    error = ndb_layer_kill(&result, s->killed[i]->data, s->killed[i]->key_len, 1);
-  }
-  replay r = {store, &result};
-  if (error == NDB_OK) error = ndb_root_diff(s->begin_entries, s->own.entries.root, replay_entry, &r);
-  if (error < 0) {
-    ndb_layer_clear(&result);
-    return error;
-  }
-  ndb_layer_clear(&store->pending);
-  store->pending = result;
-  return NDB_OK;
+	ndb_store *store = s->store;
+	ndb_layer result;
+	ndb_layer_fork(&store->pending, &result);
+	int error = NDB_OK;
+	for (uint32_t i = 0; i < s->killed_count && error == NDB_OK; i++) {
+		ndb_store_log(store, s->killed[i], 1);
+		error = ndb_layer_kill(&result, s->killed[i]->data, s->killed[i]->key_len, 1);
+	}
+	replay r = {store, &result};
+	if (error == NDB_OK)
+		error = ndb_root_diff(s->begin_entries, s->own.entries.root, replay_entry, &r);
+	if (error < 0) {
+		ndb_layer_clear(&result);
+		return error;
+	}
+	ndb_layer_clear(&store->pending);
+	store->pending = result;
+	return NDB_OK;
 }
 
 /* Lock: not held. */
 static int commit_outermost(ndb_session *s, uint64_t *number) {
-  ndb_store *store = s->store;
-  if (!store || !has_changes(s)) { /* it saw one state, and adds nothing to it */
-    if (number) *number = s->begin_number;
-    if (store) pthread_mutex_lock(&store->lock);
-    ndb_transaction_leave(s);
-    if (store) {
-      ndb_exclusive_release(s);
-      pthread_mutex_unlock(&store->lock);
-    }
-  } else {
-    int error = ndb_store_lock_write(store, s);
-    if (error < 0) return error;
-    uint64_t given = ndb_session_own_bytes(s) + s->killed_bytes;
-    if (store->version == s->version) {
-      if (store->transactions > 1) {
-        for (uint32_t i = 0; i < s->killed_count; i++) ndb_store_log(store, s->killed[i], 1);
-        replay r = {store, NULL};
-        ndb_root_diff(s->begin_entries, s->own.entries.root, replay_entry, &r);
-      }
-      ndb_layer before = store->pending;
-      s->shed_stored += s->own.entries.shed + s->own.kills.shed;
-      store->pending = s->own;
-      s->own = before;
-    } else if (conflicts(s)) {
-      s->conflicts++;
-      ndb_transaction_leave(s);
-      pthread_mutex_unlock(&store->lock);
-      int restored = ndb_locals_restore(s, 1);
-      ndb_changes_drop(s);
-      if (restored < 0 || (error = start(s)) < 0) {
-        if (s->level) ndb_transaction_free(s);
-        return restored < 0 ? restored : error;
-      }
-      return ndb_fail(NDB_E_CONFLICT, "another transaction changed what this one read: run it again");
-    } else if ((error = merge_changes(s)) < 0) {
-      pthread_mutex_unlock(&store->lock);
-      return error;
-    }
-    ndb_session_gave(s, given);
-    ndb_store_changed(store);
-    if (number) *number = store->number;
-    ndb_transaction_leave(s);
-    ndb_exclusive_release(s);
-    pthread_mutex_unlock(&store->lock);
-  }
-  ndb_locals_keep(s, 1);
-  ndb_changes_drop(s);
-  s->conflicts = 0;
-  return NDB_OK;
+	ndb_store *store = s->store;
+	if (!store || !has_changes(s)) { /* it saw one state, and adds nothing to it */
+		if (number) *number = s->begin_number;
+		if (store) pthread_mutex_lock(&store->lock);
+		ndb_transaction_leave(s);
+		if (store) {
+			ndb_exclusive_release(s);
+			pthread_mutex_unlock(&store->lock);
+		}
+	} else {
+		int error = ndb_store_lock_write(store, s);
+		if (error < 0) return error;
+		uint64_t given = ndb_session_own_bytes(s) + s->killed_bytes;
+		if (store->version == s->version) {
+			if (store->transactions > 1) {
+				for (uint32_t i = 0; i < s->killed_count; i++)
+					ndb_store_log(store, s->killed[i], 1);
+				replay r = {store, NULL};
+				ndb_root_diff(s->begin_entries, s->own.entries.root, replay_entry, &r);
+			}
+			ndb_layer before = store->pending;
+			s->shed_stored += s->own.entries.shed + s->own.kills.shed;
+			store->pending = s->own;
+			s->own = before;
+		} else if (conflicts(s)) {
+			s->conflicts++;
+			ndb_transaction_leave(s);
+			pthread_mutex_unlock(&store->lock);
+			int restored = ndb_locals_restore(s, 1);
+			ndb_changes_drop(s);
+			if (restored < 0 || (error = start(s)) < 0) {
+				if (s->level) ndb_transaction_free(s);
+				return restored < 0 ? restored : error;
+			}
+			return ndb_fail(
+			    NDB_E_CONFLICT, "another transaction changed what this one read: run it again");
+		} else if ((error = merge_changes(s)) < 0) {
+			pthread_mutex_unlock(&store->lock);
+			return error;
+		}
+		ndb_session_gave(s, given);
+		ndb_store_changed(store);
+		if (number) *number = store->number;
+		ndb_transaction_leave(s);
+		ndb_exclusive_release(s);
+		pthread_mutex_unlock(&store->lock);
+	}
+	ndb_locals_keep(s, 1);
+	ndb_changes_drop(s);
+	s->conflicts = 0;
+	return NDB_OK;
 }
 
 int ndb_commit(ndb_session *s, uint64_t *number) {
-  int error = in_transaction(s);
-  if (error < 0) return error;
-  if (s->broken) return ndb_fail(s->broken, "a change of this transaction failed half way; roll it back");
-  if (s->level == 1) return commit_outermost(s, number);
-  ndb_mark_pop(s, s->level_mark[s->level]);
-  ndb_locals_keep(s, s->level);
-  leave_inner(s);
-  if (number) *number = 0;
-  return NDB_OK;
+	int error = in_transaction(s);
+	if (error < 0) return error;
+	if (s->broken)
+		return ndb_fail(s->broken, "a change of this transaction failed half way; roll it back");
+	if (s->level == 1) return commit_outermost(s, number);
+	ndb_mark_pop(s, s->level_mark[s->level]);
+	ndb_locals_keep(s, s->level);
+	leave_inner(s);
+	if (number) *number = 0;
+	return NDB_OK;
 }
 
 int ndb_rollback(ndb_session *s) {
-  int error = in_transaction(s);
-  if (error < 0) return error;
-  if (s->level == 1) {
-    ndb_transaction_free(s);
-    return NDB_OK;
-  }
-  ndb_mark_undo(s, s->level_mark[s->level]);
-  ndb_mark_pop(s, s->level_mark[s->level]);
-  error = ndb_locals_restore(s, s->level);
-  leave_inner(s);
-  return error;
+	int error = in_transaction(s);
+	if (error < 0) return error;
+	if (s->level == 1) {
+		ndb_transaction_free(s);
+		return NDB_OK;
+	}
+	ndb_mark_undo(s, s->level_mark[s->level]);
+	ndb_mark_pop(s, s->level_mark[s->level]);
+	error = ndb_locals_restore(s, s->level);
+	leave_inner(s);
+	return error;
 }
 
 int ndb_restart(ndb_session *s) {
-  int error = in_transaction(s);
-  if (error < 0) return error;
-  uint32_t conflicts = s->conflicts;
-  if (s->view_level) return ndb_fail(NDB_E_LEVEL, "the transaction only reads, and has nothing to run again: end it");
-  ndb_transaction_free(s);
-  s->conflicts = conflicts;
-  return start(s);
+	int error = in_transaction(s);
+	if (error < 0) return error;
+	uint32_t conflicts = s->conflicts;
+	if (s->view_level)
+		return ndb_fail(
+		    NDB_E_LEVEL, "the transaction only reads, and has nothing to run again: end it");
+	ndb_transaction_free(s);
+	s->conflicts = conflicts;
+	return start(s);
 }
 
 int ndb_wait(ndb_session *s, uint64_t number) {
-  int error = ndb_store_flush(s->store, number);
-  if (error == NDB_E_SUPERSEDED) s->superseded = atomic_load(&s->store->superseded); /* this says it; the next call need not */
-  return error;
+	int error = ndb_store_flush(s->store, number);
+	/* this says it; the next call need not */
+	if (error == NDB_E_SUPERSEDED) s->superseded = atomic_load(&s->store->superseded);
+	return error;
 }

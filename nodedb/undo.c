@@ -8,7 +8,9 @@
 
 #include "core.h"
 
-enum { LOCAL_STATES_MAX = 1024 }; /* trees in memory that a session restores */
+enum {
+	LOCAL_STATES_MAX = 1024 /* trees in memory that a session restores */
+};
 
 static int memory(void) { return ndb_fail(NDB_E_MEMORY, "out of memory"); }
 
@@ -17,173 +19,176 @@ static int memory(void) { return ndb_fail(NDB_E_MEMORY, "out of memory"); }
 /* True if one of the first count states has the trees of that name ("": all) for the level. The
  * oldest state of a level is the one that counts. */
 static int is_saved(const ndb_session *s, const char *name, uint32_t count, int level) {
-  for (uint32_t i = 0; i < count; i++) {
-    const ndb_local_state *l = &s->local_states[i];
-    if (l->level == level && (!l->name_len || strcmp(l->name, name) == 0)) return 1;
-  }
-  return 0;
+	for (uint32_t i = 0; i < count; i++) {
+		const ndb_local_state *l = &s->local_states[i];
+		if (l->level == level && (!l->name_len || strcmp(l->name, name) == 0)) return 1;
+	}
+	return 0;
 }
 
 int ndb_locals_save(ndb_session *s, const char *name, size_t name_len) {
-  if (is_saved(s, name, s->local_state_count, s->level)) return NDB_OK;
-  if (s->local_state_count == LOCAL_STATES_MAX)
-    return ndb_fail(NDB_E_ARGUMENT, "a transaction restores at most %d trees in memory by name: name * for all of them", LOCAL_STATES_MAX);
-  if (s->local_state_count == s->local_state_cap) {
-    uint32_t cap = s->local_state_cap ? s->local_state_cap * 2 : 4;
-    ndb_local_state *grown = realloc(s->local_states, cap * sizeof *grown);
-    if (!grown) return memory();
-    s->local_states = grown, s->local_state_cap = cap;
-  }
-  ndb_local_state *l = &s->local_states[s->local_state_count++];
-  l->level = s->level;
-  l->name_len = name_len;
-  memcpy(l->name, name, sizeof l->name);
-  ndb_tree_fork(&s->local, &l->tree);
-  l->shed = ndb_session_shed(s, 0);
-  return NDB_OK;
+	if (is_saved(s, name, s->local_state_count, s->level)) return NDB_OK;
+	if (s->local_state_count == LOCAL_STATES_MAX)
+		return ndb_fail(NDB_E_ARGUMENT,
+		    "a transaction restores at most %d trees in memory by name: name * for all of them",
+		    LOCAL_STATES_MAX);
+	if (s->local_state_count == s->local_state_cap) {
+		uint32_t cap = s->local_state_cap ? s->local_state_cap * 2 : 4;
+		ndb_local_state *grown = realloc(s->local_states, cap * sizeof *grown);
+		if (!grown) return memory();
+		s->local_states = grown, s->local_state_cap = cap;
+	}
+	ndb_local_state *l = &s->local_states[s->local_state_count++];
+	l->level = s->level;
+	l->name_len = name_len;
+	memcpy(l->name, name, sizeof l->name);
+	ndb_tree_fork(&s->local, &l->tree);
+	l->shed = ndb_session_shed(s, 0);
+	return NDB_OK;
 }
 
 /* Puts back the tree of one name. */
 static int restore_name(ndb_session *s, const ndb_local_state *l) {
-  char end[NDB_NAME_MAX + 3];
-  ndb_key_end(end, l->name, l->name_len);
-  int error = ndb_tree_cut(&s->local, l->name, l->name_len, end, l->name_len + 1);
-  ndb_tree_cursor c;
-  for (ndb_entry *e = ndb_cursor_seek(&c, l->tree.root, l->name, l->name_len);
-       e && error == NDB_OK && ndb_key_within(e->data, e->key_len, l->name, l->name_len); e = ndb_cursor_next(&c))
-    error = ndb_tree_put(&s->local, ndb_entry_ref(e));
-  return error;
+	char end[NDB_NAME_MAX + 3];
+	ndb_key_end(end, l->name, l->name_len);
+	int error = ndb_tree_cut(&s->local, l->name, l->name_len, end, l->name_len + 1);
+	ndb_tree_cursor c;
+	for (ndb_entry *e = ndb_cursor_seek(&c, l->tree.root, l->name, l->name_len);
+	     e && error == NDB_OK && ndb_key_within(e->data, e->key_len, l->name, l->name_len);
+	     e = ndb_cursor_next(&c))
+		error = ndb_tree_put(&s->local, ndb_entry_ref(e));
+	return error;
 }
 
 int ndb_locals_restore(ndb_session *s, int level) {
-  int error = NDB_OK;
-  while (s->local_state_count && s->local_states[s->local_state_count - 1].level >= level) {
-    ndb_local_state *l = &s->local_states[--s->local_state_count];
-    if (l->name_len) {
-      int result = restore_name(s, l);
-      if (result < 0) error = result;
-      ndb_root_unref(l->tree.root);
-    } else {
-      s->shed_local += s->local.shed + s->local.bytes;
-      ndb_root_unref(s->local.root);
-      s->local = l->tree;
-    }
-  }
-  return error;
+	int error = NDB_OK;
+	while (s->local_state_count && s->local_states[s->local_state_count - 1].level >= level) {
+		ndb_local_state *l = &s->local_states[--s->local_state_count];
+		if (l->name_len) {
+			int result = restore_name(s, l);
+			if (result < 0) error = result;
+			ndb_root_unref(l->tree.root);
+		} else {
+			s->shed_local += s->local.shed + s->local.bytes;
+			ndb_root_unref(s->local.root);
+			s->local = l->tree;
+		}
+	}
+	return error;
 }
 
 void ndb_locals_keep(ndb_session *s, int level) {
-  uint32_t first = s->local_state_count, kept;
-  while (first > 0 && s->local_states[first - 1].level >= level) first--;
-  kept = first;
-  for (uint32_t i = first; i < s->local_state_count; i++) {
-    ndb_local_state *l = &s->local_states[i];
-    if (level == 1 || is_saved(s, l->name, kept, level - 1)) {
-      ndb_root_unref(l->tree.root);
-      continue;
-    }
-    l->level = level - 1;
-    if (kept != i) s->local_states[kept] = *l;
-    kept++;
-  }
-  s->local_state_count = kept;
+	uint32_t first = s->local_state_count, kept;
+	while (first > 0 && s->local_states[first - 1].level >= level) first--;
+	kept = first;
+	for (uint32_t i = first; i < s->local_state_count; i++) {
+		ndb_local_state *l = &s->local_states[i];
+		if (level == 1 || is_saved(s, l->name, kept, level - 1)) {
+			ndb_root_unref(l->tree.root);
+			continue;
+		}
+		l->level = level - 1;
+		if (kept != i) s->local_states[kept] = *l;
+		kept++;
+	}
+	s->local_state_count = kept;
 }
 
 /* ---- marks ---- */
 
 int ndb_mark_push(ndb_session *s) {
-  if (s->mark_count == s->mark_cap) {
-    uint32_t cap = s->mark_cap ? s->mark_cap * 2 : 8;
-    ndb_mark_state *grown = realloc(s->marks, cap * sizeof *grown);
-    if (!grown) return memory();
-    s->marks = grown, s->mark_cap = cap;
-  }
-  ndb_mark_state *m = &s->marks[s->mark_count++];
-  ndb_layer_fork(&s->own, &m->own);
-  m->killed = s->killed_count;
-  m->shed = ndb_session_shed(s, 1);
-  return NDB_OK;
+	if (s->mark_count == s->mark_cap) {
+		uint32_t cap = s->mark_cap ? s->mark_cap * 2 : 8;
+		ndb_mark_state *grown = realloc(s->marks, cap * sizeof *grown);
+		if (!grown) return memory();
+		s->marks = grown, s->mark_cap = cap;
+	}
+	ndb_mark_state *m = &s->marks[s->mark_count++];
+	ndb_layer_fork(&s->own, &m->own);
+	m->killed = s->killed_count;
+	m->shed = ndb_session_shed(s, 1);
+	return NDB_OK;
 }
 
 void ndb_mark_pop(ndb_session *s, uint32_t count) {
-  while (s->mark_count > count) {
-    ndb_mark_state *m = &s->marks[--s->mark_count];
-    ndb_root_unref(m->own.entries.root);
-    ndb_root_unref(m->own.kills.root);
-  }
+	while (s->mark_count > count) {
+		ndb_mark_state *m = &s->marks[--s->mark_count];
+		ndb_root_unref(m->own.entries.root);
+		ndb_root_unref(m->own.kills.root);
+	}
 }
 
 /* Forgets kills from the given number on. */
 static void drop_kills(ndb_session *s, uint32_t count) {
-  while (s->killed_count > count) {
-    ndb_entry *e = s->killed[--s->killed_count];
-    s->killed_bytes -= ndb_entry_size(e);
-    ndb_entry_unref(e);
-  }
+	while (s->killed_count > count) {
+		ndb_entry *e = s->killed[--s->killed_count];
+		s->killed_bytes -= ndb_entry_size(e);
+		ndb_entry_unref(e);
+	}
 }
 
 /* Counts all that own has as shed: its tree is about to be replaced. */
 static void shed_own(ndb_session *s) {
-  s->shed_stored += s->own.entries.shed + s->own.kills.shed + ndb_session_own_bytes(s);
-  s->own.entries.shed = s->own.kills.shed = 0;
+	s->shed_stored += s->own.entries.shed + s->own.kills.shed + ndb_session_own_bytes(s);
+	s->own.entries.shed = s->own.kills.shed = 0;
 }
 
 void ndb_mark_undo(ndb_session *s, uint32_t mark) {
-  ndb_mark_pop(s, mark + 1);
-  ndb_mark_state *m = &s->marks[mark];
-  shed_own(s);
-  ndb_layer_clear(&s->own);
-  ndb_layer_fork(&m->own, &s->own);
-  drop_kills(s, m->killed);
-  s->changes++;
-  s->stamp++;
+	ndb_mark_pop(s, mark + 1);
+	ndb_mark_state *m = &s->marks[mark];
+	shed_own(s);
+	ndb_layer_clear(&s->own);
+	ndb_layer_fork(&m->own, &s->own);
+	drop_kills(s, m->killed);
+	s->changes++;
+	s->stamp++;
 }
 
 /* ---- the end ---- */
 
 void ndb_changes_drop(ndb_session *s) {
-  ndb_mark_pop(s, 0);
-  ndb_layer_clear(&s->own);
-  drop_kills(s, 0);
-  ndb_root_unref(s->begin_entries);
-  ndb_root_unref(s->begin_kills);
-  s->begin_entries = s->begin_kills = NULL;
-  ndb_root_unref(s->view.frozen);
-  ndb_root_unref(s->view.frozen_kills);
-  s->view.frozen = s->view.frozen_kills = NULL;
-  ndb_reads_reset(&s->reads);
-  s->broken = 0;
-  s->changes++;
-  s->stamp++;
+	ndb_mark_pop(s, 0);
+	ndb_layer_clear(&s->own);
+	drop_kills(s, 0);
+	ndb_root_unref(s->begin_entries);
+	ndb_root_unref(s->begin_kills);
+	s->begin_entries = s->begin_kills = NULL;
+	ndb_root_unref(s->view.frozen);
+	ndb_root_unref(s->view.frozen_kills);
+	s->view.frozen = s->view.frozen_kills = NULL;
+	ndb_reads_reset(&s->reads);
+	s->broken = 0;
+	s->changes++;
+	s->stamp++;
 }
 
 void ndb_exclusive_release(ndb_session *s) {
-  if (s->store->exclusive != s) return;
-  s->store->exclusive = NULL;
-  pthread_cond_broadcast(&s->store->done);
+	if (s->store->exclusive != s) return;
+	s->store->exclusive = NULL;
+	pthread_cond_broadcast(&s->store->done);
 }
 
 void ndb_transaction_leave(ndb_session *s) {
-  if (s->store) shed_own(s);
-  s->level = s->in_transaction = s->view_level = 0;
-  s->clock = 0;
-  s->version = UINT64_MAX;
-  if (!s->store) return;
-  ndb_store_held(s->store);
-  s->store->transactions--;
-  ndb_store_trim_log(s->store);
+	if (s->store) shed_own(s);
+	s->level = s->in_transaction = s->view_level = 0;
+	s->clock = 0;
+	s->version = UINT64_MAX;
+	if (!s->store) return;
+	ndb_store_held(s->store);
+	s->store->transactions--;
+	ndb_store_trim_log(s->store);
 }
 
 void ndb_transaction_free(ndb_session *s) {
-  if (s->store) {
-    pthread_mutex_lock(&s->store->lock);
-    ndb_transaction_leave(s);
-    ndb_exclusive_release(s);
-    pthread_mutex_unlock(&s->store->lock);
-  } else {
-    ndb_transaction_leave(s);
-  }
-  ndb_locals_restore(s, 1);
-  ndb_changes_drop(s);
-  s->conflicts = 0;
+	if (s->store) {
+		pthread_mutex_lock(&s->store->lock);
+		ndb_transaction_leave(s);
+		ndb_exclusive_release(s);
+		pthread_mutex_unlock(&s->store->lock);
+	} else {
+		ndb_transaction_leave(s);
+	}
+	ndb_locals_restore(s, 1);
+	ndb_changes_drop(s);
+	s->conflicts = 0;
 }

@@ -19,147 +19,157 @@ uint64_t ndb_hash_seed = 0x9E3779B97F4A7C15u;
 int ndb_read_fences;
 
 int ndb_lmdb_error(int rc, const char *doing) {
-  switch (rc) {
-  case MDB_CORRUPTED: case MDB_PAGE_NOTFOUND: case MDB_INVALID: case MDB_VERSION_MISMATCH: case MDB_BAD_VALSIZE:
-  case MDB_INCOMPATIBLE: case MDB_BAD_TXN: case MDB_CURSOR_FULL: case MDB_PAGE_FULL: case MDB_KEYEXIST: case MDB_BAD_DBI:
-    return ndb_fail(NDB_E_CORRUPT, "%s: the file is damaged (%s); list its faults with perigee node check, or put a backup in its place",
-                    doing, mdb_strerror(rc));
-  case MDB_READERS_FULL:
-    return ndb_fail(NDB_E_MEMORY, "%s: too many processes read the store at once", doing);
-  case ENOMEM:
-    return ndb_fail(NDB_E_MEMORY, "%s: out of memory", doing);
-  default:
-    return ndb_fail(NDB_E_DISK, "%s: %s", doing, mdb_strerror(rc));
-  }
+	switch (rc) {
+	case MDB_CORRUPTED:
+	case MDB_PAGE_NOTFOUND:
+	case MDB_INVALID:
+	case MDB_VERSION_MISMATCH:
+	case MDB_BAD_VALSIZE:
+	case MDB_INCOMPATIBLE:
+	case MDB_BAD_TXN:
+	case MDB_CURSOR_FULL:
+	case MDB_PAGE_FULL:
+	case MDB_KEYEXIST:
+	case MDB_BAD_DBI:
+		return ndb_fail(NDB_E_CORRUPT,
+		    "%s: the file is damaged (%s); list its faults with perigee node check, or put a backup in its place",
+		    doing, mdb_strerror(rc));
+	case MDB_READERS_FULL:
+		return ndb_fail(NDB_E_MEMORY, "%s: too many processes read the store at once", doing);
+	case ENOMEM: return ndb_fail(NDB_E_MEMORY, "%s: out of memory", doing);
+	default: return ndb_fail(NDB_E_DISK, "%s: %s", doing, mdb_strerror(rc));
+	}
 }
 
 /* ---- maps and snapshots ---- */
 
 static void map_unref(ndb_map *m) {
-  while (m && atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) == 1) {
-    ndb_map *newer = m->newer;
-    if (m->retired) munmap(m->retired, m->size);
-    free(m);
-    m = newer;
-  }
+	while (m && atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) == 1) {
+		ndb_map *newer = m->newer;
+		if (m->retired) munmap(m->retired, m->size);
+		free(m);
+		m = newer;
+	}
 }
 
 int ndb_store_remap_locked(ndb_store *store, size_t size) {
-  ndb_map *fresh = malloc(sizeof *fresh);
-  if (!fresh) return ENOMEM;
-  atomic_init(&fresh->refs, 2); /* of the store, and of the map before it */
-  fresh->retired = NULL, fresh->size = 0, fresh->newer = NULL;
-  void *old;
-  size_t old_size;
-  int rc = lmdb_remap(store->env, size, &old, &old_size);
-  if (rc || !old) {
-    free(fresh);
-    return rc;
-  }
-  ndb_map *replaced = store->map;
-  replaced->retired = old, replaced->size = old_size, replaced->newer = fresh;
-  store->map = fresh;
-  map_unref(replaced);
-  return 0;
+	ndb_map *fresh = malloc(sizeof *fresh);
+	if (!fresh) return ENOMEM;
+	atomic_init(&fresh->refs, 2); /* of the store, and of the map before it */
+	fresh->retired = NULL, fresh->size = 0, fresh->newer = NULL;
+	void *old;
+	size_t old_size;
+	int rc = lmdb_remap(store->env, size, &old, &old_size);
+	if (rc || !old) {
+		free(fresh);
+		return rc;
+	}
+	ndb_map *replaced = store->map;
+	replaced->retired = old, replaced->size = old_size, replaced->newer = fresh;
+	store->map = fresh;
+	map_unref(replaced);
+	return 0;
 }
 
 int ndb_snapshot_open(ndb_store *store, ndb_snapshot **out) {
-  ndb_snapshot *s = malloc(sizeof *s);
-  if (!s) return ndb_fail(NDB_E_MEMORY, "out of memory");
-  atomic_init(&s->refs, 1);
-  pthread_mutex_lock(&store->map_lock);
-  int rc, cleared = 0;
-  while ((rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &s->txn)) != 0) {
-    if (rc == MDB_MAP_RESIZED && (rc = ndb_store_remap_locked(store, 0)) == 0) continue;
-    if (rc == MDB_READERS_FULL && !cleared++ && mdb_reader_check(store->env, NULL) == 0) continue;
-    pthread_mutex_unlock(&store->map_lock);
-    free(s);
-    return ndb_lmdb_error(rc, "begin to read");
-  }
-  s->map = store->map;
-  atomic_fetch_add_explicit(&s->map->refs, 1, memory_order_relaxed);
-  pthread_mutex_unlock(&store->map_lock);
-  s->number = mdb_txn_id(s->txn);
-  MDB_stat nodes, expiry, meta;
-  if ((rc = mdb_stat(s->txn, store->nodes, &nodes)) != 0 || (rc = mdb_stat(s->txn, store->expiry, &expiry)) != 0 ||
-      (rc = mdb_stat(s->txn, store->meta, &meta)) != 0) {
-    ndb_snapshot_unref(s);
-    return ndb_lmdb_error(rc, "begin to read");
-  }
-  s->nodes = nodes.ms_entries, s->expiring = expiry.ms_entries;
-  *out = s;
-  return NDB_OK;
+	ndb_snapshot *s = malloc(sizeof *s);
+	if (!s) return ndb_fail(NDB_E_MEMORY, "out of memory");
+	atomic_init(&s->refs, 1);
+	pthread_mutex_lock(&store->map_lock);
+	int rc, cleared = 0;
+	while ((rc = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &s->txn)) != 0) {
+		if (rc == MDB_MAP_RESIZED && (rc = ndb_store_remap_locked(store, 0)) == 0) continue;
+		if (rc == MDB_READERS_FULL && !cleared++ && mdb_reader_check(store->env, NULL) == 0)
+			continue;
+		pthread_mutex_unlock(&store->map_lock);
+		free(s);
+		return ndb_lmdb_error(rc, "begin to read");
+	}
+	s->map = store->map;
+	atomic_fetch_add_explicit(&s->map->refs, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&store->map_lock);
+	s->number = mdb_txn_id(s->txn);
+	MDB_stat nodes, expiry, meta;
+	if ((rc = mdb_stat(s->txn, store->nodes, &nodes)) != 0 ||
+	    (rc = mdb_stat(s->txn, store->expiry, &expiry)) != 0 ||
+	    (rc = mdb_stat(s->txn, store->meta, &meta)) != 0) {
+		ndb_snapshot_unref(s);
+		return ndb_lmdb_error(rc, "begin to read");
+	}
+	s->nodes = nodes.ms_entries, s->expiring = expiry.ms_entries;
+	*out = s;
+	return NDB_OK;
 }
 
 void ndb_snapshot_unref(ndb_snapshot *s) {
-  if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
-  mdb_txn_abort(s->txn);
-  map_unref(s->map);
-  free(s);
+	if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+	mdb_txn_abort(s->txn);
+	map_unref(s->map);
+	free(s);
 }
 
 int ndb_store_refresh(ndb_store *store) {
-  if (store->base && *store->last_commit == store->base->number) return NDB_OK;
-  ndb_snapshot *fresh;
-  int error = ndb_snapshot_open(store, &fresh);
-  if (error < 0) return error;
-  ndb_snapshot_unref(store->base);
-  store->base = fresh;
-  if (store->last_commit == &store->only_commit) store->only_commit = fresh->number;
-  store->sweeps = fresh->expiring != 0;
-  store->foreign += !store->base_released || fresh->number != store->base_released;
-  store->base_released = 0;
-  ndb_store_held(store);
-  atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
-  return NDB_OK;
+	if (store->base && *store->last_commit == store->base->number) return NDB_OK;
+	ndb_snapshot *fresh;
+	int error = ndb_snapshot_open(store, &fresh);
+	if (error < 0) return error;
+	ndb_snapshot_unref(store->base);
+	store->base = fresh;
+	if (store->last_commit == &store->only_commit) store->only_commit = fresh->number;
+	store->sweeps = fresh->expiring != 0;
+	store->foreign += !store->base_released || fresh->number != store->base_released;
+	store->base_released = 0;
+	ndb_store_held(store);
+	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+	return NDB_OK;
 }
 
 /* ---- layers ---- */
 
 void ndb_layer_init(ndb_layer *l) {
-  ndb_tree_init(&l->entries);
-  ndb_tree_init(&l->kills);
+	ndb_tree_init(&l->entries);
+	ndb_tree_init(&l->kills);
 }
 
 void ndb_layer_clear(ndb_layer *l) {
-  ndb_tree_clear(&l->entries);
-  ndb_tree_clear(&l->kills);
+	ndb_tree_clear(&l->entries);
+	ndb_tree_clear(&l->kills);
 }
 
 void ndb_layer_fork(ndb_layer *l, ndb_layer *copy) {
-  ndb_tree_fork(&l->entries, &copy->entries);
-  ndb_tree_fork(&l->kills, &copy->kills);
+	ndb_tree_fork(&l->entries, &copy->entries);
+	ndb_tree_fork(&l->kills, &copy->kills);
 }
 
 const ndb_entry *ndb_kill_of(const ndb_tree_node *kills, const char *key, size_t len) {
-  if (!kills) return NULL;
-  /* Kills do not lie within each other, so only the last one up to key can hide it. */
-  const ndb_entry *same = ndb_root_find(kills, key, len);
-  if (same) return same;
-  ndb_tree_cursor c;
-  const ndb_entry *before = ndb_cursor_seek_before(&c, kills, key, len);
-  return before && ndb_key_within(key, len, before->data, before->key_len) ? before : NULL;
+	if (!kills) return NULL;
+	/* Kills do not lie within each other, so only the last one up to key can hide it. */
+	const ndb_entry *same = ndb_root_find(kills, key, len);
+	if (same) return same;
+	ndb_tree_cursor c;
+	const ndb_entry *before = ndb_cursor_seek_before(&c, kills, key, len);
+	return before && ndb_key_within(key, len, before->data, before->key_len) ? before : NULL;
 }
 
 int ndb_layer_kill(ndb_layer *l, const char *key, size_t len, int below) {
-  char end[NDB_KEY_MAX + 1];
-  ndb_key_end(end, key, len);
-  int error = ndb_tree_cut(&l->entries, key, len, end, len + 1);
-  if (error < 0 || !below || ndb_kill_of(l->kills.root, key, len)) return error;
-  if ((error = ndb_tree_cut(&l->kills, key, len, end, len + 1)) < 0) return error;
-  ndb_scalar none = {.type = NDB_ABSENT};
-  ndb_entry *e = ndb_entry_new(key, len, &none, 0);
-  if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
-  return ndb_tree_put(&l->kills, e);
+	char end[NDB_KEY_MAX + 1];
+	ndb_key_end(end, key, len);
+	int error = ndb_tree_cut(&l->entries, key, len, end, len + 1);
+	if (error < 0 || !below || ndb_kill_of(l->kills.root, key, len)) return error;
+	if ((error = ndb_tree_cut(&l->kills, key, len, end, len + 1)) < 0) return error;
+	ndb_scalar none = {.type = NDB_ABSENT};
+	ndb_entry *e = ndb_entry_new(key, len, &none, 0);
+	if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
+	return ndb_tree_put(&l->kills, e);
 }
 
 void ndb_view_release(ndb_view *v) {
-  ndb_root_unref(v->own);
-  ndb_root_unref(v->own_kills);
-  ndb_root_unref(v->frozen);
-  ndb_root_unref(v->frozen_kills);
-  ndb_snapshot_unref(v->base);
-  *v = (ndb_view){0};
+	ndb_root_unref(v->own);
+	ndb_root_unref(v->own_kills);
+	ndb_root_unref(v->frozen);
+	ndb_root_unref(v->frozen_kills);
+	ndb_snapshot_unref(v->base);
+	*v = (ndb_view){0};
 }
 
 /* ---- values as they are stored ----
@@ -170,169 +180,189 @@ void ndb_view_release(ndb_view *v) {
  * are. Then the checksum of the key and of all that comes before it: 2 bytes, least significant
  * first. */
 enum {
-  STORED_INTEGER = 1,
-  STORED_DOUBLE,
-  STORED_DIGITS,
-  STORED_STRING,
-  STORED_FALSE,
-  STORED_TRUE,
-  STORED_TYPE = 0x0F, /* bits of the above */
-  STORED_SUM = 0x40, /* a checksum follows */
-  STORED_EXPIRES = 0x80, /* a time follows */
-  SUM_BYTES = 2
+	STORED_INTEGER = 1,
+	STORED_DOUBLE,
+	STORED_DIGITS,
+	STORED_STRING,
+	STORED_FALSE,
+	STORED_TRUE,
+	STORED_TYPE = 0x0F,    /* bits of the above */
+	STORED_SUM = 0x40,     /* a checksum follows */
+	STORED_EXPIRES = 0x80, /* a time follows */
+	SUM_BYTES = 2
 };
 
-static int is_small_integer(double d) { return d >= -9007199254740992.0 && d <= 9007199254740992.0 && d == (double)(int64_t)d; }
+static int is_small_integer(double d) {
+	return d >= -9007199254740992.0 && d <= 9007199254740992.0 && d == (double)(int64_t)d;
+}
 
 static int integer_size(int64_t n) {
-  int size = 0;
-  while (size < 8 && (size ? n < -((int64_t)1 << (8 * size - 1)) || n >= (int64_t)1 << (8 * size - 1) : n != 0)) size++;
-  return size;
+	int size = 0;
+	while (
+	    size < 8 &&
+	    (size ? n < -((int64_t)1 << (8 * size - 1)) || n >= (int64_t)1 << (8 * size - 1) : n != 0))
+		size++;
+	return size;
 }
 
 size_t ndb_stored_size(const ndb_entry *e, int sums) {
-  size_t header = (e->expiry ? 9u : 1u) + (sums ? SUM_BYTES : 0u);
-  if (e->type == NDB_NUMBER) return header + (is_small_integer(e->number) ? (size_t)integer_size((int64_t)e->number) : 8);
-  return header + (e->type == NDB_STRING || e->type == NDB_DIGITS ? e->value_len : 0);
+	size_t header = (e->expiry ? 9u : 1u) + (sums ? SUM_BYTES : 0u);
+	if (e->type == NDB_NUMBER)
+		return header +
+		       (is_small_integer(e->number) ? (size_t)integer_size((int64_t)e->number) : 8);
+	return header + (e->type == NDB_STRING || e->type == NDB_DIGITS ? e->value_len : 0);
 }
 
 static char *put_little(char *out, uint64_t n, int size) {
-  for (int i = 0; i < size; i++, n >>= 8) *out++ = (char)n;
-  return out;
+	for (int i = 0; i < size; i++, n >>= 8) *out++ = (char)n;
+	return out;
 }
 
 void ndb_stored_write(const ndb_entry *e, int sums, char *out) {
-  const char *start = out;
-  static const uint8_t types[] = {0, STORED_INTEGER, STORED_DIGITS, STORED_STRING, STORED_FALSE, STORED_TRUE};
-  int small = e->type == NDB_NUMBER && is_small_integer(e->number);
-  uint8_t type = e->type == NDB_NUMBER && !small ? STORED_DOUBLE : types[e->type];
-  *out++ = (char)(type | (e->expiry ? STORED_EXPIRES : 0) | (sums ? STORED_SUM : 0));
-  if (e->expiry)
-    for (int shift = 56; shift >= 0; shift -= 8) *out++ = (char)(e->expiry >> shift);
-  if (small) {
-    int64_t n = (int64_t)e->number;
-    out = put_little(out, (uint64_t)n, integer_size(n));
-  } else if (e->type == NDB_NUMBER) {
-    uint64_t bits;
-    memcpy(&bits, &e->number, 8);
-    out = put_little(out, bits, 8);
-  } else if (e->type == NDB_STRING || e->type == NDB_DIGITS) {
-    memcpy(out, ndb_entry_value(e), e->value_len);
-    out += e->value_len;
-  }
-  if (sums) put_little(out, ndb_record_sum(e->data, e->key_len, start, (size_t)(out - start)), SUM_BYTES);
+	const char *start = out;
+	static const uint8_t types[] = {
+	    0, STORED_INTEGER, STORED_DIGITS, STORED_STRING, STORED_FALSE, STORED_TRUE};
+	int small = e->type == NDB_NUMBER && is_small_integer(e->number);
+	uint8_t type = e->type == NDB_NUMBER && !small ? STORED_DOUBLE : types[e->type];
+	*out++ = (char)(type | (e->expiry ? STORED_EXPIRES : 0) | (sums ? STORED_SUM : 0));
+	if (e->expiry)
+		for (int shift = 56; shift >= 0; shift -= 8) *out++ = (char)(e->expiry >> shift);
+	if (small) {
+		int64_t n = (int64_t)e->number;
+		out = put_little(out, (uint64_t)n, integer_size(n));
+	} else if (e->type == NDB_NUMBER) {
+		uint64_t bits;
+		memcpy(&bits, &e->number, 8);
+		out = put_little(out, bits, 8);
+	} else if (e->type == NDB_STRING || e->type == NDB_DIGITS) {
+		memcpy(out, ndb_entry_value(e), e->value_len);
+		out += e->value_len;
+	}
+	if (sums)
+		put_little(
+		    out, ndb_record_sum(e->data, e->key_len, start, (size_t)(out - start)), SUM_BYTES);
 }
 
 int ndb_stored_is_sound(int sums, const char *key, size_t key_len, const char *data, size_t len) {
-  if (len == 0 || !(data[0] & STORED_SUM)) return !sums;
-  if (len <= SUM_BYTES) return 0;
-  const unsigned char *sum = (const unsigned char *)data + len - SUM_BYTES;
-  return (sum[0] | sum[1] << 8) == ndb_record_sum(key, key_len, data, len - SUM_BYTES);
+	if (len == 0 || !(data[0] & STORED_SUM)) return !sums;
+	if (len <= SUM_BYTES) return 0;
+	const unsigned char *sum = (const unsigned char *)data + len - SUM_BYTES;
+	return (sum[0] | sum[1] << 8) == ndb_record_sum(key, key_len, data, len - SUM_BYTES);
 }
 
 static uint64_t stored_expiry(const char *data) {
-  uint64_t expiry = 0;
-  for (int i = 1; i <= 8; i++) expiry = expiry << 8 | (unsigned char)data[i];
-  return expiry;
+	uint64_t expiry = 0;
+	for (int i = 1; i <= 8; i++) expiry = expiry << 8 | (unsigned char)data[i];
+	return expiry;
 }
 
 int ndb_stored_expired(const char *data, size_t len, uint64_t now) {
-  return len >= 9 && (data[0] & STORED_EXPIRES) && stored_expiry(data) <= (now ? now : ndb_now_ms());
+	return len >= 9 && (data[0] & STORED_EXPIRES) &&
+	       stored_expiry(data) <= (now ? now : ndb_now_ms());
 }
 
 int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *expiry) {
-  const char *end = data + len;
-  *expiry = 0;
-  if (NDB_UNLIKELY(len == 0)) goto corrupt;
-  unsigned type = (unsigned char)*data;
-  if (NDB_UNLIKELY(type & STORED_EXPIRES)) {
-    if (len < 9) goto corrupt;
-    *expiry = stored_expiry(data);
-    data += 8;
-  }
-  data++;
-  size_t rest = (size_t)(end - data);
-  if (type & STORED_SUM) {
-    if (NDB_UNLIKELY(rest < SUM_BYTES)) goto corrupt;
-    rest -= SUM_BYTES;
-  }
-  out->bytes = data, out->len = (uint32_t)rest;
-  switch (type & ~(unsigned)(STORED_EXPIRES | STORED_SUM)) {
-  case STORED_INTEGER: {
-    if (rest > 8) goto corrupt;
-    uint64_t n = 0;
-    for (size_t i = 0; i < rest; i++) n |= (uint64_t)(unsigned char)data[i] << (8 * i);
-    if (rest && rest < 8 && (data[rest - 1] & 0x80)) n |= ~(uint64_t)0 << (8 * rest);
-    out->type = NDB_NUMBER, out->number = (double)(int64_t)n, out->len = 0;
-    return NDB_OK;
-  }
-  case STORED_DOUBLE: {
-    if (rest != 8) goto corrupt;
-    uint64_t n = 0;
-    for (size_t i = 0; i < 8; i++) n |= (uint64_t)(unsigned char)data[i] << (8 * i);
-    memcpy(&out->number, &n, 8);
-    out->type = NDB_NUMBER, out->len = 0;
-    return NDB_OK;
-  }
-  case STORED_DIGITS: {
-    ndb_scalar number;
-    if (!ndb_number_canonical(out->bytes, out->len, &number)) goto corrupt; /* sums rely on it */
-    out->type = NDB_DIGITS;
-    return NDB_OK;
-  }
-  case STORED_STRING: out->type = NDB_STRING; return NDB_OK;
-  case STORED_FALSE: out->type = NDB_FALSE; break;
-  case STORED_TRUE: out->type = NDB_TRUE; break;
-  default: goto corrupt;
-  }
-  if (rest == 0) return NDB_OK;
+	const char *end = data + len;
+	*expiry = 0;
+	if (NDB_UNLIKELY(len == 0)) goto corrupt;
+	unsigned type = (unsigned char)*data;
+	if (NDB_UNLIKELY(type & STORED_EXPIRES)) {
+		if (len < 9) goto corrupt;
+		*expiry = stored_expiry(data);
+		data += 8;
+	}
+	data++;
+	size_t rest = (size_t)(end - data);
+	if (type & STORED_SUM) {
+		if (NDB_UNLIKELY(rest < SUM_BYTES)) goto corrupt;
+		rest -= SUM_BYTES;
+	}
+	out->bytes = data, out->len = (uint32_t)rest;
+	switch (type & ~(unsigned)(STORED_EXPIRES | STORED_SUM)) {
+	case STORED_INTEGER: {
+		if (rest > 8) goto corrupt;
+		uint64_t n = 0;
+		for (size_t i = 0; i < rest; i++) n |= (uint64_t)(unsigned char)data[i] << (8 * i);
+		if (rest && rest < 8 && (data[rest - 1] & 0x80)) n |= ~(uint64_t)0 << (8 * rest);
+		out->type = NDB_NUMBER, out->number = (double)(int64_t)n, out->len = 0;
+		return NDB_OK;
+	}
+	case STORED_DOUBLE: {
+		if (rest != 8) goto corrupt;
+		uint64_t n = 0;
+		for (size_t i = 0; i < 8; i++) n |= (uint64_t)(unsigned char)data[i] << (8 * i);
+		memcpy(&out->number, &n, 8);
+		out->type = NDB_NUMBER, out->len = 0;
+		return NDB_OK;
+	}
+	case STORED_DIGITS: {
+		ndb_scalar number;
+		if (!ndb_number_canonical(out->bytes, out->len, &number))
+			goto corrupt; /* sums rely on it */
+		out->type = NDB_DIGITS;
+		return NDB_OK;
+	}
+	case STORED_STRING: out->type = NDB_STRING; return NDB_OK;
+	case STORED_FALSE: out->type = NDB_FALSE; break;
+	case STORED_TRUE: out->type = NDB_TRUE; break;
+	default: goto corrupt;
+	}
+	if (rest == 0) return NDB_OK;
 corrupt:
-  return ndb_fail(NDB_E_CORRUPT, "a value of %zu bytes does not decode; list the faults with perigee node check", len);
+	return ndb_fail(NDB_E_CORRUPT,
+	    "a value of %zu bytes does not decode; list the faults with perigee node check", len);
 }
 
 int ndb_stored_is_text(const char *data) {
-  int type = data[0] & STORED_TYPE;
-  return type == STORED_STRING || type == STORED_DIGITS;
+	int type = data[0] & STORED_TYPE;
+	return type == STORED_STRING || type == STORED_DIGITS;
 }
 
-int ndb_stored_verify(const ndb_store *store, const char *key, size_t key_len, const char *data, size_t len) {
-  if (ndb_stored_is_sound(store->sums, key, key_len, data, len)) return NDB_OK;
-  return ndb_fail(NDB_E_CORRUPT, "a node of %zu bytes is not what was written: its checksum differs; list the faults with perigee node check", key_len + len);
+int ndb_stored_verify(
+    const ndb_store *store, const char *key, size_t key_len, const char *data, size_t len) {
+	if (ndb_stored_is_sound(store->sums, key, key_len, data, len)) return NDB_OK;
+	return ndb_fail(NDB_E_CORRUPT,
+	    "a node of %zu bytes is not what was written: its checksum differs; list the faults with perigee node check",
+	    key_len + len);
 }
 
 /* NDB_OK, NDB_NONE if the layer hides the node or has no value for it, NDB_MORE if it does not know. */
-static int layer_get(const ndb_view *v, const ndb_tree_node *entries, const ndb_tree_node *kills, const char *key, size_t len,
-                     ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
-  ndb_entry *e = ndb_root_find(entries, key, len);
-  if (e) {
-    *entry = e;
-    if (e->type == NDB_ABSENT || (e->expiry && e->expiry <= ndb_view_now(v))) return NDB_NONE;
-    ndb_entry_scalar(e, out);
-    *expiry = e->expiry;
-    return NDB_OK;
-  }
-  return kills && ndb_kill_of(kills, key, len) ? NDB_NONE : NDB_MORE;
+static int layer_get(const ndb_view *v, const ndb_tree_node *entries, const ndb_tree_node *kills,
+    const char *key, size_t len, ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
+	ndb_entry *e = ndb_root_find(entries, key, len);
+	if (e) {
+		*entry = e;
+		if (e->type == NDB_ABSENT || (e->expiry && e->expiry <= ndb_view_now(v))) return NDB_NONE;
+		ndb_entry_scalar(e, out);
+		*expiry = e->expiry;
+		return NDB_OK;
+	}
+	return kills && ndb_kill_of(kills, key, len) ? NDB_NONE : NDB_MORE;
 }
 
-int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
-  ndb_entry *entry;
-  return ndb_view_find(store, v, key, len, out, expiry, &entry);
+int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, size_t len,
+    ndb_scalar *out, uint64_t *expiry) {
+	ndb_entry *entry;
+	return ndb_view_find(store, v, key, len, out, expiry, &entry);
 }
 
-int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry,
-                  ndb_entry **entry) {
-  int found = NDB_MORE;
-  *entry = NULL;
-  if (v->own || v->own_kills) found = layer_get(v, v->own, v->own_kills, key, len, out, expiry, entry);
-  if (found == NDB_MORE && (v->frozen || v->frozen_kills)) found = layer_get(v, v->frozen, v->frozen_kills, key, len, out, expiry, entry);
-  if (found != NDB_MORE) return found;
-  if (!v->base) return NDB_NONE;
-  MDB_val k = {len, (void *)(uintptr_t)key}, data;
-  int rc = mdb_get(v->base->txn, store->nodes, &k, &data);
-  if (rc == MDB_NOTFOUND) return NDB_NONE;
-  if (rc) return ndb_lmdb_error(rc, "read a node");
-  int error = ndb_stored_read(data.mv_data, data.mv_size, out, expiry);
-  if (error == NDB_OK && NDB_UNLIKELY(store->options.verify)) error = ndb_stored_verify(store, key, len, data.mv_data, data.mv_size);
-  if (error == NDB_OK && *expiry && *expiry <= ndb_view_now(v)) return NDB_NONE;
-  return error;
+int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, size_t len,
+    ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
+	int found = NDB_MORE;
+	*entry = NULL;
+	if (v->own || v->own_kills)
+		found = layer_get(v, v->own, v->own_kills, key, len, out, expiry, entry);
+	if (found == NDB_MORE && (v->frozen || v->frozen_kills))
+		found = layer_get(v, v->frozen, v->frozen_kills, key, len, out, expiry, entry);
+	if (found != NDB_MORE) return found;
+	if (!v->base) return NDB_NONE;
+	MDB_val k = {len, (void *)(uintptr_t)key}, data;
+	int rc = mdb_get(v->base->txn, store->nodes, &k, &data);
+	if (rc == MDB_NOTFOUND) return NDB_NONE;
+	if (rc) return ndb_lmdb_error(rc, "read a node");
+	int error = ndb_stored_read(data.mv_data, data.mv_size, out, expiry);
+	if (error == NDB_OK && NDB_UNLIKELY(store->options.verify))
+		error = ndb_stored_verify(store, key, len, data.mv_data, data.mv_size);
+	if (error == NDB_OK && *expiry && *expiry <= ndb_view_now(v)) return NDB_NONE;
+	return error;
 }

@@ -20,6 +20,10 @@ formatted() {
   unformatted=$("$gofmt" -l $(git ls-files '*.go'))
   [ -z "$unformatted" ] || { echo "run gofmt -w on:"; echo "$unformatted"; return 1; }
 }
+c_formatted() {
+  git ls-files 'internal/luajit/*.[ch]' 'internal/document/*.[ch]' 'nodedb/*.[ch]' | grep -v testdata/ | xargs clang-format --dry-run -Werror ||
+    { echo 'run clang-format -i on these files'; return 1; }
+}
 # Not through CGO_CFLAGS: those flags would apply to the Go runtime's C too.
 c_warnings() {
   git ls-files '*.c' | grep -v -e testdata/ -e tools/lmdb/ |
@@ -61,6 +65,7 @@ step 'vet, no cgo' env CGO_ENABLED=0 tools/go.sh vet ./...
 step 'vet, no build tag' env GOFLAGS= "$(tools/go.sh -path)" vet ./...
 step 'vet, bench' in_bench
 step staticcheck tools/go.sh tool staticcheck ./...
+step clang-format c_formatted
 step 'C warnings' c_warnings
 step 'C structure' c_structure
 step luacheck lua_lint

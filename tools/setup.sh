@@ -169,7 +169,7 @@ case ${1:-} in
   pyarrow) build; pyarrow ;;
   nodes) build; lua; packages fis-gtm ;;
   versions) build; lua; servers; versions ;;
-  lint) build; lua; servers; packages clang lua-check shellcheck ;;
+  lint) build; lua; servers; packages clang clang-format lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
   *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|questdb|pyarrow|versions|nodes|lint|debootstrap" ;;
 esac

@@ -13,8 +13,12 @@
 static uint32_t value_new(doc *d, int kind, int flags, const char *text, size_t len) {
 	uint32_t i = node_add(d);
 	if (!i) return 0;
-	d->nodes[i] = (doc_node){.kind = (uint8_t)kind, .flags = (uint16_t)flags, .text = text,
-		.len = (uint32_t)len, .next = i + 1, .parent = i};
+	d->nodes[i] = (doc_node){.kind = (uint8_t)kind,
+	    .flags = (uint16_t)flags,
+	    .text = text,
+	    .len = (uint32_t)len,
+	    .next = i + 1,
+	    .parent = i};
 	return i;
 }
 
@@ -91,7 +95,8 @@ static uint32_t reuse_node(doc *d, uint32_t old, uint32_t value) {
 	*was = *n;
 	was->next = old + 1;
 	d->count--;
-	if (__builtin_expect(d->keys.objects > d->count, 0)) d->keys.objects = d->count; // another value gets the node
+	// another value gets the node
+	if (__builtin_expect(d->keys.objects > d->count, 0)) d->keys.objects = d->count;
 	d->written -= sizeof(doc_node);
 	return old;
 }
@@ -106,7 +111,8 @@ static void replace(doc *d, uint32_t field, uint32_t value) {
 
 // add_node adds a field to an object. The caller sets the other members one by one: copying a
 // node that was just written in parts would stall the processor.
-static inline doc_node *add_node(doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
+static inline doc_node *add_node(
+    doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
 	uint32_t i = node_add(d);
 	if (!i) return NULL;
 	d->nodes[i] = (doc_node){.key = key, .key_len = (uint32_t)len, .parent = object};
@@ -121,7 +127,8 @@ static inline doc_node *add_node(doc *d, uint32_t object, const char *key, size_
 
 // index_field adds a field to the index of keys, once its key is written.
 static inline void index_field(doc *d, const doc_node *field) {
-	if (__builtin_expect(keys_cover(d, field->parent), 0)) doc_keys_add(d, (uint32_t)(field - d->nodes));
+	if (__builtin_expect(keys_cover(d, field->parent), 0))
+		doc_keys_add(d, (uint32_t)(field - d->nodes));
 }
 
 static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint32_t value) {
@@ -137,8 +144,8 @@ static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint3
 
 // find_in_16 finds the fields with that key among the 16 nodes or fewer of [base, end). It
 // stores the last one in *field if that is 0, and removes the others.
-static inline __attribute__((always_inline)) void find_in_16(doc *d, uint32_t object, uint32_t base, uint32_t end, uint8_t hash,
-	const char *key, size_t len, uint32_t *field) {
+static inline __attribute__((always_inline)) void find_in_16(doc *d, uint32_t object, uint32_t base,
+    uint32_t end, uint8_t hash, const char *key, size_t len, uint32_t *field) {
 	uint32_t bits = scan_find(d->hashes + base, hash) & ((1u << (end - base)) - 1);
 	while (bits) {
 		uint32_t top = 31 - (uint32_t)__builtin_clz(bits);
@@ -161,7 +168,8 @@ static uint32_t find_indexed_to_write(doc *d, uint32_t object, const char *key, 
 }
 
 // find_uncached_to_write is find_to_write for a key that may be in the text and is not cached.
-static __attribute__((noinline)) uint32_t find_uncached_to_write(doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
+static __attribute__((noinline)) uint32_t find_uncached_to_write(
+    doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
 	if (keys_cover(d, object)) return find_indexed_to_write(d, object, key, len);
 	keys_searched(d, d->nodes[object].next - object);
 	uint32_t from = object + 1, end = d->nodes[object].next, field = 0;
@@ -174,8 +182,10 @@ static __attribute__((noinline)) uint32_t find_uncached_to_write(doc *d, uint32_
 
 // find_to_write is doc_find. It also removes duplicates of the key before the field that it
 // returns.
-static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
-	if (__builtin_expect(is_hash_absent(d, object, hash), 1)) return find_added(d, object, hash, key, len);
+static inline uint32_t find_to_write(
+    doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
+	if (__builtin_expect(is_hash_absent(d, object, hash), 1))
+		return find_added(d, object, hash, key, len);
 	uint32_t field = cached_field(d, object, key, len);
 	return field ? field : find_uncached_to_write(d, object, key, len, hash);
 }
@@ -183,7 +193,8 @@ static inline uint32_t find_to_write(doc *d, uint32_t object, const char *key, s
 uint32_t doc_tree_height(const doc *d, uint32_t node) {
 	uint32_t height = 0, depth = 0, container = node;
 	for (uint32_t i = node; i < d->nodes[node].next; i++) {
-		for (; depth && i >= d->nodes[container].next; depth--) container = d->nodes[container].parent;
+		for (; depth && i >= d->nodes[container].next; depth--)
+			container = d->nodes[container].parent;
 		if (d->nodes[i].kind != DOC_OBJECT && d->nodes[i].kind != DOC_ARRAY) continue;
 		container = i;
 		if (++depth > height) height = depth;
@@ -195,7 +206,8 @@ uint32_t doc_tree_height(const doc *d, uint32_t node) {
 static int check_depth(const doc *d, uint32_t container, uint32_t value) {
 	if (d->nodes[value].kind != DOC_OBJECT && d->nodes[value].kind != DOC_ARRAY) return DOC_OK;
 	uint32_t depth = doc_tree_height(d, value) + 1;
-	for (; d->nodes[container].parent != container && depth <= DOC_MAX_DEPTH; depth++) container = d->nodes[container].parent;
+	for (; d->nodes[container].parent != container && depth <= DOC_MAX_DEPTH; depth++)
+		container = d->nodes[container].parent;
 	return depth > DOC_MAX_DEPTH ? DOC_TOO_DEEP : DOC_OK;
 }
 
@@ -217,7 +229,7 @@ int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value
 typedef struct {
 	const char *text; // of a string, between the quotes
 	double num;
-	uint32_t len;     // when encoded; with the quotes of a string that needs no escapes
+	uint32_t len; // when encoded; with the quotes of a string that needs no escapes
 	uint16_t flags;
 	uint8_t kind;
 } scalar;
@@ -227,10 +239,13 @@ static inline doc_key_slot *key_slot(doc *d, const char *key) {
 	return &d->key_slots[((uintptr_t)key >> 3 ^ (uintptr_t)key >> 9) % DOC_KEY_SLOTS];
 }
 
-static inline doc_key_slot *key_slot_beside(doc *d, const doc_key_slot *n) { return &d->key_slots[(n - d->key_slots) ^ 1]; }
+static inline doc_key_slot *key_slot_beside(doc *d, const doc_key_slot *n) {
+	return &d->key_slots[(n - d->key_slots) ^ 1];
+}
 
 // cache_key fills a slot for a key, if it is short and needs no escapes.
-static __attribute__((noinline)) const doc_key_slot *cache_key(doc *d, doc_key_slot *n, const char *key, size_t len) {
+static __attribute__((noinline)) const doc_key_slot *cache_key(
+    doc *d, doc_key_slot *n, const char *key, size_t len) {
 	if (len > DOC_CACHED_KEY_MAX || scan_text(key, len)) return NULL;
 	*key_slot_beside(d, n) = *n;
 	n->key = key;
@@ -265,8 +280,10 @@ static inline uint32_t write_scalar(char *at, const scalar *value) {
 }
 
 // add_encoded adds a field that needs no escapes, as it is encoded.
-static inline int add_encoded(doc *d, uint32_t object, const doc_key_slot *name, const scalar *value) {
-	char *at = arena_get(d, name->len + 4 + (value->flags & DOC_DOUBLE ? NUMBER_MAX : (size_t)value->len));
+static inline int add_encoded(
+    doc *d, uint32_t object, const doc_key_slot *name, const scalar *value) {
+	char *at =
+	    arena_get(d, name->len + 4 + (value->flags & DOC_DOUBLE ? NUMBER_MAX : (size_t)value->len));
 	doc_node *field = at ? add_node(d, object, at + 2, name->len, name->hash) : NULL;
 	if (!field) return DOC_NO_MEMORY;
 	scan_copy(at, name->text, name->len + 4);
@@ -294,7 +311,8 @@ static uint32_t scalar_new(doc *d, const scalar *value) {
 }
 
 // set_scalar_slowly is set_scalar for any key and scalar.
-static __attribute__((noinline)) int set_scalar_slowly(doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
+static __attribute__((noinline)) int set_scalar_slowly(
+    doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
 	if (scan_text(key, len) & SCAN_HIGH && !doc_utf8(key, len)) return DOC_BAD_UTF8;
 	mark_dirty(d, object);
 	uint32_t field = find_to_write(d, object, key, len, scan_hash(key, len));
@@ -308,10 +326,12 @@ static __attribute__((noinline)) int set_scalar_slowly(doc *d, uint32_t object, 
 
 // set_scalar writes a scalar into a field. It is fast when neither the key of a new field nor
 // its value needs escapes.
-static inline int set_scalar(doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
+static inline int set_scalar(
+    doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
 	const doc_key_slot *name = value->flags & DOC_UNQUOTED ? NULL : cached_key(d, key, len);
-	if (!name || find_to_write(d, object, key, len, name->hash)) return set_scalar_slowly(d, object, key, len, value);
+	if (!name || find_to_write(d, object, key, len, name->hash))
+		return set_scalar_slowly(d, object, key, len, value);
 	mark_dirty(d, object);
 	return add_encoded(d, object, name, value);
 }
@@ -328,7 +348,8 @@ int doc_set_string(doc *d, uint32_t object, const char *key, size_t len, const c
 
 int doc_set_number(doc *d, uint32_t object, const char *key, size_t len, double x) {
 	if (x - x != 0) return DOC_BAD_NUMBER;
-	return set_scalar(d, object, key, len, &(scalar){.kind = DOC_NUMBER, .flags = DOC_DOUBLE, .num = x});
+	return set_scalar(
+	    d, object, key, len, &(scalar){.kind = DOC_NUMBER, .flags = DOC_DOUBLE, .num = x});
 }
 
 int doc_set_literal(doc *d, uint32_t object, const char *key, size_t len, int kind) {
@@ -338,7 +359,8 @@ int doc_set_literal(doc *d, uint32_t object, const char *key, size_t len, int ki
 }
 
 // remove_uncached is doc_remove for a key that is not cached.
-static __attribute__((noinline)) int remove_uncached(doc *d, uint32_t object, const char *key, size_t len) {
+static __attribute__((noinline)) int remove_uncached(
+    doc *d, uint32_t object, const char *key, size_t len) {
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
 	uint32_t field = find_to_write(d, object, key, len, scan_hash(key, len));
 	if (!field) return DOC_OK;
@@ -366,7 +388,9 @@ static doc_list *list_need(doc *d, uint32_t array) {
 	uint32_t *at = arena_get(d, cap * sizeof *at);
 	if (!list || !at) return NULL;
 	if (old) memcpy(at, old->at, len * sizeof *at);
-	else for (uint32_t i = 0, child = array + 1; i < len; i++, child = d->nodes[child].next) at[i] = child;
+	else
+		for (uint32_t i = 0, child = array + 1; i < len; i++, child = d->nodes[child].next)
+			at[i] = child;
 	*list = (doc_list){at, len, cap};
 	n->u.list = list;
 	n->flags |= DOC_LISTED;

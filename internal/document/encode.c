@@ -6,7 +6,9 @@
 #include "tree.h"
 
 // A run is text that is about to be copied.
-typedef struct { const char *from, *to; } run;
+typedef struct {
+	const char *from, *to;
+} run;
 
 static int encode_value(doc *d, uint32_t node, doc_buf *out);
 
@@ -46,9 +48,12 @@ static const char *before_space(const char *p) {
 // or `end`.
 static inline uint32_t next_written(const doc *d, uint32_t i, uint32_t end) {
 	uint64_t bits = i < 64 ? (d->removed | d->changed) >> i : 0;
-	if (bits) return i + (uint32_t)__builtin_ctzll(bits) < end ? i + (uint32_t)__builtin_ctzll(bits) : end;
+	if (bits)
+		return i + (uint32_t)__builtin_ctzll(bits) < end ? i + (uint32_t)__builtin_ctzll(bits)
+		                                                 : end;
 	if (end <= 64) return end;
-	while (i < end && !(d->nodes[i].flags & (DOC_REMOVED | DOC_REPLACED | DOC_DIRTY))) i = d->nodes[i].next;
+	while (i < end && !(d->nodes[i].flags & (DOC_REMOVED | DOC_REPLACED | DOC_DIRTY)))
+		i = d->nodes[i].next;
 	return i;
 }
 
@@ -63,7 +68,8 @@ static inline uint32_t last_removed(const doc *d, uint32_t container, uint32_t i
 
 // copy_children copies the children in the text that were not removed. It leaves the run where
 // copying stopped, and stores where the last child ended in *last.
-static inline int copy_children(doc *d, uint32_t container, run *r, const char **last, int *kept, doc_buf *out) {
+static inline int copy_children(
+    doc *d, uint32_t container, run *r, const char **last, int *kept, doc_buf *out) {
 	uint32_t first = container + 1, end = d->nodes[container].next;
 	int error = DOC_OK;
 	for (uint32_t i = first, next; i < end && !error; i = next) {
@@ -72,7 +78,8 @@ static inline int copy_children(doc *d, uint32_t container, run *r, const char *
 		next = next_written(d, i, end);
 		if (next > i) {
 			const doc_node *c = &d->nodes[container];
-			*last = before_space(next == end ? c->text + c->len - 1 : before_space(start(&d->nodes[next])) - 1);
+			*last = before_space(
+			    next == end ? c->text + c->len - 1 : before_space(start(&d->nodes[next])) - 1);
 			*kept = 1;
 			error = run_extend(r, from, *last, out);
 			continue;

@@ -9,7 +9,9 @@
 #include "number.h"
 #include "tree.h"
 
-enum { NAMES_KEPT = 4096 }; // names beyond this number are freed between runs
+enum {
+	NAMES_KEPT = 4096 // names beyond this number are freed between runs
+};
 
 extractor *doc_extract_new(uint32_t columns) {
 	extractor *x = calloc(1, sizeof *x);
@@ -89,7 +91,9 @@ static int rebuild_table(extractor *x, uint32_t cap) {
 
 // name_number finds or adds a name and stores its number in *out.
 static int name_number(extractor *x, const char *name, size_t len, uint32_t *out) {
-	if (x->name_count * 2 >= x->table_cap && rebuild_table(x, x->table_cap ? x->table_cap * 2 : x->column_cap)) return DOC_NO_MEMORY;
+	if (x->name_count * 2 >= x->table_cap &&
+	    rebuild_table(x, x->table_cap ? x->table_cap * 2 : x->column_cap))
+		return DOC_NO_MEMORY;
 	uint32_t h = (uint32_t)doc_hash_seeded(name, len), *at = find_slot(x, h, name, len);
 	if (!*at) {
 		field_name *names = grow(x->names, &x->name_cap, x->name_count + 1, sizeof *names);
@@ -151,7 +155,8 @@ int doc_extract_kind(const doc *d, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
 	switch (n->kind) {
 	case DOC_NULL: return K_NULL;
-	case DOC_FALSE: case DOC_TRUE: return K_BOOL;
+	case DOC_FALSE:
+	case DOC_TRUE: return K_BOOL;
 	case DOC_NUMBER: return number_kind(n);
 	case DOC_STRING: return K_STRING;
 	case DOC_OBJECT: return K_OBJECT;
@@ -195,9 +200,7 @@ static int in_years(int64_t micros) {
 }
 
 // in_nanos tells whether a time in seconds is in the years 1678 to 2261, whose nanoseconds fit.
-static int in_nanos(int64_t seconds) {
-	return seconds >= -9214560000 && seconds < 9214646400;
-}
+static int in_nanos(int64_t seconds) { return seconds >= -9214560000 && seconds < 9214646400; }
 
 // read_time reads a number of units since 1970, to the microsecond, or the nanosecond.
 static int read_time(const doc_node *n, int unit, int nanos, int64_t *out) {
@@ -207,16 +210,19 @@ static int read_time(const doc_node *n, int unit, int nanos, int64_t *out) {
 	if (x.count > 19) x.exp += x.count - 19, x.count = 19;
 	for (; x.exp < 0 && x.digits; x.exp++) x.digits /= 10;
 	if (!x.digits) return *out = 0, 0;
-	if (doc_decimal_int64(x, out) || !(nanos ? in_nanos(*out / 1000000000) : in_years(*out))) return M_LATE_TIME;
+	if (doc_decimal_int64(x, out) || !(nanos ? in_nanos(*out / 1000000000) : in_years(*out)))
+		return M_LATE_TIME;
 	return 0;
 }
 
-static int read_timestamp(doc *d, uint32_t node, const doc_node *n, int unit, int nanos, int64_t *out) {
+static int read_timestamp(
+    doc *d, uint32_t node, const doc_node *n, int unit, int nanos, int64_t *out) {
 	int64_t seconds;
 	int32_t part;
 	if (n->kind == DOC_NUMBER) return read_time(n, unit, nanos, out);
 	if (n->kind != DOC_STRING) return M_MISTYPED;
-	if (doc_value(d, node) != DOC_STRING || !doc_time_parse(d->str, d->str_len, &seconds, &part)) return M_BAD_TIME;
+	if (doc_value(d, node) != DOC_STRING || !doc_time_parse(d->str, d->str_len, &seconds, &part))
+		return M_BAD_TIME;
 	*out = seconds * 1000000 + part / 1000;
 	if (!in_years(*out)) return M_BAD_TIME;
 	if (!nanos) return 0;
@@ -264,7 +270,8 @@ static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	case T_TIMESTAMP: return read_timestamp(d, node, n, c->unit, 0, &c->ints[r]);
 	case T_TIMESTAMP_NS: return read_timestamp(d, node, n, c->unit, 1, &c->ints[r]);
 	case T_STRING: return read_string(d, c, node);
-	case T_DECIMAL: if (n->kind != DOC_NUMBER) return M_MISTYPED; // copied as it is spelled
+	case T_DECIMAL:
+		if (n->kind != DOC_NUMBER) return M_MISTYPED; // copied as it is spelled
 	// fall through
 	default: return doc_encode(d, node, 0, &c->bytes) ? -1 : 0;
 	}
@@ -305,7 +312,9 @@ static inline int fill(doc *d, column *c, uint32_t r, uint32_t node) {
 static int is_same_field(const doc *d, uint32_t field, const span *key) {
 	const doc_node *n = &d->nodes[field];
 	if (field == 0 || field >= d->count) return 0;
-	if (n->parent != 0 || n->key_len != key->len || !n->key || n->flags & DOC_KEY_ESCAPED || !scan_same(n->key, key->data, key->len)) return 0;
+	if (n->parent != 0 || n->key_len != key->len || !n->key || n->flags & DOC_KEY_ESCAPED ||
+	    !scan_same(n->key, key->data, key->len))
+		return 0;
 	if (field >= d->nodes[0].next) return 1; // it was added, and no other has the key
 	return d->indexed_shape == d->shape && field < 64 && d->unique_hashes >> field & 1;
 }
@@ -315,7 +324,8 @@ static int is_same_field(const doc *d, uint32_t field, const span *key) {
 static inline uint32_t column_field(doc *d, column *c) {
 	if (d->template.matches && c->template == d->template.number) return c->node;
 	if (!is_same_field(d, c->node, c->path)) c->node = doc_find(d, 0, c->path->data, c->path->len);
-	c->template = d->template.matches && c->node && c->node < d->nodes[0].next ? d->template.number : 0;
+	c->template =
+	    d->template.matches && c->node && c->node < d->nodes[0].next ? d->template.number : 0;
 	return c->node;
 }
 
@@ -379,12 +389,14 @@ static int add_unknown(extractor *x) {
 	return DOC_OK;
 }
 
-static int extract_row(extractor *x, uint32_t row, const char *data, uint32_t from, uint32_t to, const char *limit) {
+static int extract_row(
+    extractor *x, uint32_t row, const char *data, uint32_t from, uint32_t to, const char *limit) {
 	int error = doc_index(x->d, data + from, to - from, limit);
 	if (error == DOC_NO_MEMORY) return error;
 	if (error) {
 		for (uint32_t c = 0; c < x->column_count; c++) set_null(&x->columns[c], row);
-		return reject(x, (rejected){.row = row, .column = -1, .misfit = (uint8_t)error, .offset = x->d->offset});
+		return reject(x,
+		    (rejected){.row = row, .column = -1, .misfit = (uint8_t)error, .offset = x->d->offset});
 	}
 	if (x->unknown) error = add_unknown(x);
 	for (uint32_t c = 0; c < x->column_count && !error; c++) error = cell(x, c, row, data);
@@ -413,12 +425,14 @@ static int rows_need(extractor *x, uint32_t n) {
 static size_t row_start(const column *c, uint32_t row) { return row ? c->ends[row - 1] : 0; }
 
 static void row_end(extractor *x, uint32_t row) {
-	for (uint32_t i = 0; i < x->column_count; i++) x->columns[i].ends[row] = (uint32_t)x->columns[i].bytes.len;
+	for (uint32_t i = 0; i < x->column_count; i++)
+		x->columns[i].ends[row] = (uint32_t)x->columns[i].bytes.len;
 	x->rows = row + 1;
 }
 
 static void row_drop(extractor *x, uint32_t row) {
-	for (uint32_t i = 0; i < x->column_count; i++) x->columns[i].bytes.len = row_start(&x->columns[i], row);
+	for (uint32_t i = 0; i < x->column_count; i++)
+		x->columns[i].bytes.len = row_start(&x->columns[i], row);
 	x->rows = row;
 }
 
@@ -452,7 +466,8 @@ static int extract_written(extractor *x, doc *d, uint32_t row) {
 	return misfit;
 }
 
-int doc_extract_columns_only(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n, size_t room) {
+int doc_extract_columns_only(
+    extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n, size_t room) {
 	int error = doc_extract_rows(x, data, ends, n - 1);
 	if (!error) error = rows_need(x, n);
 	if (error) return error;

@@ -6,12 +6,49 @@
 #include "document.h"
 
 // The numbers are those of event.Type, event.Unit, report.Kind and report.Misfit.
-enum { T_BOOL = 1, T_INT32, T_INT64, T_FLOAT64, T_DECIMAL, T_STRING, T_TIMESTAMP, T_JSON, T_TIMESTAMP_NS };
-enum { U_SECONDS, U_MILLISECONDS, U_MICROSECONDS, U_NANOSECONDS, U_TEXT_ONLY };
-enum { K_NULL = 1, K_BOOL = 2, K_INT = 4, K_BIG_INT = 8, K_FLOAT = 16, K_STRING = 32, K_OBJECT = 64, K_ARRAY = 128 };
-enum { M_MISTYPED = 1, M_MISSING, M_OUT_OF_RANGE, M_FRACTIONAL, M_BAD_TIME, M_LATE_TIME, M_TIME_NUMBER, M_FAR_TIME };
+enum {
+	T_BOOL = 1,
+	T_INT32,
+	T_INT64,
+	T_FLOAT64,
+	T_DECIMAL,
+	T_STRING,
+	T_TIMESTAMP,
+	T_JSON,
+	T_TIMESTAMP_NS
+};
+enum {
+	U_SECONDS,
+	U_MILLISECONDS,
+	U_MICROSECONDS,
+	U_NANOSECONDS,
+	U_TEXT_ONLY
+};
+enum {
+	K_NULL = 1,
+	K_BOOL = 2,
+	K_INT = 4,
+	K_BIG_INT = 8,
+	K_FLOAT = 16,
+	K_STRING = 32,
+	K_OBJECT = 64,
+	K_ARRAY = 128
+};
+enum {
+	M_MISTYPED = 1,
+	M_MISSING,
+	M_OUT_OF_RANGE,
+	M_FRACTIONAL,
+	M_BAD_TIME,
+	M_LATE_TIME,
+	M_TIME_NUMBER,
+	M_FAR_TIME
+};
 
-typedef struct { const char *data; size_t len; } span;
+typedef struct {
+	const char *data;
+	size_t len;
+} span;
 
 typedef struct {
 	uint8_t type, required, unit;
@@ -38,7 +75,7 @@ typedef struct {
 	uint32_t row;
 	int32_t column; // -1: the document
 	uint16_t kind;
-	uint8_t misfit; // or a doc_error
+	uint8_t misfit;       // or a doc_error
 	uint32_t offset, len; // of the value in the data, or where the error is
 } rejected;
 
@@ -50,9 +87,9 @@ typedef struct extractor {
 	field_name *names; // the first `column_names` are those of columns
 	uint32_t name_count, name_cap, column_names;
 	uint32_t *table, table_cap; // hash table of the numbers of names, +1
-	uint32_t column_cap; // of the table when it holds no names but those of columns
+	uint32_t column_cap;        // of the table when it holds no names but those of columns
 	uint32_t *last_names, last_names_cap; // the name of each field in the preceding document
-	size_t row_bytes; // of the values of the last row
+	size_t row_bytes;                     // of the values of the last row
 	rejected *rejected;
 	uint32_t rejected_count, rejected_cap;
 } extractor;

@@ -9,7 +9,8 @@ int doc_key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len) {
 	doc_chunk *chunk = d->chunk;
 	size_t used = d->chunk_used, written = d->written;
 	char *plain = arena_get(d, n->key_len);
-	int same = plain && doc_unescape(n->key, n->key_len, plain) == len && memcmp(plain, key, len) == 0;
+	int same =
+	    plain && doc_unescape(n->key, n->key_len, plain) == len && memcmp(plain, key, len) == 0;
 	d->chunk = chunk ? chunk : d->chunks;
 	d->chunk_used = used;
 	d->written = written;
@@ -27,7 +28,8 @@ static void index_hashes(doc *d) {
 	}
 	d->unique_hashes = 0;
 	for (uint32_t i = 1; i < n; i++)
-		if (!(twice[d->hashes[i] / 64] >> d->hashes[i] % 64 & 1)) d->unique_hashes |= (uint64_t)1 << i;
+		if (!(twice[d->hashes[i] / 64] >> d->hashes[i] % 64 & 1))
+			d->unique_hashes |= (uint64_t)1 << i;
 	d->indexed_shape = d->shape;
 }
 

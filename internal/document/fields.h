@@ -8,7 +8,8 @@
 #include "keys.h"
 #include "scan.h"
 
-int doc_key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len); // key_is for a node whose key has escapes
+// key_is for a node whose key has escapes
+int doc_key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len);
 void doc_cache_field(doc *d, const char *key, uint32_t field); // for cached_field
 
 static inline int key_is(doc *d, const doc_node *n, const char *key, size_t len) {
@@ -18,7 +19,8 @@ static inline int key_is(doc *d, const doc_node *n, const char *key, size_t len)
 
 // find_between returns the last field of object with that key among the nodes
 // [from, end), or 0.
-static inline uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint32_t end, uint8_t hash, const char *key, size_t len) {
+static inline uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint32_t end,
+    uint8_t hash, const char *key, size_t len) {
 	while (end > from) {
 		uint32_t base = end - from > 16 ? end - 16 : from;
 		uint32_t bits = scan_find(d->hashes + base, hash);
@@ -35,7 +37,8 @@ static inline uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint
 }
 
 // find_added is find_between for the fields that were added to an object.
-static inline uint32_t find_added(doc *d, uint32_t object, uint8_t hash, const char *key, size_t len) {
+static inline uint32_t find_added(
+    doc *d, uint32_t object, uint8_t hash, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (__builtin_expect(!(d->added >> hash % 64 & 1) || !n->first, 1)) return 0;
 	if (__builtin_expect(n->last - n->first >= KEYS_NODES_MIN, 0)) {
@@ -50,7 +53,9 @@ static inline doc_field_slot *field_slot(doc *d, const char *key) {
 	return &d->field_slots[((uintptr_t)key >> 3 ^ (uintptr_t)key >> 10) % DOC_FIELD_SLOTS];
 }
 
-static inline doc_field_slot *field_slot_beside(doc *d, const doc_field_slot *m) { return &d->field_slots[(m - d->field_slots) ^ 1]; }
+static inline doc_field_slot *field_slot_beside(doc *d, const doc_field_slot *m) {
+	return &d->field_slots[(m - d->field_slots) ^ 1];
+}
 
 // cached_field returns the field of the object that had the key in the preceding document, if
 // it has it again and no other field can have it; else 0.
@@ -59,13 +64,15 @@ static inline uint32_t cached_field(doc *d, uint32_t object, const char *key, si
 	if (m->key != key) m = field_slot_beside(d, m);
 	if (m->key != key || m->shape != d->shape) return 0;
 	const doc_node *n = &d->nodes[m->field];
-	int same = n->key_len == len && n->parent == object && !(n->flags & DOC_KEY_ESCAPED) && scan_same(n->key, key, len);
+	int same = n->key_len == len && n->parent == object && !(n->flags & DOC_KEY_ESCAPED) &&
+	           scan_same(n->key, key, len);
 	return same ? m->field : 0;
 }
 
 // is_hash_absent tells whether no field in the text of an object can have a hash.
 static inline int is_hash_absent(const doc *d, uint32_t object, uint8_t hash) {
-	return d->indexed_shape == d->shape && object < d->nodes[0].next && !(d->hashes_present[hash / 64] >> hash % 64 & 1);
+	return d->indexed_shape == d->shape && object < d->nodes[0].next &&
+	       !(d->hashes_present[hash / 64] >> hash % 64 & 1);
 }
 
 #endif

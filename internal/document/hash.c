@@ -34,7 +34,8 @@ static inline void add_word(uint64_t v[4], uint64_t word) {
 uint64_t doc_hash_seeded(const char *s, size_t len) {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, draw_seed);
-	uint64_t v[4] = {seed[0] ^ 0x736f6d6570736575, seed[1] ^ 0x646f72616e646f6d, seed[0] ^ 0x6c7967656e657261, seed[1] ^ 0x7465646279746573};
+	uint64_t v[4] = {seed[0] ^ 0x736f6d6570736575, seed[1] ^ 0x646f72616e646f6d,
+	    seed[0] ^ 0x6c7967656e657261, seed[1] ^ 0x7465646279746573};
 	uint64_t word, last = (uint64_t)len << 56;
 	size_t left = len;
 	for (; left >= 8; s += 8, left -= 8) {

@@ -29,7 +29,8 @@ static int blocks_need(doc *d, uint32_t n) {
 }
 
 // full_block returns 64 bytes at p, of which `left` belong to the text, padded if need be.
-static inline const char *full_block(const char *p, size_t left, const char *limit, char padded[64]) {
+static inline const char *full_block(
+    const char *p, size_t left, const char *limit, char padded[64]) {
 	if (__builtin_expect(limit - p >= 64, 1)) return p;
 	memset(padded, ' ', 64);
 	return memcpy(padded, p, left < 64 ? left : 64);
@@ -37,7 +38,8 @@ static inline const char *full_block(const char *p, size_t left, const char *lim
 
 // classify finds the quotes that are not escaped, the backslashes and the control characters. It
 // returns which kinds of special bytes it met, besides quotes.
-static __attribute__((noinline)) scan_bits classify(doc *d, const char *text, uint32_t len, const char *limit) {
+static __attribute__((noinline)) scan_bits classify(
+    doc *d, const char *text, uint32_t len, const char *limit) {
 	scan_bits met = {0, 0, 0, 0};
 	uint64_t carry = 0;
 	for (uint32_t i = 0; i * 64 < len; i++) {
@@ -55,7 +57,8 @@ static __attribute__((noinline)) scan_bits classify(doc *d, const char *text, ui
 
 // last_quotes finds the quotes of the last block, which is not full, in the last 64 bytes of
 // the text, or in all of a shorter text.
-static inline uint64_t last_quotes(const char *text, uint32_t len, const char *limit, scan_met *met) {
+static inline uint64_t last_quotes(
+    const char *text, uint32_t len, const char *limit, scan_met *met) {
 	uint32_t left = len % 64;
 	if (__builtin_expect(len > 64, 1)) return scan_quotes(text + len - 64, met) >> (64 - left);
 	char padded[64];
@@ -71,7 +74,8 @@ static int find_quotes(doc *d, const char *text, uint32_t len, const char *limit
 	int ascii;
 	if (!d->special) {
 		scan_met met = scan_begin();
-		for (uint32_t i = 0; i < len / 64; i++) d->quotes[i] = scan_quotes(text + (size_t)i * 64, &met);
+		for (uint32_t i = 0; i < len / 64; i++)
+			d->quotes[i] = scan_quotes(text + (size_t)i * 64, &met);
 		if (len % 64) d->quotes[n - 1] = last_quotes(text, len, limit, &met);
 		ascii = scan_ascii(&met);
 		if ((d->special = !scan_plain(&met))) classify(d, text, len, limit);
@@ -105,7 +109,8 @@ INLINE int string(walk *w, uint32_t *end, const int special) {
 	next_quote(w); // the opening one
 	*end = next_quote(w);
 	int checked = special ? doc_check_string(w->d, w->text, w->at + 1, *end) : 0;
-	if (__builtin_expect(*end == w->len, 0)) return checked < 0 ? checked : -fail(w->d, DOC_CUT_SHORT, w->len);
+	if (__builtin_expect(*end == w->len, 0))
+		return checked < 0 ? checked : -fail(w->d, DOC_CUT_SHORT, w->len);
 	w->at = *end + 1;
 	return checked;
 }
@@ -233,13 +238,16 @@ close:
 }
 
 static int tokens_plain(walk w, uint32_t *used) { return tokens(w, used, 0); }
-static __attribute__((noinline)) int tokens_special(walk w, uint32_t *used) { return tokens(w, used, 1); }
+static __attribute__((noinline)) int tokens_special(walk w, uint32_t *used) {
+	return tokens(w, used, 1);
+}
 
 // check_fields refuses a document, whose first node is `first`, with too many fields.
 static __attribute__((noinline)) int check_fields(doc *d, uint32_t first, const char *text) {
 	uint32_t fields = 0;
 	for (uint32_t i = first; i < d->count; i++)
-		if (d->nodes[i].key && ++fields > DOC_MAX_FIELDS) return fail(d, DOC_TOO_MANY_FIELDS, (uint32_t)(d->nodes[i].key - 1 - text));
+		if (d->nodes[i].key && ++fields > DOC_MAX_FIELDS)
+			return fail(d, DOC_TOO_MANY_FIELDS, (uint32_t)(d->nodes[i].key - 1 - text));
 	return DOC_OK;
 }
 
@@ -249,8 +257,13 @@ static int index_closed(doc *d, const char *text, uint32_t len, const char *limi
 	if (error) return error;
 	const int special = d->special;
 	if (d->count == 0 && doc_template_match(d, text, len, special)) return *used = len, DOC_OK;
-	walk w = {.d = d, .text = text, .len = len, .nodes = d->nodes, .bits = d->quotes[0],
-		.count = d->count, .container = d->count};
+	walk w = {.d = d,
+	    .text = text,
+	    .len = len,
+	    .nodes = d->nodes,
+	    .bits = d->quotes[0],
+	    .count = d->count,
+	    .container = d->count};
 	doc_node *root = node_open(&w, NULL, 0, 0);
 	if (!root) return fail(d, DOC_NO_MEMORY, 0);
 	d->hashes[w.count - 1] = 0;
@@ -280,7 +293,8 @@ static int index_open(doc *d, const char *text, uint32_t len) {
 // is in report.NotAnObject.
 static int not_object(const char *text, size_t len) {
 	if (len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) return DOC_BYTE_ORDER_MARK;
-	if (len >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2))) return DOC_BYTE_ORDER_MARK;
+	if (len >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2)))
+		return DOC_BYTE_ORDER_MARK;
 	if (text[0] == '[') return DOC_STARTS_ARRAY;
 	if (len >= 2 && !memcmp(text, "\x1f\x8b", 2)) return DOC_GZIP;
 	return DOC_NOT_OBJECT;
@@ -295,9 +309,8 @@ static int index_text(doc *d, const char *text, size_t len, const char *limit) {
 	d->offset = from;
 	if (text[from] != '{') return not_object(text + from, end - from);
 	char last = text[end - 1];
-	int error = last == '}' || last == ']'
-		? index_closed(d, text + from, end - from, limit, &used)
-		: index_open(d, text + from, end - from);
+	int error = last == '}' || last == ']' ? index_closed(d, text + from, end - from, limit, &used)
+	                                       : index_open(d, text + from, end - from);
 	if (!error && used < end - from) {
 		d->offset = used;
 		error = DOC_TRAILING;
@@ -310,7 +323,8 @@ static int index_text(doc *d, const char *text, size_t len, const char *limit) {
 
 // update_shape compares the hashes with those of the preceding document.
 static void update_shape(doc *d) {
-	d->same_shape = d->count == d->last_count && scan_same_hashes(d->hashes, d->last_hashes, d->count);
+	d->same_shape =
+	    d->count == d->last_count && scan_same_hashes(d->hashes, d->last_hashes, d->count);
 	d->template.streak = d->same_shape ? d->template.streak + 1 : 0;
 	if (d->template.streak == TEMPLATE_AFTER) doc_template_learn(d);
 	if (d->same_shape) return;

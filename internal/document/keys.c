@@ -38,7 +38,9 @@ static int same_key(doc *d, const doc_node *a, const doc_node *b) {
 static doc_key_entry *place_of(doc *d, uint32_t hash, const doc_node *field) {
 	uint32_t mask = d->keys.cap - 1, i = hash & mask;
 	for (; d->keys.entries[i].node; i = (i + 1) & mask)
-		if (d->keys.entries[i].hash == hash && same_key(d, field, &d->nodes[d->keys.entries[i].node])) break;
+		if (d->keys.entries[i].hash == hash &&
+		    same_key(d, field, &d->nodes[d->keys.entries[i].node]))
+			break;
 	return &d->keys.entries[i];
 }
 
@@ -64,7 +66,8 @@ static int make_room(doc *d, uint32_t n) {
 	while (cap / 2 < n) cap *= 2;
 	if (cap > d->keys.cap) {
 		size_t size = sizeof *d->keys.entries;
-		doc_key_entry *entries = doc_memory_resize(d, d->keys.entries, d->keys.cap * size, cap * size);
+		doc_key_entry *entries =
+		    doc_memory_resize(d, d->keys.entries, d->keys.cap * size, cap * size);
 		if (!entries) return DOC_NO_MEMORY;
 		d->keys.entries = entries;
 		d->keys.cap = cap;

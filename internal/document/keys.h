@@ -9,8 +9,12 @@
 
 #include "document.h"
 
-enum { KEYS_NODES_MIN = 256 };  // a smaller document has no index
-enum { KEYS_SEARCHED_MAX = 32 }; // nodes searched, for each node of the document, before it gets one
+enum {
+	KEYS_NODES_MIN = 256 // a smaller document has no index
+};
+enum {
+	KEYS_SEARCHED_MAX = 32 // nodes searched, for each node of the document, before it gets one
+};
 
 // doc_keys_make makes the index of all objects that the document has now.
 void doc_keys_make(doc *d);

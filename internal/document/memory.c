@@ -3,9 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 14 };
-enum { HELD_KEPT = 1 << 20 }; // bytes that are kept for the next document
-enum { HELD_PER_BYTE = 128 }; // no text needs more memory for each of its bytes
+enum {
+	CHUNK = 1 << 14 // bytes
+};
+enum {
+	HELD_KEPT = 1 << 20 // bytes that are kept for the next document
+};
+enum {
+	HELD_PER_BYTE = 128 // no text needs more memory for each of its bytes
+};
 
 int doc_memory_take(doc *d, size_t size) {
 	if (d->used && (*d->used > d->used_max || size > d->used_max - *d->used)) return DOC_NO_MEMORY;
@@ -81,7 +87,8 @@ void doc_free(doc *d) {
 static __attribute__((noinline)) void release(doc *d) {
 	size_t chunks = 0;
 	for (const doc_chunk *c = d->chunks; c; c = c->next) chunks += sizeof *c + c->cap;
-	give_back(d, chunks + d->plain_cap + nodes_size(d->cap) + blocks_size(d->block_cap) + d->keys.cap * sizeof *d->keys.entries);
+	give_back(d, chunks + d->plain_cap + nodes_size(d->cap) + blocks_size(d->block_cap) +
+	                 d->keys.cap * sizeof *d->keys.entries);
 	free_index(d);
 	d->plain = NULL;
 	d->plain_cap = 0;
@@ -149,7 +156,8 @@ int doc_nodes_grow(doc *d) {
 	if (doc_memory_take(d, more)) return DOC_NO_MEMORY;
 	doc_node *nodes = realloc(d->nodes, (size_t)cap * sizeof *nodes);
 	if (nodes) d->nodes = nodes;
-	if (!nodes || hashes_grow(&d->hashes, d->cap, cap) || hashes_grow(&d->last_hashes, d->cap, cap)) {
+	if (!nodes || hashes_grow(&d->hashes, d->cap, cap) ||
+	    hashes_grow(&d->last_hashes, d->cap, cap)) {
 		give_back(d, more);
 		return DOC_NO_MEMORY;
 	}

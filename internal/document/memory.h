@@ -6,7 +6,9 @@
 #include "document.h"
 #include "scan.h"
 
-enum { HASHES_SLACK = 16 }; // hashes may be read 16 at a time past the last one
+enum {
+	HASHES_SLACK = 16 // hashes may be read 16 at a time past the last one
+};
 
 // doc_memory_take adds to what the document holds. It returns DOC_NO_MEMORY beyond the limit.
 int doc_memory_take(doc *d, size_t size);
@@ -23,12 +25,16 @@ void *doc_arena_more(doc *d, size_t size);
 int doc_nodes_grow(doc *d);
 
 static inline size_t nodes_size(uint32_t cap) { return (size_t)cap * (sizeof(doc_node) + 2); }
-static inline size_t blocks_size(uint32_t cap) { return (size_t)cap * (sizeof(doc_block) + sizeof(uint64_t)); }
+static inline size_t blocks_size(uint32_t cap) {
+	return (size_t)cap * (sizeof(doc_block) + sizeof(uint64_t));
+}
 
 // arena_get returns NULL beyond d->max.
 static inline void *arena_get(doc *d, size_t size) {
 	size = (size + 7) & ~(size_t)7;
-	if (__builtin_expect(!d->chunk || d->chunk_used + size > d->chunk->cap || d->written + size > d->max, 0)) return doc_arena_more(d, size);
+	if (__builtin_expect(
+	        !d->chunk || d->chunk_used + size > d->chunk->cap || d->written + size > d->max, 0))
+		return doc_arena_more(d, size);
 	void *p = d->chunk->data + d->chunk_used;
 	d->chunk_used += size;
 	d->written += size;
@@ -47,7 +53,8 @@ static inline uint32_t node_add(doc *d) {
 
 // doc_buf_put is doc_buf_add, fast if there is room.
 static inline int doc_buf_put(doc_buf *b, const char *data, size_t len) {
-	if (__builtin_expect(b->len + len > b->cap || b->len + len > b->max, 0)) return doc_buf_add(b, data, len);
+	if (__builtin_expect(b->len + len > b->cap || b->len + len > b->max, 0))
+		return doc_buf_add(b, data, len);
 	scan_copy(b->data + b->len, data, len);
 	b->len += len;
 	return DOC_OK;

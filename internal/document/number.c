@@ -6,9 +6,11 @@
 #include "number.h"
 
 static const double power[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12,
-	1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-enum { EXPONENT_MAX = 100000 }; // beyond any exponent that matters
+enum {
+	EXPONENT_MAX = 100000 // beyond any exponent that matters
+};
 
 static inline int is_digit(char c) { return (unsigned)(c - '0') < 10; }
 
@@ -120,7 +122,8 @@ int doc_decimal_int64(decimal x, int64_t *out) {
 static size_t print_whole(char *out, uint64_t v, int minus) {
 	char reversed[24];
 	size_t n = 0, len = 0;
-	do reversed[n++] = (char)('0' + v % 10); while (v /= 10);
+	do reversed[n++] = (char)('0' + v % 10);
+	while (v /= 10);
 	if (minus) out[len++] = '-';
 	while (n) out[len++] = reversed[--n];
 	return len;
@@ -139,14 +142,16 @@ static size_t print_short(char *out, double x) {
 		size_t len = print_whole(out, v / unit, x < 0);
 		out[len] = '.';
 		uint64_t rest = v % unit;
-		for (int i = last_count; i > 0; i--, rest /= 10) out[len + (size_t)i] = (char)('0' + rest % 10);
+		for (int i = last_count; i > 0; i--, rest /= 10)
+			out[len + (size_t)i] = (char)('0' + rest % 10);
 		return len + 1 + (size_t)last_count;
 	}
 	return 0;
 }
 
 size_t doc_number_print(char *out, double x) {
-	if (fabs(x) < 9223372036854775808.0 && x == (double)(int64_t)x) return print_whole(out, (uint64_t)fabs(x), x < 0);
+	if (fabs(x) < 9223372036854775808.0 && x == (double)(int64_t)x)
+		return print_whole(out, (uint64_t)fabs(x), x < 0);
 	size_t len = fabs(x) >= 1e-3 && fabs(x) < 1e12 ? print_short(out, x) : 0;
 	for (int digits = 15; len == 0 && digits <= 17; digits++) {
 		int n = snprintf(out, NUMBER_MAX, "%.*g", digits, x);

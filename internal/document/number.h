@@ -15,8 +15,14 @@ typedef struct {
 	uint8_t whole; // neither point nor exponent
 } decimal;
 
-enum { DECIMAL_OK, DECIMAL_FRACTION, DECIMAL_RANGE };
-enum { NUMBER_MAX = 32 };
+enum {
+	DECIMAL_OK,
+	DECIMAL_FRACTION,
+	DECIMAL_RANGE
+};
+enum {
+	NUMBER_MAX = 32 // bytes of a printed number
+};
 
 decimal doc_decimal_read(const char *s, size_t len); // of a well-formed number
 int doc_decimal_int64(decimal x, int64_t *out);

@@ -8,13 +8,16 @@
 #include "tree.h"
 
 // find_uncached is doc_find for a key that is not cached.
-static __attribute__((noinline)) uint32_t find_uncached(doc *d, uint32_t object, const char *key, size_t len) {
+static __attribute__((noinline)) uint32_t find_uncached(
+    doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
 	if (n->kind != DOC_OBJECT) return 0;
 	if (keys_cover(d, object)) return doc_keys_find(d, object, key, len);
 	uint8_t hash = scan_hash(key, len);
 	keys_searched(d, n->next - object);
-	uint32_t field = is_hash_absent(d, object, hash) ? 0 : find_between(d, object, object + 1, n->next, hash, key, len);
+	uint32_t field = is_hash_absent(d, object, hash)
+	                     ? 0
+	                     : find_between(d, object, object + 1, n->next, hash, key, len);
 	if (field && d->same_shape) doc_cache_field(d, key, field);
 	return field ? field : find_added(d, object, hash, key, len);
 }
@@ -80,7 +83,8 @@ uint32_t doc_length(const doc *d, uint32_t array) {
 
 // sibling_before returns the element before one that is not the first.
 static uint32_t sibling_before(const doc *d, uint32_t array, uint32_t at) {
-	for (at--; d->nodes[at].parent != array; at = d->nodes[at].parent) {}
+	for (at--; d->nodes[at].parent != array; at = d->nodes[at].parent) {
+	}
 	return at;
 }
 
@@ -101,7 +105,8 @@ static uint32_t element(doc *d, uint32_t array, uint32_t index) {
 }
 
 int doc_at(doc *d, uint32_t array, double index) {
-	if (!(index >= 1 && index <= doc_length(d, array)) || index != (uint32_t)index) return DOC_MISSING;
+	if (!(index >= 1 && index <= doc_length(d, array)) || index != (uint32_t)index)
+		return DOC_MISSING;
 	return doc_value(d, value_of(d, element(d, array, (uint32_t)index - 1)));
 }
 
@@ -116,7 +121,8 @@ static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
 		n.key = plain;
 	}
 	if (keys_cover(d, object)) return doc_keys_find(d, object, n.key, n.key_len) != field;
-	return find_between(d, object, field + 1, d->nodes[object].next, d->hashes[field], n.key, n.key_len) != 0;
+	return find_between(d, object, field + 1, d->nodes[object].next, d->hashes[field], n.key,
+	           n.key_len) != 0;
 }
 
 static uint32_t next_field(const doc *d, uint32_t object, uint32_t field) {

@@ -11,7 +11,9 @@
 #endif
 
 // The special bytes in a run of bytes; bit i stands for byte i.
-typedef struct { uint64_t quote, slash, control, high; } scan_bits;
+typedef struct {
+	uint64_t quote, slash, control, high;
+} scan_bits;
 
 static inline void scan_cut(scan_bits *b, size_t len) {
 	uint64_t mine = ((uint64_t)1 << len) - 1;
@@ -24,12 +26,14 @@ static inline scan_bits scan64(const char *p) {
 	const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
 	const __m128i last_control = _mm_set1_epi8(0x1f);
 	scan_bits b = {0, 0, 0, 0};
-	#pragma GCC unroll 4
+#pragma GCC unroll 4
 	for (int i = 0; i < 4; i++) {
 		__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i));
 		b.quote |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, quote)) << (16 * i);
 		b.slash |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, slash)) << (16 * i);
-		b.control |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(x, last_control), x)) << (16 * i);
+		b.control |=
+		    (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(x, last_control), x))
+		    << (16 * i);
 		b.high |= (uint64_t)(unsigned)_mm_movemask_epi8(x) << (16 * i);
 	}
 	return b;
@@ -37,7 +41,9 @@ static inline scan_bits scan64(const char *p) {
 
 // The special bytes that scan_quotes has seen: the least byte, backslashes, and bytes from
 // 0x80 on.
-typedef struct { __m128i least, slash, high; } scan_met;
+typedef struct {
+	__m128i least, slash, high;
+} scan_met;
 
 static inline scan_met scan_begin(void) {
 	return (scan_met){_mm_set1_epi8(-1), _mm_setzero_si128(), _mm_setzero_si128()};
@@ -47,7 +53,7 @@ static inline scan_met scan_begin(void) {
 static inline uint64_t scan_quotes(const char *p, scan_met *met) {
 	const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
 	uint64_t quotes = 0;
-	#pragma GCC unroll 4
+#pragma GCC unroll 4
 	for (int i = 0; i < 4; i++) {
 		__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i));
 		quotes |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, quote)) << (16 * i);
@@ -100,7 +106,9 @@ static inline int scan_same_before(const char *a, const char *b, uint32_t mask) 
 	return n <= 16 && memcmp(a - n, b - n, n) == 0;
 }
 
-static inline int scan_same_hashes(const uint8_t *a, const uint8_t *b, uint32_t n) { return memcmp(a, b, n) == 0; }
+static inline int scan_same_hashes(const uint8_t *a, const uint8_t *b, uint32_t n) {
+	return memcmp(a, b, n) == 0;
+}
 
 static inline scan_bits scan64(const char *p) {
 	scan_bits b = {0, 0, 0, 0};
@@ -174,14 +182,18 @@ static inline void scan_copy(char *to, const char *from, size_t len) {
 	}
 }
 
-enum { SCAN_SPECIAL = 1, SCAN_HIGH = 2 };
+enum {
+	SCAN_SPECIAL = 1,
+	SCAN_HIGH = 2
+};
 
 // scan_word tells whether some of 8 bytes are quotes, backslashes or control
 // characters, and whether some are from 0x80 on.
 static inline int scan_word(uint64_t x) {
 	const uint64_t ones = 0x0101010101010101u, tops = ones * 0x80;
 	uint64_t quote = x ^ ones * '"', slash = x ^ ones * '\\';
-	uint64_t special = ((x - ones * 0x20) & ~x) | ((quote - ones) & ~quote) | ((slash - ones) & ~slash);
+	uint64_t special =
+	    ((x - ones * 0x20) & ~x) | ((quote - ones) & ~quote) | ((slash - ones) & ~slash);
 	return (special & tops ? SCAN_SPECIAL : 0) | (x & tops ? SCAN_HIGH : 0);
 }
 
@@ -189,7 +201,8 @@ static inline int scan_word(uint64_t x) {
 #if defined(__SSE2__)
 static inline int scan_words(uint64_t a, uint64_t b) {
 	__m128i x = _mm_set_epi64x((long long)b, (long long)a);
-	__m128i special = _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('"')), _mm_cmpeq_epi8(x, _mm_set1_epi8('\\')));
+	__m128i special =
+	    _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('"')), _mm_cmpeq_epi8(x, _mm_set1_epi8('\\')));
 	special = _mm_or_si128(special, _mm_cmpeq_epi8(_mm_min_epu8(x, _mm_set1_epi8(0x1f)), x));
 	return (_mm_movemask_epi8(special) ? SCAN_SPECIAL : 0) | (_mm_movemask_epi8(x) ? SCAN_HIGH : 0);
 }
@@ -215,8 +228,10 @@ static inline int scan_text(const char *s, size_t len) {
 static inline int scan_same(const char *a, const char *b, size_t len) {
 	for (; __builtin_expect(len > 16, 0); a += 16, b += 16, len -= 16)
 		if ((load(a, 8) ^ load(b, 8)) | (load(a + 8, 8) ^ load(b + 8, 8))) return 0;
-	if (len >= 8) return ((load(a, 8) ^ load(b, 8)) | (load(a + len - 8, 8) ^ load(b + len - 8, 8))) == 0;
-	if (len >= 4) return ((load(a, 4) ^ load(b, 4)) | (load(a + len - 4, 4) ^ load(b + len - 4, 4))) == 0;
+	if (len >= 8)
+		return ((load(a, 8) ^ load(b, 8)) | (load(a + len - 8, 8) ^ load(b + len - 8, 8))) == 0;
+	if (len >= 4)
+		return ((load(a, 4) ^ load(b, 4)) | (load(a + len - 4, 4) ^ load(b + len - 4, 4))) == 0;
 	for (size_t i = 0; i < len; i++)
 		if (a[i] != b[i]) return 0;
 	return 1;
@@ -224,7 +239,9 @@ static inline int scan_same(const char *a, const char *b, size_t len) {
 
 // scan_hash returns the hash of a key, of one byte.
 static inline uint8_t scan_hash(const char *key, size_t len) {
-	if (len < 4) return (uint8_t)(len ? len * 37 + (unsigned char)key[0] * 11 + (unsigned char)key[len - 1] : 1);
+	if (len < 4)
+		return (
+		    uint8_t)(len ? len * 37 + (unsigned char)key[0] * 11 + (unsigned char)key[len - 1] : 1);
 	uint32_t x = (uint32_t)(load(key, 4) + load(key + len - 4, 4) * 5 + len);
 	return (uint8_t)(x * 0x9E3779B1u >> 24);
 }

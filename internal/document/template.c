@@ -6,14 +6,20 @@
 #include "scan.h"
 
 // Templates are fast for small documents only.
-enum { NODES_MAX = 1 << 9, TEXT_MAX = 1 << 15 };
+enum {
+	NODES_MAX = 1 << 9, // nodes
+	TEXT_MAX = 1 << 15  // bytes
+};
 
-enum { TEXT_AT = 16 }; // where doc_template.text begins: same_text_before reads 16 bytes before it
+enum {
+	TEXT_AT = 16 // where doc_template.text begins: same_text_before reads 16 bytes before it
+};
 
 // A scalar, and the text before it.
 typedef struct template_scalar {
-	uint32_t len;    // of the text since the preceding scalar, with the quote of a string
-	uint32_t ends;   // mask of the last 16 bytes that belong to that text; more bits for a longer text
+	uint32_t len; // of the text since the preceding scalar, with the quote of a string
+	// mask of the last 16 bytes that belong to that text; more bits for a longer text
+	uint32_t ends;
 	uint32_t node;
 	uint32_t key;    // how far before the scalar its key begins; 0: no key
 	uint32_t is;     // kind and flags
@@ -31,7 +37,10 @@ typedef struct template_container {
 static int template_need(doc *d, size_t text, size_t nodes) {
 	doc_template *f = &d->template;
 	if (text > TEXT_MAX || nodes > NODES_MAX) return 0;
-	if (!f->text && doc_memory_take(d, TEXT_AT + TEXT_MAX + NODES_MAX * (sizeof *f->scalars + sizeof *f->containers))) return 0;
+	if (!f->text &&
+	    doc_memory_take(
+	        d, TEXT_AT + TEXT_MAX + NODES_MAX * (sizeof *f->scalars + sizeof *f->containers)))
+		return 0;
 	if (!f->text) f->text = calloc(1, TEXT_AT + TEXT_MAX);
 	if (!f->scalars) f->scalars = malloc(NODES_MAX * sizeof *f->scalars);
 	if (!f->containers) f->containers = malloc(NODES_MAX * sizeof *f->containers);
@@ -45,7 +54,8 @@ static inline const char *end_of(const doc *d, uint32_t node, const char *text) 
 
 // close_before sets the ends of the containers, from the innermost one on, that end before a
 // node.
-static void close_before(doc *d, const char *text, uint32_t innermost, uint32_t node, uint32_t scalar) {
+static void close_before(
+    doc *d, const char *text, uint32_t innermost, uint32_t node, uint32_t scalar) {
 	for (uint32_t c = innermost; d->nodes[c].next <= node; c = d->nodes[c].parent) {
 		template_container *frame = &d->template.containers[d->nodes[c].other];
 		frame->closes_after = scalar;
@@ -64,8 +74,12 @@ static template_scalar scalar_of(const doc_node *n, uint32_t node, uint32_t len)
 	uint32_t quoted = n->kind == DOC_STRING;
 	len += quoted;
 	doc_node is = {.flags = n->flags & DOC_KEY_ESCAPED, .kind = n->kind};
-	return (template_scalar){.len = len, .ends = len <= 16 ? 0xffff & 0xffff << (16 - len) : UINT32_MAX,
-		.node = node, .key = n->key ? (uint32_t)(n->text - n->key) : 0, .is = is.is, .quoted = quoted};
+	return (template_scalar){.len = len,
+	    .ends = len <= 16 ? 0xffff & 0xffff << (16 - len) : UINT32_MAX,
+	    .node = node,
+	    .key = n->key ? (uint32_t)(n->text - n->key) : 0,
+	    .is = is.is,
+	    .quoted = quoted};
 }
 
 // template_count numbers the templates of all documents.
@@ -85,7 +99,8 @@ void doc_template_learn(doc *d) {
 		if (n->kind >= DOC_OBJECT) {
 			innermost = i;
 			n->other = f->container_count;
-			f->containers[f->container_count++] = (template_container){i, key, n->flags, scalar, (uint32_t)(n->text - before), 0, 0};
+			f->containers[f->container_count++] =
+			    (template_container){i, key, n->flags, scalar, (uint32_t)(n->text - before), 0, 0};
 			continue;
 		}
 		innermost = n->parent;
@@ -142,7 +157,8 @@ INLINE int string(walk *w, doc_node *n, const int special) {
 
 // match_other matches a scalar of another kind, or one with much text before it, and returns
 // where it ends, or 0.
-static __attribute__((noinline)) uint32_t match_other(walk w, const template_scalar *s, const char *before, const int special) {
+static __attribute__((noinline)) uint32_t match_other(
+    walk w, const template_scalar *s, const char *before, const int special) {
 	uint32_t len = s->len - s->quoted;
 	if (w.at + len >= w.len || !scan_same(w.text + w.at, before, len)) return 0;
 	w.at += len;
@@ -156,10 +172,12 @@ static __attribute__((noinline)) uint32_t match_other(walk w, const template_sca
 // set_containers sets the containers, from the scalars.
 INLINE void set_containers(walk *w) {
 	const doc_template *f = &w->d->template;
-	for (const template_container *frame = f->containers; frame < f->containers + f->container_count; frame++) {
+	for (const template_container *frame = f->containers;
+	     frame < f->containers + f->container_count; frame++) {
 		doc_node *n = &w->nodes[frame->node];
 		n->text = end_of(w->d, frame->opens_after, w->text) + frame->opens_at;
-		n->len = (uint32_t)(end_of(w->d, frame->closes_after, w->text) + frame->closes_at - n->text);
+		n->len =
+		    (uint32_t)(end_of(w->d, frame->closes_after, w->text) + frame->closes_at - n->text);
 		n->key = frame->key ? n->text - frame->key : NULL;
 		n->flags = (uint16_t)frame->flags;
 		n->first = n->last = 0;
@@ -169,8 +187,10 @@ INLINE void set_containers(walk *w) {
 
 // same_text_before tells whether the text before a scalar, which begins at `to`, behind its
 // quote if it has one, is that of the template.
-INLINE int same_text_before(const walk *w, const template_scalar *s, uint32_t to, const char *before) {
-	return to < w->len && scan_same_before(w->text + to, before, s->ends) && (s->quoted || w->text[to] != '"');
+INLINE int same_text_before(
+    const walk *w, const template_scalar *s, uint32_t to, const char *before) {
+	return to < w->len && scan_same_before(w->text + to, before, s->ends) &&
+	       (s->quoted || w->text[to] != '"');
 }
 
 INLINE int match_text(walk w, const int special) {

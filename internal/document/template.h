@@ -6,7 +6,9 @@
 
 #include "walk.h"
 
-enum { TEMPLATE_AFTER = 4 }; // successive documents of one shape make a template
+enum {
+	TEMPLATE_AFTER = 4 // successive documents of one shape make a template
+};
 
 // doc_template_learn makes the template from the document that was indexed last.
 void doc_template_learn(doc *d);

@@ -56,7 +56,14 @@ static int hex4(const char *s) {
 size_t doc_escape_len(const char *s, size_t len) {
 	if (len < 2) return 0;
 	switch (s[1]) {
-	case '"': case '\\': case '/': case 'b': case 'f': case 'n': case 'r': case 't': return 2;
+	case '"':
+	case '\\':
+	case '/':
+	case 'b':
+	case 'f':
+	case 'n':
+	case 'r':
+	case 't': return 2;
 	case 'u': return len >= 6 && hex4(s + 2) >= 0 ? 6 : 0;
 	}
 	return 0;
@@ -145,7 +152,8 @@ static size_t escape(char *out, unsigned char c) {
 	static const char digits[] = "0123456789abcdef";
 	out[0] = '\\';
 	switch (c) {
-	case '"': case '\\': out[1] = (char)c; return 2;
+	case '"':
+	case '\\': out[1] = (char)c; return 2;
 	case '\b': out[1] = 'b'; return 2;
 	case '\f': out[1] = 'f'; return 2;
 	case '\n': out[1] = 'n'; return 2;

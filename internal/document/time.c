@@ -2,7 +2,7 @@
 
 static inline int digits(const char *s, int n, int *out) {
 	*out = 0;
-	#pragma GCC unroll 4
+#pragma GCC unroll 4
 	for (int i = 0; i < n; i++) {
 		if ((unsigned)(s[i] - '0') > 9) return 0;
 		*out = *out * 10 + (s[i] - '0');
@@ -26,7 +26,9 @@ static int month_days(int y, int m) {
 
 static int date(const char *s, int64_t *out) {
 	int y, m, d;
-	if (!digits(s, 4, &y) || s[4] != '-' || !digits(s + 5, 2, &m) || s[7] != '-' || !digits(s + 8, 2, &d)) return 0;
+	if (!digits(s, 4, &y) || s[4] != '-' || !digits(s + 5, 2, &m) || s[7] != '-' ||
+	    !digits(s + 8, 2, &d))
+		return 0;
 	if (y < 1 || m < 1 || m > 12 || d < 1 || (d > 28 && d > month_days(y, m))) return 0;
 	*out = days(y, m, d);
 	return 1;
@@ -34,7 +36,9 @@ static int date(const char *s, int64_t *out) {
 
 static int clock(const char *s, int64_t *out) {
 	int h, m, sec;
-	if (!digits(s, 2, &h) || s[2] != ':' || !digits(s + 3, 2, &m) || s[5] != ':' || !digits(s + 6, 2, &sec)) return 0;
+	if (!digits(s, 2, &h) || s[2] != ':' || !digits(s + 3, 2, &m) || s[5] != ':' ||
+	    !digits(s + 6, 2, &sec))
+		return 0;
 	if (h > 23 || m > 59 || sec > 59) return 0;
 	*out = (h * 60 + m) * 60 + sec;
 	return 1;
@@ -42,7 +46,8 @@ static int clock(const char *s, int64_t *out) {
 
 // fraction reads ".123…" and returns its length, or 0.
 static size_t fraction(const char *s, size_t len, int32_t *nanos) {
-	static const int unit[] = {1000000000, 100000000, 10000000, 1000000, 100000, 10000, 1000, 100, 10, 1};
+	static const int unit[] = {
+	    1000000000, 100000000, 10000000, 1000000, 100000, 10000, 1000, 100, 10, 1};
 	size_t i = 1;
 	int part = 0;
 	for (; i < len && i < 10 && (unsigned)(s[i] - '0') <= 9; i++) part = part * 10 + (s[i] - '0');
@@ -65,7 +70,8 @@ int doc_time_parse(const char *s, size_t len, int64_t *seconds, int32_t *nanos) 
 	const size_t whole = sizeof "2006-01-02T15:04:05" - 1;
 	int64_t day, second, offset = 0;
 	*nanos = 0;
-	if (len < whole || (s[10] != 'T' && s[10] != ' ') || !date(s, &day) || !clock(s + 11, &second)) return 0;
+	if (len < whole || (s[10] != 'T' && s[10] != ' ') || !date(s, &day) || !clock(s + 11, &second))
+		return 0;
 	size_t i = whole;
 	if (i < len && s[i] == '.') {
 		size_t n = fraction(s + i, len - i, nanos);

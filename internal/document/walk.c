@@ -5,7 +5,8 @@
 // check_escapes checks the escapes that begin with the backslashes in bits, which are those of
 // the block at `base`, from *next on. It leaves in *next where the last one ends, and returns
 // the offset of an invalid one, or to.
-static uint32_t check_escapes(const char *text, uint64_t bits, uint32_t base, uint32_t to, uint32_t *next) {
+static uint32_t check_escapes(
+    const char *text, uint64_t bits, uint32_t base, uint32_t to, uint32_t *next) {
 	for (; bits; bits &= bits - 1) {
 		uint32_t slash = base + (uint32_t)__builtin_ctzll(bits);
 		if (slash < *next) continue; // the second of two backslashes
@@ -23,7 +24,8 @@ int doc_check_string(doc *d, const char *text, uint32_t from, uint32_t to) {
 		uint64_t mine = ~(uint64_t)0;
 		if (base < from) mine <<= from - base;
 		if (to - base < 64) mine &= ((uint64_t)1 << (to - base)) - 1;
-		uint64_t slash = d->blocks[base / 64].slash & mine, control = d->blocks[base / 64].control & mine;
+		uint64_t slash = d->blocks[base / 64].slash & mine,
+		         control = d->blocks[base / 64].control & mine;
 		if (slash) escaped = DOC_ESCAPED;
 		if (control) slash &= (control & -control) - 1;
 		uint32_t invalid = check_escapes(text, slash, base, to, &next);

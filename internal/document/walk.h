@@ -12,8 +12,8 @@
 typedef struct {
 	doc *d;
 	const char *text;
-	doc_node *nodes;    // d->nodes
-	uint64_t bits;      // the remaining quotes of the block at `base`
+	doc_node *nodes; // d->nodes
+	uint64_t bits;   // the remaining quotes of the block at `base`
 	uint32_t base;
 	uint32_t len;
 	uint32_t at;        // the position
@@ -39,18 +39,22 @@ INLINE int number(walk *w) {
 	const char *p = w->text + w->at;
 	if (*p == '-') p++;
 	if (*p == '0') p++;
-	else if (is_digit(*p)) do p++; while (is_digit(*p));
+	else if (is_digit(*p)) do
+			p++;
+		while (is_digit(*p));
 	else goto bad;
 	if (is_digit(*p)) goto bad;
 	if (*p == '.') {
 		if (!is_digit(*++p)) goto bad;
-		do p++; while (is_digit(*p));
+		do p++;
+		while (is_digit(*p));
 	}
 	if (*p == 'e' || *p == 'E') {
 		p++;
 		if (*p == '+' || *p == '-') p++;
 		if (!is_digit(*p)) goto bad;
-		do p++; while (is_digit(*p));
+		do p++;
+		while (is_digit(*p));
 	}
 	w->at = (uint32_t)(p - w->text);
 	return DOC_OK;
@@ -72,14 +76,32 @@ INLINE int unquoted(walk *w, doc_node *n) {
 	uint32_t from = w->at;
 	int error = DOC_OK;
 	switch (w->text[from]) {
-	case '-': case '0': case '1': case '2': case '3': case '4':
-	case '5': case '6': case '7': case '8': case '9':
+	case '-':
+	case '0':
+	case '1':
+	case '2':
+	case '3':
+	case '4':
+	case '5':
+	case '6':
+	case '7':
+	case '8':
+	case '9':
 		n->kind = DOC_NUMBER;
 		error = number(w);
 		break;
-	case 't': n->kind = DOC_TRUE; error = literal(w, "true", 4); break;
-	case 'f': n->kind = DOC_FALSE; error = literal(w, "false", 5); break;
-	case 'n': n->kind = DOC_NULL; error = literal(w, "null", 4); break;
+	case 't':
+		n->kind = DOC_TRUE;
+		error = literal(w, "true", 4);
+		break;
+	case 'f':
+		n->kind = DOC_FALSE;
+		error = literal(w, "false", 5);
+		break;
+	case 'n':
+		n->kind = DOC_NULL;
+		error = literal(w, "null", 4);
+		break;
 	default: return fail(w->d, DOC_WANT_VALUE, from);
 	}
 	n->len = w->at - from;

@@ -5,7 +5,9 @@
 
 #include "engine.h"
 
-enum { NODES_KEPT = 1 << 12 }; // a larger event's node table is not kept for the next event
+enum {
+	NODES_KEPT = 1 << 12 // a larger event's node table is not kept for the next event
+};
 
 static const char *event_text(const plua_batch *b, size_t *len) {
 	uint32_t from = b->at ? b->ends[b->at - 1] : 0;
@@ -51,7 +53,8 @@ static int settle_next(lua_State *L, plua_engine *e, int next) {
 
 // next_unusual(next) is settle_next for a script. It tells whether there is an event.
 static int next_unusual(lua_State *L) {
-	lua_pushboolean(L, settle_next(L, plua_engine_of(L), (int)lua_tointeger(L, 1)) != PLUA_NEXT_NONE);
+	lua_pushboolean(
+	    L, settle_next(L, plua_engine_of(L), (int)lua_tointeger(L, 1)) != PLUA_NEXT_NONE);
 	return 1;
 }
 
@@ -66,7 +69,8 @@ static int next_event(lua_State *L) {
 }
 
 void plua_batch_open(lua_State *L) {
-	static const luaL_Reg functions[] = {{"next_event", next_event}, {"next_unusual", next_unusual}, {NULL, NULL}};
+	static const luaL_Reg functions[] = {
+	    {"next_event", next_event}, {"next_unusual", next_unusual}, {NULL, NULL}};
 	luaL_register(L, NULL, functions);
 }
 
@@ -112,7 +116,9 @@ static int drive_rest(plua_engine *e, int kind) {
 	}
 }
 
-enum { BUFFER_KEPT = 1 << 20 }; // a larger buffer is not kept for the next run
+enum {
+	BUFFER_KEPT = 1 << 20 // a larger buffer is not kept for the next run
+};
 
 static void trim_buffer(doc_buf *b) {
 	if (b->cap <= BUFFER_KEPT) return;
@@ -131,7 +137,8 @@ static void give_back(plua_engine *e) {
 
 // has_effects tells whether the script has logged or measured.
 static int has_effects(const plua_engine *e) {
-	return e->vm->log.len || e->vm->log.truncated || e->gocall.measurements.len || e->gocall.measurements_lost;
+	return e->vm->log.len || e->vm->log.truncated || e->gocall.measurements.len ||
+	       e->gocall.measurements_lost;
 }
 
 // end ends a run and returns what ended it.
@@ -157,8 +164,10 @@ int plua_batch_continue(plua_engine *e, int kind) {
 	return e->batch.kind = kind;
 }
 
-int plua_batch_run(plua_engine *e, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
-	plua_batch *b = &e->batch; // member by member: a processor waits for a struct that is written in parts and then copied
+int plua_batch_run(
+    plua_engine *e, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
+	// member by member: a processor waits for a struct that is written in parts and then copied
+	plua_batch *b = &e->batch;
 	b->data = data;
 	b->ends = ends;
 	b->count = count;

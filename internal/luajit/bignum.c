@@ -9,10 +9,17 @@
 
 #include "engine.h"
 
-typedef struct { size_t len; char text[]; } big;
+typedef struct {
+	size_t len;
+	char text[];
+} big;
 
 // An operand is a 64-bit integer if whole is set, otherwise a double.
-typedef struct { int whole; int64_t i; double d; } operand;
+typedef struct {
+	int whole;
+	int64_t i;
+	double d;
+} operand;
 
 const char *plua_bignum_text(lua_State *L, plua_engine *e, int index, size_t *len) {
 	big *b = lua_touserdata(L, index);
@@ -40,7 +47,9 @@ static int read_int64(const char *s, size_t len, int64_t *out) {
 	if (i == len || len - i > 19) return 0;
 	for (; i < len; i++) {
 		if (s[i] < '0' || s[i] > '9') return 0;
-		if (__builtin_mul_overflow(v, (uint64_t)10, &v) || __builtin_add_overflow(v, (uint64_t)(s[i] - '0'), &v)) return 0;
+		if (__builtin_mul_overflow(v, (uint64_t)10, &v) ||
+		    __builtin_add_overflow(v, (uint64_t)(s[i] - '0'), &v))
+			return 0;
 	}
 	if (v > (uint64_t)INT64_MAX + (*s == '-')) return 0;
 	*out = *s == '-' ? (int64_t)(0 - v) : (int64_t)v;
@@ -57,7 +66,8 @@ static operand operand_at(lua_State *L, plua_engine *e, int index) {
 		return x;
 	}
 	if (lua_type(L, index) != LUA_TNUMBER)
-		plua_raise(L, "attempt to perform arithmetic on a %s value and a number of JSON", luaL_typename(L, index));
+		plua_raise(L, "attempt to perform arithmetic on a %s value and a number of JSON",
+		    luaL_typename(L, index));
 	x.d = lua_tonumber(L, index);
 	x.whole = fabs(x.d) < 9223372036854775808.0 && x.d == floor(x.d);
 	if (x.whole) x.i = (int64_t)x.d;
@@ -126,7 +136,13 @@ static int big_unm(lua_State *L) {
 }
 
 // A spelling taken apart: 0.d1d2d3…·10^exp with d1 not zero.
-typedef struct { int minus; const char *s; size_t len; long exp; int zero; } spelled;
+typedef struct {
+	int minus;
+	const char *s;
+	size_t len;
+	long exp;
+	int zero;
+} spelled;
 
 static spelled take_apart(const char *s, size_t len) {
 	spelled x = {.minus = *s == '-'};
@@ -138,7 +154,9 @@ static spelled take_apart(const char *s, size_t len) {
 	x.zero = first == mantissa_end;
 	if (mantissa_end < end) {
 		char text[24];
-		size_t n = (size_t)(end - mantissa_end - 1) < sizeof text - 1 ? (size_t)(end - mantissa_end - 1) : sizeof text - 1;
+		size_t n = (size_t)(end - mantissa_end - 1) < sizeof text - 1
+		               ? (size_t)(end - mantissa_end - 1)
+		               : sizeof text - 1;
 		memcpy(text, mantissa_end + 1, n);
 		text[n] = 0;
 		x.exp = strtol(text, NULL, 10);
@@ -181,7 +199,8 @@ static spelled spelled_at(lua_State *L, plua_engine *e, int index, char *buffer,
 	const char *s = plua_bignum_text(L, e, index, &len);
 	if (s) return take_apart(s, len);
 	if (lua_type(L, index) != LUA_TNUMBER)
-		plua_raise(L, "attempt to compare a number of JSON with a %s value", luaL_typename(L, index));
+		plua_raise(
+		    L, "attempt to compare a number of JSON with a %s value", luaL_typename(L, index));
 	double d = lua_tonumber(L, index);
 	if (isinf(d)) return take_apart(d < 0 ? "-1e999999999" : "1e999999999", d < 0 ? 12 : 11);
 	return take_apart(buffer, (size_t)snprintf(buffer, size, "%.1100e", d));
@@ -242,9 +261,7 @@ static int big_concat(lua_State *L) {
 	return 1;
 }
 
-static int big_index(lua_State *L) {
-	return plua_raise(L, "attempt to index a number");
-}
+static int big_index(lua_State *L) { return plua_raise(L, "attempt to index a number"); }
 
 // number(v): a big number as a double, else nothing.
 static int big_number(lua_State *L) {
@@ -259,12 +276,11 @@ static int big_number(lua_State *L) {
 }
 
 void plua_bignum_open(lua_State *L, plua_engine *e) {
-	static const luaL_Reg meta[] = {
-		{"__add", big_add}, {"__sub", big_sub}, {"__mul", big_mul}, {"__div", big_div},
-		{"__mod", big_mod}, {"__pow", big_pow}, {"__unm", big_unm},
-		{"__eq", big_eq}, {"__lt", big_lt}, {"__le", big_le},
-		{"__concat", big_concat}, {"__tostring", big_tostring},
-		{"__index", big_index}, {"__newindex", big_index}, {NULL, NULL}};
+	static const luaL_Reg meta[] = {{"__add", big_add}, {"__sub", big_sub}, {"__mul", big_mul},
+	    {"__div", big_div}, {"__mod", big_mod}, {"__pow", big_pow}, {"__unm", big_unm},
+	    {"__eq", big_eq}, {"__lt", big_lt}, {"__le", big_le}, {"__concat", big_concat},
+	    {"__tostring", big_tostring}, {"__index", big_index}, {"__newindex", big_index},
+	    {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, meta);
 	lua_pushboolean(L, 0);

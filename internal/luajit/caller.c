@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-
-enum { IDLE_MAX = 1024, ARGS_FAST = 8 };
+enum {
+	IDLE_MAX = 1024, // threads
+	ARGS_FAST = 8    // arguments
+};
 
 plua_caller *plua_caller_open(plua_engine *e, int64_t limit) {
 	plua_caller *c = calloc(1, sizeof *c);
@@ -192,7 +194,8 @@ static int encode_scalar(plua_engine *e, lua_State *co, int index) {
 	double x;
 	switch (lua_type(co, index)) {
 	case LUA_TNIL: return e->api->buf_add(&e->gocall.request, "N", 1);
-	case LUA_TBOOLEAN: return e->api->buf_add(&e->gocall.request, lua_toboolean(co, index) ? "T" : "F", 1);
+	case LUA_TBOOLEAN:
+		return e->api->buf_add(&e->gocall.request, lua_toboolean(co, index) ? "T" : "F", 1);
 	case LUA_TNUMBER:
 		x = lua_tonumber(co, index);
 		if (e->api->buf_add(&e->gocall.request, "D", 1)) return 1;
@@ -200,7 +203,8 @@ static int encode_scalar(plua_engine *e, lua_State *co, int index) {
 	case LUA_TSTRING: {
 		s = lua_tolstring(co, index, &len);
 		uint32_t n = (uint32_t)len;
-		return e->api->buf_add(&e->gocall.request, "S", 1) || e->api->buf_add(&e->gocall.request, (const char *)&n, sizeof n) ||
+		return e->api->buf_add(&e->gocall.request, "S", 1) ||
+		       e->api->buf_add(&e->gocall.request, (const char *)&n, sizeof n) ||
 		       e->api->buf_add(&e->gocall.request, s, len);
 	}
 	}
@@ -238,7 +242,9 @@ static int end_crossing(plua_caller *c, uint32_t number, int kind) {
 		plua_vm_pause(vm);
 		return kind;
 	}
-	if (reusable) kind = c->engine->gocall.tail.results ? PLUA_TAIL_CALL : encode_results(c, c->threads[number]);
+	if (reusable)
+		kind =
+		    c->engine->gocall.tail.results ? PLUA_TAIL_CALL : encode_results(c, c->threads[number]);
 	release_thread(c, number, reusable);
 	plua_vm_end(vm);
 	if (vm->broken) plua_vm_clear_stop(vm);
@@ -247,7 +253,8 @@ static int end_crossing(plua_caller *c, uint32_t number, int kind) {
 	return kind;
 }
 
-int plua_caller_start(plua_caller *c, uint32_t function, uint32_t event, const char *args, size_t len) {
+int plua_caller_start(
+    plua_caller *c, uint32_t function, uint32_t event, const char *args, size_t len) {
 	plua_vm *vm = c->engine->vm;
 	uint32_t number = 0;
 	if (function >= c->functions_count || !c->functions[function]) return PLUA_UNBOUND;
@@ -267,7 +274,8 @@ int plua_caller_start(plua_caller *c, uint32_t function, uint32_t event, const c
 	return end_crossing(c, number, kind);
 }
 
-int plua_caller_resume(plua_caller *c, uint32_t thread, uint32_t event, int64_t spent, int precise, const char *answer, size_t len) {
+int plua_caller_resume(plua_caller *c, uint32_t thread, uint32_t event, int64_t spent, int precise,
+    const char *answer, size_t len) {
 	plua_engine *e = c->engine;
 	plua_vm *vm = e->vm;
 	int64_t from = clock_of(precise);

@@ -22,7 +22,8 @@ void plua_container_push_nodes(lua_State *L, plua_engine *e, const plua_containe
 
 static plua_container *check_alive(lua_State *L, plua_engine *e, plua_container *c) {
 	if (c == &e->proxies.expired || (c->generation && c->generation != e->generation))
-		plua_raise(L, "an event was used after its call of main has ended; keep its values instead");
+		plua_raise(
+		    L, "an event was used after its call of main has ended; keep its values instead");
 	return c;
 }
 
@@ -37,7 +38,8 @@ plua_container *plua_container_self(lua_State *L, plua_engine *e) {
 	return check_alive(L, e, c ? c : plua_container_at(L, e, 1));
 }
 
-void plua_container_push(lua_State *L, plua_engine *e, doc *d, uint32_t node, double life, int node_table) {
+void plua_container_push(
+    lua_State *L, plua_engine *e, doc *d, uint32_t node, double life, int node_table) {
 	if (e->compiled && node < PLUA_PROXY_NODES && d == e->event && life == e->generation) {
 		plua_proxy_push(L, e, node);
 		return;
@@ -57,13 +59,15 @@ void plua_container_push(lua_State *L, plua_engine *e, doc *d, uint32_t node, do
 }
 
 // plua_container_push_value pushes the value that doc_read or the like has found.
-void plua_container_push_value(lua_State *L, plua_engine *e, doc *d, double life, int node_table, int kind) {
+void plua_container_push_value(
+    lua_State *L, plua_engine *e, doc *d, double life, int node_table, int kind) {
 	switch (kind) {
 	case DOC_FALSE: lua_pushboolean(L, 0); break;
 	case DOC_TRUE: lua_pushboolean(L, 1); break;
 	case DOC_NUMBER: lua_pushnumber(L, d->num); break;
 	case DOC_STRING: lua_pushlstring(L, d->str, d->str_len); break;
-	case DOC_OBJECT: case DOC_ARRAY: plua_container_push(L, e, d, d->got, life, node_table); break;
+	case DOC_OBJECT:
+	case DOC_ARRAY: plua_container_push(L, e, d, d->got, life, node_table); break;
 	case DOC_BIGNUM: plua_bignum_push(L, e, d->str, d->str_len); break;
 	case DOC_EXTERNAL: lua_rawgeti(L, node_table, -(int)d->num); break;
 	default: lua_pushnil(L);
@@ -74,10 +78,10 @@ int plua_check_doc(lua_State *L, int error) {
 	switch (error) {
 	case DOC_OK: return 0;
 	case DOC_TOO_DEEP: return plua_raise(L, "the document is nested deeper than %d", DOC_MAX_DEPTH);
-	case DOC_TOO_MANY_FIELDS: return plua_raise(L, "the document has more than %d fields", DOC_MAX_FIELDS);
+	case DOC_TOO_MANY_FIELDS:
+		return plua_raise(L, "the document has more than %d fields", DOC_MAX_FIELDS);
 	default: // DOC_NO_MEMORY or DOC_TOO_BIG
 		plua_vm_stop(plua_vm_of(L), PLUA_MEMORY);
 		return plua_vm_raise(L);
 	}
 }
-

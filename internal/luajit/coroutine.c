@@ -3,17 +3,25 @@
 
 /* Each coroutine that resumes another one and each callback out of C takes C stack,
  * which nothing else limits. */
-enum { DEPTH_MAX = 190, STACK_MAX = 512 << 10 };
+enum {
+	DEPTH_MAX = 190,      /* coroutines */
+	STACK_MAX = 512 << 10 /* bytes */
+};
 
 void plua_vm_enter_c(lua_State *L, plua_vm *vm) {
 	ptrdiff_t used = vm->stack - (char *)__builtin_frame_address(0);
-	if (vm->depth >= DEPTH_MAX || used > STACK_MAX || used < -STACK_MAX) luaL_error(L, "C stack overflow");
+	if (vm->depth >= DEPTH_MAX || used > STACK_MAX || used < -STACK_MAX)
+		luaL_error(L, "C stack overflow");
 	vm->depth++;
 }
 
 void plua_vm_leave_c(plua_vm *vm) { vm->depth--; }
 
-enum { RETURNED, YIELDED, FAILED };
+enum {
+	RETURNED,
+	YIELDED,
+	FAILED
+};
 
 /* is_suspended tells whether co can be resumed. The frames hold the coroutines that run
  * or wait for one that they resumed. */

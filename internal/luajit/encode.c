@@ -9,9 +9,14 @@
 
 #include "engine.h"
 
-enum { SHORT_LIST = 10 }; // a longer list must be at least half full
+enum {
+	SHORT_LIST = 10 // a longer list must be at least half full
+};
 
-typedef struct { const char *s; size_t len; } key;
+typedef struct {
+	const char *s;
+	size_t len;
+} key;
 
 void plua_encode_begin(plua_engine *e) {
 	e->encoder.depth = e->encoder.level = 0;
@@ -50,8 +55,10 @@ void plua_encode_raise(lua_State *L, plua_engine *e, const char *format, ...) {
 	size_t n = 0;
 	for (uint32_t i = 0; i < e->encoder.depth && n < sizeof path - 40; i++) {
 		const plua_path_step *s = &e->encoder.path[i];
-		int room = (int)(sizeof path - n - 20), len = (int)s->key_len < room ? (int)s->key_len : room;
-		if (s->key) n += (size_t)snprintf(path + n, sizeof path - n, n ? ".%.*s" : "%.*s", len, s->key);
+		int room = (int)(sizeof path - n - 20),
+		    len = (int)s->key_len < room ? (int)s->key_len : room;
+		if (s->key)
+			n += (size_t)snprintf(path + n, sizeof path - n, n ? ".%.*s" : "%.*s", len, s->key);
 		else if (s->index) n += (size_t)snprintf(path + n, sizeof path - n, "[%u]", s->index);
 	}
 	va_list args;
@@ -64,7 +71,8 @@ void plua_encode_raise(lua_State *L, plua_engine *e, const char *format, ...) {
 
 // check raises a doc_error of writing to out.
 static void check(lua_State *L, plua_engine *e, doc_buf *out, int fault) {
-	if (fault == DOC_TOO_BIG && out == &e->out.docs) plua_raise(L, "output limit exceeded by this event alone");
+	if (fault == DOC_TOO_BIG && out == &e->out.docs)
+		plua_raise(L, "output limit exceeded by this event alone");
 	plua_check_doc(L, fault);
 }
 
@@ -82,16 +90,25 @@ int plua_table_shape(lua_State *L, plua_engine *e, int index, uint32_t *len) {
 			if (!names++) name = lua_tostring(L, -1);
 		} else if (lua_type(L, -1) == LUA_TNUMBER) {
 			double i = lua_tonumber(L, -1);
-			if (!(i >= 1 && i == floor(i))) plua_encode_raise(L, e, "the key %.14g cannot be written as JSON; use strings, or 1 to n", i);
+			if (!(i >= 1 && i == floor(i)))
+				plua_encode_raise(
+				    L, e, "the key %.14g cannot be written as JSON; use strings, or 1 to n", i);
 			if (i > last) last = i;
 			items++;
 		} else {
-			plua_encode_raise(L, e, "a key that is a %s cannot be written as JSON; use strings, or 1 to n", luaL_typename(L, -1));
+			plua_encode_raise(L, e,
+			    "a key that is a %s cannot be written as JSON; use strings, or 1 to n",
+			    luaL_typename(L, -1));
 		}
 	}
-	if (items && names) plua_encode_raise(L, e, "a table with list items and the key \"%.63s\" cannot be written as JSON", name);
-	if (last > SHORT_LIST && last > 2.0 * items) plua_encode_raise(L, e, "a list with only %u of its %.14g items cannot be written as JSON", items, last);
-	if (names && plua_is_array(L, e, index)) plua_encode_raise(L, e, "an array with the key \"%.63s\" cannot be written as JSON", name);
+	if (items && names)
+		plua_encode_raise(
+		    L, e, "a table with list items and the key \"%.63s\" cannot be written as JSON", name);
+	if (last > SHORT_LIST && last > 2.0 * items)
+		plua_encode_raise(
+		    L, e, "a list with only %u of its %.14g items cannot be written as JSON", items, last);
+	if (names && plua_is_array(L, e, index))
+		plua_encode_raise(L, e, "an array with the key \"%.63s\" cannot be written as JSON", name);
 	*len = (uint32_t)last;
 	return items ? PLUA_TABLE_LIST : names ? PLUA_TABLE_OBJECT : PLUA_TABLE_EMPTY;
 }
@@ -105,15 +122,20 @@ static int by_bytes(const void *a, const void *b) {
 
 static inline void enter(lua_State *L, plua_engine *e, int index, const char *verb) {
 	const void *table = lua_topointer(L, index);
-	if (e->encoder.level == PLUA_ENCODE_DEPTH) plua_encode_raise(L, e, "a table nested deeper than %d cannot be %s", PLUA_ENCODE_DEPTH, verb);
+	if (e->encoder.level == PLUA_ENCODE_DEPTH)
+		plua_encode_raise(
+		    L, e, "a table nested deeper than %d cannot be %s", PLUA_ENCODE_DEPTH, verb);
 	for (uint32_t i = 0; i < e->encoder.depth; i++)
-		if (e->encoder.path[i].table == table) plua_encode_raise(L, e, "a table that contains itself (a cycle) cannot be %s", verb);
+		if (e->encoder.path[i].table == table)
+			plua_encode_raise(L, e, "a table that contains itself (a cycle) cannot be %s", verb);
 	e->encoder.path[e->encoder.depth++] = (plua_path_step){.table = table};
 	e->encoder.level++;
 	luaL_checkstack(L, 8, "table too deep");
 }
 
-void plua_encode_enter(lua_State *L, plua_engine *e, int index, const char *verb) { enter(L, e, index, verb); }
+void plua_encode_enter(lua_State *L, plua_engine *e, int index, const char *verb) {
+	enter(L, e, index, verb);
+}
 
 void plua_encode_leave(plua_engine *e) {
 	e->encoder.depth--;
@@ -200,7 +222,10 @@ static void encode_userdata(lua_State *L, plua_engine *e, int index, doc_buf *ou
 	else plua_encode_raise(L, e, "a %s cannot be written as JSON", luaL_typename(L, index));
 }
 
-typedef struct { lua_State *L; doc *d; } encoding;
+typedef struct {
+	lua_State *L;
+	doc *d;
+} encoding;
 
 // encode_external writes a table of the script's own that was assigned into a document, whose
 // node table is on top of the stack.
@@ -211,7 +236,8 @@ static int encode_external(void *context, uint32_t number, doc_buf *out) {
 	const doc_node *field = &enc->d->nodes[enc->d->field];
 	uint32_t level = e->encoder.level;
 	e->encoder.level = enc->d->depth;
-	e->encoder.path[e->encoder.depth++] = (plua_path_step){.key = field->key, .key_len = field->key_len};
+	e->encoder.path[e->encoder.depth++] =
+	    (plua_path_step){.key = field->key, .key_len = field->key_len};
 	luaL_checkstack(L, 8, "document too deep");
 	lua_rawgeti(L, lua_gettop(L), -(int)number);
 	plua_encode(L, e, lua_gettop(L), out);
@@ -239,7 +265,9 @@ void plua_encode(lua_State *L, plua_engine *e, int index, doc_buf *out) {
 	switch (lua_type(L, index)) {
 	case LUA_TNIL: check(L, e, out, e->api->buf_add(out, "null", 4)); break;
 	case LUA_TBOOLEAN:
-		check(L, e, out, lua_toboolean(L, index) ? e->api->buf_add(out, "true", 4) : e->api->buf_add(out, "false", 5));
+		check(L, e, out,
+		    lua_toboolean(L, index) ? e->api->buf_add(out, "true", 4)
+		                            : e->api->buf_add(out, "false", 5));
 		break;
 	case LUA_TNUMBER: number(L, e, lua_tonumber(L, index), out); break;
 	case LUA_TSTRING: text(L, e, index, out); break;

@@ -3,7 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct { plua_engine *e; const plua_engine_setup *setup; const char *text; size_t len; } opening;
+typedef struct {
+	plua_engine *e;
+	const plua_engine_setup *setup;
+	const char *text;
+	size_t len;
+} opening;
 
 static void recharge(plua_vm *vm) {
 	plua_extension *x = vm->engine->extension;
@@ -28,25 +33,31 @@ static int open_all(lua_State *L) {
 	else lua_pushnil(L);
 	plua_extension_open(L, e, o->setup);
 	lua_call(L, 9, 1);
-	e->drive_batch = luaL_ref(L, LUA_REGISTRYINDEX); // until the script is loaded, what makes the drivers
+	// until the script is loaded, what makes the drivers
+	e->drive_batch = luaL_ref(L, LUA_REGISTRYINDEX);
 	return 0;
 }
 
-plua_engine *plua_engine_open(plua_vm *vm, const doc_api *api, const plua_engine_setup *setup, const char *text, size_t len) {
+plua_engine *plua_engine_open(
+    plua_vm *vm, const doc_api *api, const plua_engine_setup *setup, const char *text, size_t len) {
 	plua_engine *e = calloc(1, sizeof *e);
 	if (!e) {
 		if (setup->extension) setup->extension->close(setup->extension);
 		return NULL;
 	}
-	*e = (plua_engine){.api = api, .vm = vm, .generation = 1, .value = setup->value,
-		.compiled = setup->compiled, .gocall.direct = setup->direct};
+	*e = (plua_engine){.api = api,
+	    .vm = vm,
+	    .generation = 1,
+	    .value = setup->value,
+	    .compiled = setup->compiled,
+	    .gocall.direct = setup->direct};
 	e->out.limit = setup->output < INT32_MAX ? setup->output : INT32_MAX;
 	e->out.texts.max = e->encoder.buffer.max = e->encoder.keys.max = setup->memory;
 	e->gocall.request.max = e->gocall.measurements.max = setup->memory;
 	e->gocall.names = strdup(setup->functions);
 	e->main = strdup(setup->main);
 	e->sinks = strdup(setup->sinks);
-	e->event = api->new(setup->memory, &vm->used, vm->limit);
+	e->event = api->new (setup->memory, &vm->used, vm->limit);
 	e->patterns = setup->compiled ? calloc(1, sizeof *e->patterns) : NULL;
 	e->proxies.expired = (plua_container){.d = e->event};
 	plua_extension_join(e, setup);
@@ -55,7 +66,8 @@ plua_engine *plua_engine_open(plua_vm *vm, const doc_api *api, const plua_engine
 	vm->engine = e;
 	opening o = {e, setup, text, len};
 	if (e->gocall.names && e->main && e->sinks && e->event && (e->patterns || !e->compiled) &&
-		lua_cpcall(vm->L, open_all, &o) == 0) return e;
+	    lua_cpcall(vm->L, open_all, &o) == 0)
+		return e;
 	vm->engine = NULL;
 	plua_engine_close(e);
 	return NULL;
@@ -91,9 +103,12 @@ static int make_drivers(lua_State *L) {
 	lua_getfield(L, -1, e->main);
 	lua_remove(L, -2);
 	if (lua_isnil(L, -1))
-		return plua_raise(L, "no function %s; define 'function %s(event)' as a global, without 'local'", e->main, e->main);
+		return plua_raise(L,
+		    "no function %s; define 'function %s(event)' as a global, without 'local'", e->main,
+		    e->main);
 	if (!lua_isfunction(L, -1))
-		return plua_raise(L, "%s is a %s; define 'function %s(event)'", e->main, luaL_typename(L, -1), e->main);
+		return plua_raise(
+		    L, "%s is a %s; define 'function %s(event)'", e->main, luaL_typename(L, -1), e->main);
 	lua_call(L, 1, 2);
 	lua_rawseti(L, LUA_REGISTRYINDEX, e->drive_batch);
 	e->drive_one = luaL_ref(L, LUA_REGISTRYINDEX);

@@ -28,8 +28,12 @@
 #include "pattern_cache.h"
 #include "vm.h"
 
-enum { PLUA_ENCODE_DEPTH = DOC_MAX_DEPTH };
-enum { PLUA_PROXY_NODES = 64 }; // nodes of the event that can have a proxy
+enum {
+	PLUA_ENCODE_DEPTH = DOC_MAX_DEPTH
+};
+enum {
+	PLUA_PROXY_NODES = 64 // nodes of the event that can have a proxy
+};
 
 // Metatables are recognized by their address, and kept by a reference.
 typedef struct plua_metatable {
@@ -48,7 +52,7 @@ typedef struct plua_batch {
 	const char *data;
 	const uint32_t *ends;
 	uint32_t count;
-	uint32_t at;     // the first event that has not run
+	uint32_t at; // the first event that has not run
 	uint32_t dropped;
 	int output_full; // event `at` exceeded the output limit
 	int collected;   // garbage was collected to make room for event `at`
@@ -73,12 +77,12 @@ typedef struct plua_route {
 
 // The result of a run.
 typedef struct plua_output {
-	size_t limit; // bytes that a batch may yield
-	doc_buf docs; // the rows' documents, back to back
+	size_t limit;                      // bytes that a batch may yield
+	doc_buf docs;                      // the rows' documents, back to back
 	uint32_t *ends, *from, count, cap; // by row: the end of its document, and its event
-	plua_route *routes; // of routed rows, in order
+	plua_route *routes;                // of routed rows, in order
 	uint32_t route_count, route_cap;
-	uint64_t route;   // of the row that is being added; 0: the script named no sinks
+	uint64_t route; // of the row that is being added; 0: the script named no sinks
 	plua_dead_event *dead;
 	uint32_t dead_count, dead_cap;
 	doc_buf texts;
@@ -90,7 +94,10 @@ typedef struct plua_output {
 } plua_output;
 
 // The call of a Go function that is the last act of a call, see tailcall.c.
-enum { PLUA_TAIL_DROPPED = 1, PLUA_TAIL_RETURNED }; // what happens to its results
+enum { // what happens to its results
+	PLUA_TAIL_DROPPED = 1,
+	PLUA_TAIL_RETURNED
+};
 typedef struct plua_tail_call {
 	int results;             // 0: the call does not end with one
 	void *proto;             // the caller's prototype,
@@ -101,13 +108,13 @@ typedef struct plua_tail_call {
 
 // Calls of Go functions.
 typedef struct plua_gocall {
-	char *names;       // of the functions, one per line
-	int tail_calls;    // calls may end with one
-	int direct;        // functions that do not wait are called without a yield,
-	void *owner;       //   with this Go value, which Go has pinned
-	uint32_t function; // the one that the script calls; 0 reads a file
-	doc_buf request;   // its arguments, encoded,
-	size_t values;     //   and how many values there are in them
+	char *names;        // of the functions, one per line
+	int tail_calls;     // calls may end with one
+	int direct;         // functions that do not wait are called without a yield,
+	void *owner;        //   with this Go value, which Go has pinned
+	uint32_t function;  // the one that the script calls; 0 reads a file
+	doc_buf request;    // its arguments, encoded,
+	size_t values;      //   and how many values there are in them
 	const char *answer; // what it returned; see plua_engine_resume
 	size_t answer_len;
 	plua_tail_call tail;
@@ -119,7 +126,7 @@ typedef struct plua_gocall {
 typedef struct plua_proxies {
 	int tables, generations, metatables, make_metatable;
 	plua_container live[PLUA_PROXY_NODES]; // the containers of proxies
-	plua_container expired;              // the container of any proxy of an earlier event
+	plua_container expired;                // the container of any proxy of an earlier event
 } plua_proxies;
 
 // A step of the path to the value that is being encoded.
@@ -143,16 +150,17 @@ typedef struct plua_engine {
 	const doc_api *api;
 	plua_vm *vm;
 	doc *event;
-	double generation; // counts events, exactly up to 2^53; a double, since FFI boxes 64-bit integers
-	int compiled;        // scripts run compiled, and get proxies
-	int node_table;      // reference: the event's node table, see container.c
+	// counts events, exactly up to 2^53; a double, since FFI boxes 64-bit integers
+	double generation;
+	int compiled;   // scripts run compiled, and get proxies
+	int node_table; // reference: the event's node table, see container.c
 	plua_metatable container, bignum, routed;
 	plua_pattern_cache *patterns; // NULL where nothing is compiled
-	char *main;          // name of the function to run
-	char *sinks;         // names of the sinks, one per line
-	int value;           // main returns values, not events
-	int loading;         // the script's text runs, not its events
-	int drive_batch, drive_one; // references to the drivers that engine.lua makes
+	char *main;                   // name of the function to run
+	char *sinks;                  // names of the sinks, one per line
+	int value;                    // main returns values, not events
+	int loading;                  // the script's text runs, not its events
+	int drive_batch, drive_one;   // references to the drivers that engine.lua makes
 	plua_batch batch;
 	plua_output out;
 	plua_gocall gocall;
@@ -168,7 +176,7 @@ typedef struct plua_engine_setup {
 	int value;
 	int direct;
 	const char *main, *functions, *sinks;
-	int64_t event_ms; // the time limit of an event
+	int64_t event_ms;              // the time limit of an event
 	plua_extension *extension;     // NULL: none,
 	int extension_collect;         //   whether to collect before every call of its functions,
 	const char *extension_modules; //   the names of its modules, one per line,
@@ -182,7 +190,8 @@ static inline plua_engine *plua_engine_of(lua_State *L) { return plua_vm_of(L)->
 
 // plua_engine_open gives a fresh VM its documents and modules; call plua_engine_load next.
 // text is engine.lua. It returns NULL when memory is exhausted.
-plua_engine *plua_engine_open(plua_vm *vm, const doc_api *api, const plua_engine_setup *setup, const char *text, size_t len);
+plua_engine *plua_engine_open(
+    plua_vm *vm, const doc_api *api, const plua_engine_setup *setup, const char *text, size_t len);
 void plua_engine_close(plua_engine *e); // after plua_vm_close
 
 // plua_engine_load compiles and runs the text of the script, and looks up its main.
@@ -196,10 +205,16 @@ int plua_engine_resume(plua_engine *e, const char *answer, size_t len);
 
 // plua_batch_run runs the events from `first` on, until all have run or a limit ends the
 // run. Then it runs the extractors over the rows, unless a row is routed.
-int plua_batch_run(plua_engine *e, const char *data, const uint32_t *ends, uint32_t count, uint32_t first);
+int plua_batch_run(
+    plua_engine *e, const char *data, const uint32_t *ends, uint32_t count, uint32_t first);
 int plua_batch_continue(plua_engine *e, int kind); // after a resumption that ended with kind
 // plua_batch_next goes to the next event that is a document. It is called without Lua.
-enum { PLUA_NEXT_NONE, PLUA_NEXT_READY, PLUA_NEXT_LARGE, PLUA_NEXT_FULL }; // beyond READY, call next_unusual
+enum { // beyond READY, call next_unusual
+	PLUA_NEXT_NONE,
+	PLUA_NEXT_READY,
+	PLUA_NEXT_LARGE,
+	PLUA_NEXT_FULL
+};
 int plua_batch_next(plua_engine *e);
 void plua_batch_open(lua_State *L); // adds functions to the table on the stack
 
@@ -207,8 +222,8 @@ void plua_batch_open(lua_State *L); // adds functions to the table on the stack
 void plua_results_open(lua_State *L); // pushes a table of functions
 
 // output.c. These are called without Lua.
-int plua_output_need(plua_engine *e); // room for one more row; 0 when memory is exhausted
-void plua_output_add(plua_engine *e); // the row whose document ends e->out.docs
+int plua_output_need(plua_engine *e);  // room for one more row; 0 when memory is exhausted
+void plua_output_add(plua_engine *e);  // the row whose document ends e->out.docs
 int plua_output_route(plua_engine *e); // records e->out.route for the last row
 // Each adds a row and goes to the next event. It returns 0, or does nothing: then the
 // caller takes the way through Lua, which raises an error if there is one.
@@ -218,7 +233,7 @@ int plua_output_number(plua_engine *e, double x);
 void plua_output_drop(plua_engine *e);
 void plua_output_fail_parse(plua_engine *e, int error);
 void plua_output_fail_script(plua_engine *e); // with e->vm->error
-void plua_output_discard(plua_engine *e); // removes the rows of the event that failed
+void plua_output_discard(plua_engine *e);     // removes the rows of the event that failed
 void plua_output_begin(plua_engine *e);
 int plua_output_extract(plua_engine *e); // the columns of the remaining rows
 
@@ -227,7 +242,7 @@ void plua_metamethods_open(lua_State *L, plua_engine *e); // pushes a table of f
 
 // json.c
 void plua_json_open(lua_State *L, plua_engine *e); // pushes the module
-void plua_json_describe(lua_State *L); // plua_vm.describe
+void plua_json_describe(lua_State *L);             // plua_vm.describe
 
 // gocall.c
 void plua_gocall_open(lua_State *L, plua_engine *e); // pushes a table of functions
@@ -242,13 +257,16 @@ uint64_t plua_route_push(lua_State *L, plua_engine *e, int index);
 
 // extension.c
 void plua_extension_join(plua_engine *e, const plua_engine_setup *setup); // before all else
-void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *setup); // pushes a table, or nil
+// pushes a table, or nil
+void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *setup);
 void plua_extension_finish(plua_engine *e); // when an event ends with e->unfinished
 
 // values.c
 void plua_values_begin(plua_engine *e); // an empty e->gocall.request
-void plua_values_encode(lua_State *L, plua_engine *e, int index); // appends a value to e->gocall.request
-void plua_values_reserve(lua_State *L, plua_engine *e); // ends the run when Go's copy of the values exceeds the memory limit
+// appends a value to e->gocall.request
+void plua_values_encode(lua_State *L, plua_engine *e, int index);
+// ends the run when Go's copy of the values exceeds the memory limit
+void plua_values_reserve(lua_State *L, plua_engine *e);
 int plua_values_keep(lua_State *L); // encodes its arguments to e->gocall.request
 // plua_values_decode pushes values and returns how many there are.
 int plua_values_decode(lua_State *L, plua_engine *e, const char *data, const char *end);
@@ -256,35 +274,47 @@ int plua_values_decode(lua_State *L, plua_engine *e, const char *data, const cha
 // encode.c
 void plua_encode(lua_State *L, plua_engine *e, int index, doc_buf *out);
 void plua_encode_container(lua_State *L, plua_engine *e, int index, doc_buf *out);
-void plua_encode_begin(plua_engine *e); // before an encoding begins
+void plua_encode_begin(plua_engine *e);      // before an encoding begins
 doc_buf *plua_encode_buffer(plua_engine *e); // plua_encode_begin, and an empty buffer
 void plua_encode_enter(lua_State *L, plua_engine *e, int index, const char *verb); // a table
 void plua_encode_leave(plua_engine *e);
-void plua_encode_raise(lua_State *L, plua_engine *e, const char *format, ...); // with the path before it
-enum { PLUA_TABLE_EMPTY, PLUA_TABLE_LIST, PLUA_TABLE_OBJECT };
+// with the path before it
+void plua_encode_raise(lua_State *L, plua_engine *e, const char *format, ...);
+enum {
+	PLUA_TABLE_EMPTY,
+	PLUA_TABLE_LIST,
+	PLUA_TABLE_OBJECT
+};
 int plua_table_shape(lua_State *L, plua_engine *e, int index, uint32_t *len);
 int plua_is_null(lua_State *L, int index);
 int plua_is_array(lua_State *L, plua_engine *e, int index); // marked by json.array
 void plua_mark_array(lua_State *L, plua_engine *e, int index);
 
 // container.c
-void plua_container_push(lua_State *L, plua_engine *e, doc *d, uint32_t node, double generation, int node_table);
-void plua_container_push_value(lua_State *L, plua_engine *e, doc *d, double generation, int node_table, int kind);
-plua_container *plua_container_at(lua_State *L, plua_engine *e, int index); // NULL for anything else
-plua_container *plua_container_check(lua_State *L, plua_engine *e, int index); // raises when its event has ended
+void plua_container_push(
+    lua_State *L, plua_engine *e, doc *d, uint32_t node, double generation, int node_table);
+void plua_container_push_value(
+    lua_State *L, plua_engine *e, doc *d, double generation, int node_table, int kind);
+// NULL for anything else
+plua_container *plua_container_at(lua_State *L, plua_engine *e, int index);
+// raises when its event has ended
+plua_container *plua_container_check(lua_State *L, plua_engine *e, int index);
 plua_container *plua_container_self(lua_State *L, plua_engine *e); // of a metamethod
-void plua_container_push_nodes(lua_State *L, plua_engine *e, const plua_container *c, int index); // its node table
+// its node table
+void plua_container_push_nodes(lua_State *L, plua_engine *e, const plua_container *c, int index);
 int plua_check_doc(lua_State *L, int error); // raises what a doc_error means, returns 0 for DOC_OK
 
 // bignum.c
 void plua_bignum_open(lua_State *L, plua_engine *e); // pushes a function
 void plua_bignum_push(lua_State *L, plua_engine *e, const char *text, size_t len);
-const char *plua_bignum_text(lua_State *L, plua_engine *e, int index, size_t *len); // NULL for anything else
+// NULL for anything else
+const char *plua_bignum_text(lua_State *L, plua_engine *e, int index, size_t *len);
 
 // proxy.c
 void plua_proxy_open(lua_State *L, plua_engine *e); // adds tables to the one on the stack
 void plua_proxy_push(lua_State *L, plua_engine *e, uint32_t node);
-plua_container *plua_proxy_container(lua_State *L, plua_engine *e, int index); // its metatable is on top; NULL for anything else
+// its metatable is on top; NULL for anything else
+plua_container *plua_proxy_container(lua_State *L, plua_engine *e, int index);
 int plua_proxy_is(const plua_engine *e, const plua_container *c);
 
 // tailcall.c

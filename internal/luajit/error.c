@@ -27,9 +27,11 @@ static void set_message(plua_vm *vm, const char *text, size_t len) {
 /* line_in_message returns the line that a leading "email.lua:12: " names if that is the file, else -1. */
 static int line_in_message(const plua_error *err, const char *file) {
 	size_t n = strlen(file);
-	if (err->message_len < n + 2 || memcmp(err->message, file, n) != 0 || err->message[n] != ':') return -1;
+	if (err->message_len < n + 2 || memcmp(err->message, file, n) != 0 || err->message[n] != ':')
+		return -1;
 	char digits[12] = "";
-	for (size_t i = 0; i < sizeof digits - 1 && n + 1 + i < err->message_len; i++) digits[i] = err->message[n + 1 + i];
+	for (size_t i = 0; i < sizeof digits - 1 && n + 1 + i < err->message_len; i++)
+		digits[i] = err->message[n + 1 + i];
 	int line = atoi(digits);
 	return line > 0 ? line : -1;
 }
@@ -85,7 +87,10 @@ static void add_line(plua_error *err, const char *format, ...) {
 	err->traceback_len += n;
 }
 
-enum { TOP = 12, BOTTOM = 10 }; /* frames that the traceback of a deep stack shows */
+enum { /* frames that the traceback of a deep stack shows */
+	TOP = 12,
+	BOTTOM = 10
+};
 
 /* stack_depth returns the number of frames, to within one, or 0 for a stack that is shown
  * whole. It bisects, because lua_getstack walks to the level that it is asked for. */
@@ -126,7 +131,8 @@ static void add_traceback(lua_State *L, plua_vm *vm, int *shown) {
 		else if (strcmp(ar.what, "main") == 0)
 			add_line(&vm->error, "  %s:%d: in main chunk\n", ar.short_src, ar.currentline);
 		else
-			add_line(&vm->error, "  %s:%d: in function at line %d\n", ar.short_src, ar.currentline, ar.linedefined);
+			add_line(&vm->error, "  %s:%d: in function at line %d\n", ar.short_src, ar.currentline,
+			    ar.linedefined);
 	}
 }
 
@@ -207,7 +213,8 @@ int plua_error_handler(lua_State *L) {
 		set_message(vm, text, snprintf(text, sizeof text, "%.14g", lua_tonumber(L, 1)));
 	} else {
 		char text[64];
-		set_message(vm, text, snprintf(text, sizeof text, "(error object is a %s)", lua_typename(L, type)));
+		set_message(
+		    vm, text, snprintf(text, sizeof text, "(error object is a %s)", lua_typename(L, type)));
 	}
 	return 1;
 }
@@ -220,7 +227,8 @@ void plua_error_settle(plua_vm *vm) {
 	plua_error *err = &vm->error;
 	uint32_t limit = vm->run.stop;
 	if (limit) {
-		if (err->kind != PLUA_OK) set_message(vm, limit_message(limit), strlen(limit_message(limit)));
+		if (err->kind != PLUA_OK)
+			set_message(vm, limit_message(limit), strlen(limit_message(limit)));
 		else set_error(vm, limit, limit_message(limit));
 		err->kind = limit;
 		vm->broken = limit;
@@ -243,7 +251,8 @@ int plua_raise(lua_State *L, const char *format, ...) {
 	lua_Debug ar;
 	va_list args;
 	int level = 1, found = 0; /* the frames above the script's are ours */
-	while (!found && lua_getstack(L, level++, &ar)) found = lua_getinfo(L, "S", &ar) && *ar.source == '@';
+	while (!found && lua_getstack(L, level++, &ar))
+		found = lua_getinfo(L, "S", &ar) && *ar.source == '@';
 	if (found) luaL_where(L, level - 1);
 	else lua_pushliteral(L, "");
 	va_start(args, format);

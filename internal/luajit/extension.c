@@ -13,8 +13,13 @@ static void stop_event(plua_vm *vm) {
 void plua_extension_join(plua_engine *e, const plua_engine_setup *setup) {
 	plua_extension *x = e->extension = setup->extension;
 	if (!x) return;
-	x->host = (plua_extension_host){.vm = e->vm, .memory = e->vm->limit, .event_ms = setup->event_ms,
-		.stop = &e->vm->run.stop, .unfinished = &e->unfinished, .charge = plua_vm_charge, .stop_event = stop_event};
+	x->host = (plua_extension_host){.vm = e->vm,
+	    .memory = e->vm->limit,
+	    .event_ms = setup->event_ms,
+	    .stop = &e->vm->run.stop,
+	    .unfinished = &e->unfinished,
+	    .charge = plua_vm_charge,
+	    .stop_event = stop_event};
 }
 
 void plua_extension_finish(plua_engine *e) {
@@ -75,7 +80,7 @@ static void push_codes(lua_State *L, const plua_extension *x) {
 
 void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *setup) {
 	static const luaL_Reg functions[] = {
-		{"session", session}, {"proxy", proxy}, {"digits", digits}, {"now", now}, {NULL, NULL}};
+	    {"session", session}, {"proxy", proxy}, {"digits", digits}, {"now", now}, {NULL, NULL}};
 	const plua_extension *x = e->extension;
 	if (!x) {
 		lua_pushnil(L);

@@ -23,23 +23,26 @@ static uint32_t length(plua_engine *e, uint32_t node) {
 	X(uint32_t, length, (plua_engine *, uint32_t), length) \
 	X(int, remove, (doc *, uint32_t, const char *, size_t), e->api->remove) \
 	X(int, set_number, (doc *, uint32_t, const char *, size_t, double), e->api->set_number) \
-	X(int, set_string, (doc *, uint32_t, const char *, size_t, const char *, size_t), e->api->set_string) \
+	X(int, set_string, (doc *, uint32_t, const char *, size_t, const char *, size_t), \
+	    e->api->set_string) \
 	X(int, set_literal, (doc *, uint32_t, const char *, size_t, int), e->api->set_literal) \
-	X(int, find, (plua_pattern_cache *, const char *, size_t, const char *, size_t, double), plua_pattern_cache_find)
+	X(int, find, (plua_pattern_cache *, const char *, size_t, const char *, size_t, double), \
+	    plua_pattern_cache_find)
 
-#define MEMBER(result, name, parameters, function) result (*name) parameters;
+#define MEMBER(result, name, parameters, function) result(*name) parameters;
 #define ASSIGN(result, name, parameters, function) .name = function,
 #define TEXT(...) TEXT_(__VA_ARGS__)
 #define TEXT_(...) #__VA_ARGS__
 
-typedef struct functions { FUNCTIONS(MEMBER, ) } functions;
+typedef struct functions {
+	FUNCTIONS(MEMBER, )
+} functions;
 
 // doc_found is the part of a doc where doc_read and the like store what they find.
 static const char declarations[] =
-	"typedef struct plua_engine plua_engine; typedef struct doc doc; typedef struct plua_pattern_cache plua_pattern_cache;"
-	"struct doc_found {" TEXT(DOC_FOUND_MEMBERS) "};"
-	TEXT(PLUA_FOUND_TYPES)
-	"struct plua_functions {" TEXT(FUNCTIONS(MEMBER, )) "};";
+    "typedef struct plua_engine plua_engine; typedef struct doc doc; typedef struct plua_pattern_cache plua_pattern_cache;"
+    "struct doc_found {" TEXT(DOC_FOUND_MEMBERS) "};" TEXT(
+        PLUA_FOUND_TYPES) "struct plua_functions {" TEXT(FUNCTIONS(MEMBER, )) "};";
 
 static void set_address(lua_State *L, const char *name, void *p) {
 	lua_pushlightuserdata(L, p);

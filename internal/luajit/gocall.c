@@ -17,7 +17,8 @@ static int request(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	int n = lua_gettop(L);
 	if (!lua_isyieldable(L))
-		return plua_raise(L, "a Go function cannot be called from a function that a C function has called");
+		return plua_raise(
+		    L, "a Go function cannot be called from a function that a C function has called");
 	e->gocall.function = (uint32_t)lua_tointeger(L, 1);
 	plua_values_begin(e);
 	for (int i = 2; i <= n; i++) plua_values_encode(L, e, i);
@@ -87,13 +88,17 @@ static int new_direct(lua_State *L) {
 	return 1;
 }
 
-enum { MEASUREMENTS_MAX = 1 << 20 };
+enum {
+	MEASUREMENTS_MAX = 1 << 20 // bytes
+};
 
 static void check_labels(lua_State *L, int index) {
 	lua_pushnil(L);
 	while (lua_next(L, index)) {
 		int list = lua_type(L, -2) == LUA_TNUMBER, type = lua_type(L, -1);
-		if (list ? type != LUA_TSTRING : lua_type(L, -2) != LUA_TSTRING || (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN))
+		if (list ? type != LUA_TSTRING
+		         : lua_type(L, -2) != LUA_TSTRING ||
+		               (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN))
 			plua_raise(L, "argument 3 must be labels: {name = \"value\"} or {\"name:value\"}");
 		lua_pop(L, 1);
 	}
@@ -103,10 +108,13 @@ static void check_labels(lua_State *L, int index) {
 static int measure(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	lua_settop(L, 4);
-	if (lua_type(L, 2) != LUA_TSTRING) return plua_raise(L, "argument 1 must be a string, not a %s", luaL_typename(L, 2));
-	if (lua_type(L, 3) != LUA_TNUMBER) return plua_raise(L, "argument 2 must be a number, not a %s", luaL_typename(L, 3));
+	if (lua_type(L, 2) != LUA_TSTRING)
+		return plua_raise(L, "argument 1 must be a string, not a %s", luaL_typename(L, 2));
+	if (lua_type(L, 3) != LUA_TNUMBER)
+		return plua_raise(L, "argument 2 must be a number, not a %s", luaL_typename(L, 3));
 	if (lua_type(L, 4) == LUA_TTABLE && !plua_container_at(L, e, 4)) check_labels(L, 4);
-	else if (!lua_isnil(L, 4)) return plua_raise(L, "argument 3 must be labels: {name = \"value\"} or {\"name:value\"}");
+	else if (!lua_isnil(L, 4))
+		return plua_raise(L, "argument 3 must be labels: {name = \"value\"} or {\"name:value\"}");
 	plua_values_begin(e);
 	plua_values_encode(L, e, 3);
 	plua_values_encode(L, e, 1);
@@ -126,7 +134,8 @@ static int measure(lua_State *L) {
 static int compile(lua_State *L) {
 	plua_vm *vm = plua_vm_of(L);
 	size_t len;
-	const char *text = luaL_checklstring(L, 1, &len), *chunk = plua_vm_add_file(vm, luaL_checkstring(L, 2));
+	const char *text = luaL_checklstring(L, 1, &len),
+	           *chunk = plua_vm_add_file(vm, luaL_checkstring(L, 2));
 	if (!chunk) plua_check_doc(L, DOC_NO_MEMORY);
 	if (luaL_loadbufferx(L, text, len, chunk, "t")) return lua_error(L);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, vm->env);
@@ -149,9 +158,9 @@ static int now_seconds(lua_State *L) {
 }
 
 void plua_gocall_open(lua_State *L, plua_engine *e) {
-	static const luaL_Reg functions[] = {
-		{"request", request}, {"results", plua_gocall_results}, {"measure", measure}, {"compile", compile},
-		{"now", now}, {"unix", now_seconds}, {NULL, NULL}};
+	static const luaL_Reg functions[] = {{"request", request}, {"results", plua_gocall_results},
+	    {"measure", measure}, {"compile", compile}, {"now", now}, {"unix", now_seconds},
+	    {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, functions);
 	lua_pushstring(L, e->gocall.names);

@@ -6,7 +6,9 @@
 
 // A document of json.decode lives as long as one of its containers: their environment is
 // its node table, which holds the owner.
-typedef struct { doc *d; } owner;
+typedef struct {
+	doc *d;
+} owner;
 
 static int encode(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
@@ -37,7 +39,7 @@ static owner *push_owner(lua_State *L) {
 static int parse(plua_engine *e, owner *o, const char *s, size_t len, uint32_t *root) {
 	int fault = DOC_NO_MEMORY;
 	e->api->free(o->d);
-	o->d = e->api->new(e->event->max, &e->vm->used, e->vm->limit);
+	o->d = e->api->new (e->event->max, &e->vm->used, e->vm->limit);
 	if (o->d) *root = e->api->parse(o->d, s, len, &fault);
 	return fault;
 }
@@ -188,7 +190,7 @@ void plua_json_describe(lua_State *L) {
 
 void plua_json_open(lua_State *L, plua_engine *e) {
 	static const luaL_Reg functions[] = {
-		{"encode", encode}, {"isnull", isnull}, {"array", array}, {"empty", empty}, {NULL, NULL}};
+	    {"encode", encode}, {"isnull", isnull}, {"array", array}, {"empty", empty}, {NULL, NULL}};
 	lua_newtable(L);
 	lua_newtable(L);
 	lua_pushliteral(L, "k");

@@ -59,14 +59,17 @@ static uint32_t make_value(lua_State *L, plua_engine *e, doc *d, int key, int in
 	case LUA_TBOOLEAN: return e->api->literal(d, lua_toboolean(L, index) ? DOC_TRUE : DOC_FALSE);
 	case LUA_TNUMBER: {
 		double x = lua_tonumber(L, index);
-		if (!isfinite(x)) raise_value(L, key, isnan(x) ? "nan is no JSON number" : "inf is no JSON number");
+		if (!isfinite(x))
+			raise_value(L, key, isnan(x) ? "nan is no JSON number" : "inf is no JSON number");
 		return e->api->number(d, x);
 	}
 	case LUA_TSTRING:
 		s = lua_tolstring(L, index, &len);
 		if (!e->api->utf8(s, len)) raise_value(L, key, "the text is not valid UTF-8");
 		return e->api->string(d, s, len);
-	case LUA_TTABLE: return plua_container_at(L, e, index) ? copy_container(L, e, d, index) : external_value(L, e, d, index);
+	case LUA_TTABLE:
+		return plua_container_at(L, e, index) ? copy_container(L, e, d, index)
+		                                      : external_value(L, e, d, index);
 	case LUA_TLIGHTUSERDATA:
 		if (plua_is_null(L, index)) return e->api->literal(d, DOC_NULL);
 		break;
@@ -82,8 +85,9 @@ static uint32_t make_value(lua_State *L, plua_engine *e, doc *d, int key, int in
 static void raise_index(lua_State *L, int key, uint32_t len) {
 	lua_pushvalue(L, key);
 	const char *k = lua_tostring(L, -1);
-	plua_raise(L, "attempt to write element %s of an array of %d; an array can be written from 1 to %d",
-		k ? k : luaL_typename(L, key), (int)len, (int)len + 1);
+	plua_raise(L,
+	    "attempt to write element %s of an array of %d; an array can be written from 1 to %d",
+	    k ? k : luaL_typename(L, key), (int)len, (int)len + 1);
 }
 
 static int write_object(lua_State *L, plua_engine *e, plua_container *c) {
@@ -91,7 +95,8 @@ static int write_object(lua_State *L, plua_engine *e, plua_container *c) {
 	if (lua_type(L, 2) != LUA_TSTRING) {
 		lua_pushvalue(L, 2);
 		const char *k = lua_tostring(L, -1);
-		return plua_raise(L, "the key of an object must be a string, not the %s %s", luaL_typename(L, 2), k ? k : "");
+		return plua_raise(L, "the key of an object must be a string, not the %s %s",
+		    luaL_typename(L, 2), k ? k : "");
 	}
 	const char *key = lua_tolstring(L, 2, &len);
 	if (lua_isnil(L, 3)) return plua_check_doc(L, e->api->remove(c->d, c->node, key, len));
@@ -144,7 +149,8 @@ static int next_element(lua_State *L, plua_engine *e, plua_container *c, double 
 // the element has been removed. A text of digits is no index.
 static double key_of_next(lua_State *L) {
 	double i = lua_tonumber(L, 2);
-	int valid = lua_type(L, 2) == LUA_TNUMBER && i >= 0 && i < 9223372036854775808.0 && i == (double)(int64_t)i;
+	int valid = lua_type(L, 2) == LUA_TNUMBER && i >= 0 && i < 9223372036854775808.0 &&
+	            i == (double)(int64_t)i;
 	if (!valid && !lua_isnil(L, 2)) plua_raise(L, "invalid key to 'next'");
 	return i;
 }
@@ -158,7 +164,8 @@ static int container_next(lua_State *L) {
 	uint32_t field = 0;
 	if (!lua_isnil(L, 2)) {
 		size_t len;
-		const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tolstring(L, 2, &len) : NULL; // 2 is not "2"
+		const char *key =
+		    lua_type(L, 2) == LUA_TSTRING ? lua_tolstring(L, 2, &len) : NULL; // 2 is not "2"
 		if (key) field = e->api->find(c->d, c->node, key, len);
 		if (!field) return plua_raise(L, "invalid key to 'next'");
 	}
@@ -226,7 +233,8 @@ static int container_insert(lua_State *L) {
 	double i = luaL_checknumber(L, 2);
 	if (!(i >= 1 && i <= len + 1 && i == floor(i))) raise_index(L, 2, (uint32_t)len);
 	luaL_checkany(L, 3);
-	uint32_t value = lua_isnil(L, 3) ? e->api->literal(c->d, DOC_NULL) : make_value(L, e, c->d, 2, 3);
+	uint32_t value =
+	    lua_isnil(L, 3) ? e->api->literal(c->d, DOC_NULL) : make_value(L, e, c->d, 2, 3);
 	return plua_check_doc(L, e->api->insert(c->d, c->node, i, value));
 }
 
@@ -244,7 +252,8 @@ static int container_remove(lua_State *L) {
 	return 1;
 }
 
-static void set_iterator(lua_State *L, const char *name, lua_CFunction function, lua_CFunction step) {
+static void set_iterator(
+    lua_State *L, const char *name, lua_CFunction function, lua_CFunction step) {
 	lua_pushcfunction(L, step);
 	lua_pushcclosure(L, function, 1);
 	lua_setfield(L, -2, name);
@@ -257,12 +266,12 @@ static int container_is(lua_State *L) {
 }
 
 void plua_metamethods_open(lua_State *L, plua_engine *e) {
-	static const luaL_Reg meta[] = {
-		{"__index", container_index}, {"__newindex", container_newindex}, {"__len", container_len},
-		{"__tostring", container_tostring}, {NULL, NULL}};
-	static const luaL_Reg functions[] = {
-		{"is", container_is}, {"next", container_next}, {"read", container_index}, {"write", container_newindex},
-		{"length", container_len}, {"insert", container_insert}, {"remove", container_remove}, {NULL, NULL}};
+	static const luaL_Reg meta[] = {{"__index", container_index},
+	    {"__newindex", container_newindex}, {"__len", container_len},
+	    {"__tostring", container_tostring}, {NULL, NULL}};
+	static const luaL_Reg functions[] = {{"is", container_is}, {"next", container_next},
+	    {"read", container_index}, {"write", container_newindex}, {"length", container_len},
+	    {"insert", container_insert}, {"remove", container_remove}, {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, meta);
 	set_iterator(L, "__pairs", container_pairs, container_next);

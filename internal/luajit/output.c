@@ -78,7 +78,8 @@ void plua_output_fail_script(plua_engine *e) {
 void plua_output_discard(plua_engine *e) {
 	plua_output *out = &e->out;
 	while (out->count && out->from[out->count - 1] == e->batch.at) out->count--;
-	while (out->route_count && out->routes[out->route_count - 1].row >= out->count) out->route_count--;
+	while (out->route_count && out->routes[out->route_count - 1].row >= out->count)
+		out->route_count--;
 	out->docs.len = out->count ? out->ends[out->count - 1] : 0;
 }
 
@@ -102,7 +103,9 @@ static int add_columns(plua_engine *e) {
 	struct extractor *x = e->out.extractors[0];
 	size_t size = e->out.docs.len + e->out.column_bytes;
 	e->out.ends[e->out.count] = (uint32_t)e->out.docs.len;
-	if (size > e->out.limit || e->api->extract_columns_only(x, e->event, e->out.docs.data, e->out.ends, e->out.count + 1, e->out.limit - size)) return 1;
+	if (size > e->out.limit || e->api->extract_columns_only(x, e->event, e->out.docs.data,
+	                               e->out.ends, e->out.count + 1, e->out.limit - size))
+		return 1;
 	e->out.column_bytes += x->row_bytes;
 	plua_output_add(e);
 	e->batch.at++;
@@ -113,7 +116,8 @@ static int add_columns(plua_engine *e) {
 // still indexed.
 static void extract_added(plua_engine *e) {
 	for (uint32_t i = 0; i < e->out.extractor_count; i++)
-		if (e->out.extractors[i] && e->api->extract_event(e->out.extractors[i], e->event, e->out.docs.data, e->out.ends, e->out.count))
+		if (e->out.extractors[i] && e->api->extract_event(e->out.extractors[i], e->event,
+		                                e->out.docs.data, e->out.ends, e->out.count))
 			e->out.extract_failed = 1;
 }
 
@@ -152,12 +156,15 @@ void plua_output_begin(plua_engine *e) {
 	out->extract_failed = 0;
 	out->column_bytes = 0;
 	for (uint32_t i = 0; i < out->extractor_count; i++)
-		if (out->extractors[i] && e->api->extract_begin(out->extractors[i])) out->extract_failed = 1;
+		if (out->extractors[i] && e->api->extract_begin(out->extractors[i]))
+			out->extract_failed = 1;
 }
 
 int plua_output_extract(plua_engine *e) {
 	plua_output *out = &e->out;
 	for (uint32_t i = 0; i < out->extractor_count && !out->extract_failed; i++)
-		if (out->extractors[i] && e->api->extract_rows(out->extractors[i], out->docs.data, out->ends, out->count)) out->extract_failed = 1;
+		if (out->extractors[i] &&
+		    e->api->extract_rows(out->extractors[i], out->docs.data, out->ends, out->count))
+			out->extract_failed = 1;
 	return out->extract_failed ? PLUA_MEMORY : PLUA_OK;
 }

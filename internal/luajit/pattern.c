@@ -5,8 +5,12 @@
 
 typedef const unsigned char *bytes;
 
-enum { ESCAPE = '%', STEPS_PER_CHECK = 4096 };
-enum { STEPS_PER_BYTE = 8, NEVER = UINT32_MAX }; /* few searches take more steps for each byte of the text */
+enum {
+	ESCAPE = '%',
+	STEPS_PER_CHECK = 4096,
+	STEPS_PER_BYTE = 8, /* few searches take more for each byte of the text */
+	NEVER = UINT32_MAX
+};
 
 /* number_items gives each repeated item of the pattern a number, and returns how many there are. An
  * item that it does not find, because the pattern is malformed, has none. */
@@ -16,7 +20,8 @@ static int number_items(const plua_matcher *m, plua_failures *f) {
 		int next = p + 1 < m->pattern_end ? p[1] : 0;
 		end = *p == '(' || *p == ')' ? p + 1 : plua_pattern_item_end(p, m->pattern_end);
 		if (!end || (*p == ESCAPE && next == 'b' && (end += 2) > m->pattern_end)) break;
-		if (*p == '(' || *p == ')' || end == m->pattern_end || !*end || !strchr("*+-?", *end)) continue;
+		if (*p == '(' || *p == ')' || end == m->pattern_end || !*end || !strchr("*+-?", *end))
+			continue;
 		f->item[p - m->pattern] = (uint8_t)++n;
 		end++;
 	}
@@ -61,11 +66,13 @@ static inline int has_failed(const plua_matcher *m, const uint8_t *failures, byt
 /* fail records that the match fails from the item at p on, at each place from `from` to `to`. */
 static bytes fail(const plua_matcher *m, bytes p, bytes from, bytes to) {
 	uint8_t *failures = failures_of(m, p);
-	for (bytes s = from; failures && s <= to; s++) failures[(s - m->text) / 8] |= (uint8_t)(1 << (s - m->text) % 8);
+	for (bytes s = from; failures && s <= to; s++)
+		failures[(s - m->text) / 8] |= (uint8_t)(1 << (s - m->text) % 8);
 	return NULL;
 }
 
-void plua_pattern_init(plua_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn) {
+void plua_pattern_init(
+    plua_matcher *m, lua_State *L, const char *text, size_t n, const char *pattern, size_t pn) {
 	m->L = L;
 	m->vm = plua_vm_of(L);
 	m->text = (bytes)text;
@@ -98,7 +105,9 @@ bytes plua_pattern_item_end(bytes p, bytes pattern_end) {
 
 static bytes item_end(plua_matcher *m, bytes p) {
 	bytes end = plua_pattern_item_end(p, m->pattern_end);
-	if (!end) luaL_error(m->L, *p == ESCAPE ? "malformed pattern (ends with '%%')" : "malformed pattern (missing ']')");
+	if (!end)
+		luaL_error(m->L, *p == ESCAPE ? "malformed pattern (ends with '%%')"
+		                              : "malformed pattern (missing ']')");
 	return end;
 }
 
@@ -228,10 +237,12 @@ static int at_frontier(plua_matcher *m, bytes s, bytes p, bytes end) {
 
 /* match_back_reference matches the text of capture i at s. */
 static bytes match_back_reference(plua_matcher *m, bytes s, int i) {
-	if (i < 0 || i >= m->captures || m->capture[i].len == PLUA_CAPTURE_OPEN) luaL_error(m->L, "invalid capture index");
+	if (i < 0 || i >= m->captures || m->capture[i].len == PLUA_CAPTURE_OPEN)
+		luaL_error(m->L, "invalid capture index");
 	ptrdiff_t n = m->capture[i].len;
 	if (n == PLUA_CAPTURE_POSITION) return NULL;
-	m->steps |= n > STEPS_PER_CHECK ? STEPS_PER_CHECK - 1 : 0; /* count a long comparison as a check */
+	/* count a long comparison as a check */
+	m->steps |= n > STEPS_PER_CHECK ? STEPS_PER_CHECK - 1 : 0;
 	if (m->text_end - s < n || memcmp(m->capture[i].at, s, n) != 0) return NULL;
 	return s + n;
 }
@@ -247,11 +258,14 @@ static int match_item(plua_matcher *m, bytes *s, bytes *p, bytes *result) {
 			*result = match_optional(m, *s, *p, end);
 			return 0;
 		}
-		if (matches_char(m, *s, *p, end) && (*result = plua_pattern_match(m, *s + 1, end + 1))) return 0;
+		if (matches_char(m, *s, *p, end) && (*result = plua_pattern_match(m, *s + 1, end + 1)))
+			return 0;
 		*p = end + 1;
 		return 1;
 	case '*': *result = match_longest(m, *s, *p, end); return 0;
-	case '+': *result = matches_char(m, *s, *p, end) ? match_longest(m, *s + 1, *p, end) : NULL; return 0;
+	case '+':
+		*result = matches_char(m, *s, *p, end) ? match_longest(m, *s + 1, *p, end) : NULL;
+		return 0;
 	case '-': *result = match_shortest(m, *s, *p, end); return 0;
 	}
 	*result = NULL;
@@ -272,7 +286,8 @@ static int match_escape(plua_matcher *m, bytes *s, bytes *p, bytes *result) {
 	}
 	if (c == 'f') {
 		*p += 2;
-		if (*p >= m->pattern_end || **p != '[') luaL_error(m->L, "missing '[' after '%%f' in pattern");
+		if (*p >= m->pattern_end || **p != '[')
+			luaL_error(m->L, "missing '[' after '%%f' in pattern");
 		bytes end = item_end(m, *p);
 		if (!at_frontier(m, *s, *p, end)) return 0;
 		*p = end;

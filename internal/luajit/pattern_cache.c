@@ -6,12 +6,26 @@
 
 typedef const unsigned char *bytes;
 
-enum { CHAR, ANY, SET, OPEN, CLOSE, END, DONE };
-enum { STEPS_MAX = 1 << 14 }; /* some ten microseconds */
+enum {
+	CHAR,
+	ANY,
+	SET,
+	OPEN,
+	CLOSE,
+	END,
+	DONE
+};
+enum {
+	STEPS_MAX = 1 << 14 /* some ten microseconds */
+};
 
 /* Compile patterns. */
 
-typedef struct { plua_compiled_pattern *q; bytes p, end; int ops, sets, open; } compiler;
+typedef struct {
+	plua_compiled_pattern *q;
+	bytes p, end;
+	int ops, sets, open;
+} compiler;
 
 /* add_set compiles the item from c->p to end to the set of characters that it matches. */
 static int add_set(compiler *c, plua_pattern_op *op, bytes end) {
@@ -34,7 +48,8 @@ static int add_item(compiler *c, plua_pattern_op *op) {
 	if (*c->p == '%' && (c->p[1] == 'b' || c->p[1] == 'f')) return 0;
 	if (*c->p == '.') op->kind = ANY;
 	else if (*c->p != '%' && *c->p != '[') *op = (plua_pattern_op){.kind = CHAR, .c = *c->p};
-	else if (*c->p == '%' && !is_letter(c->p[1])) *op = (plua_pattern_op){.kind = CHAR, .c = c->p[1]};
+	else if (*c->p == '%' && !is_letter(c->p[1]))
+		*op = (plua_pattern_op){.kind = CHAR, .c = c->p[1]};
 	else if (!add_set(c, op, end)) return 0;
 	c->p = end;
 	if (end < c->end && strchr("*+-?", *end) && *end) op->repeat = *c->p++;
@@ -76,7 +91,8 @@ static int compile(plua_compiled_pattern *q, const char *pattern, size_t n) {
 		plua_pattern_op *op = &q->ops[c.ops++];
 		*op = (plua_pattern_op){0};
 		if (*c.p == '$' && c.p + 1 == c.end) op->kind = END, c.p++;
-		else if (*c.p == '(' || *c.p == ')' ? !add_capture(&c, op, opened) : !add_item(&c, op)) return 0;
+		else if (*c.p == '(' || *c.p == ')' ? !add_capture(&c, op, opened) : !add_item(&c, op))
+			return 0;
 	}
 	q->ops[c.ops] = (plua_pattern_op){.kind = DONE};
 	set_next_chars(q->ops, c.ops);
@@ -84,7 +100,8 @@ static int compile(plua_compiled_pattern *q, const char *pattern, size_t n) {
 }
 
 /* lookup returns the compiled pattern, or NULL if compile cannot handle it. */
-static const plua_compiled_pattern *lookup(plua_pattern_cache *cache, const char *pattern, size_t n) {
+static const plua_compiled_pattern *lookup(
+    plua_pattern_cache *cache, const char *pattern, size_t n) {
 	uintptr_t at = (uintptr_t)pattern;
 	plua_compiled_pattern *q = &cache->patterns[(at >> 4 ^ at >> 10) % PLUA_CACHED_PATTERNS];
 	if (q->address != pattern || q->len != n || memcmp(q->text, pattern, n) != 0) {
@@ -150,13 +167,16 @@ static bytes match(matcher *m, const plua_pattern_op *op, bytes s) {
 	for (;; op++) {
 		switch (op->kind) {
 		case DONE: return s;
-		case END: if (s != m->end) return NULL; continue;
+		case END:
+			if (s != m->end) return NULL;
+			continue;
 		case OPEN: m->captures[op->c].from = (int32_t)(s - m->text) + 1; continue;
 		case CLOSE: m->captures[op->c].to = (int32_t)(s - m->text); continue;
 		}
 		switch (op->repeat) {
 		case '*': return match_greedy(m, op, s, s);
-		case '+': return s < m->end && matches_char(m, op, s) ? match_greedy(m, op, s, s + 1) : NULL;
+		case '+':
+			return s < m->end && matches_char(m, op, s) ? match_greedy(m, op, s, s + 1) : NULL;
 		case '-': return match_lazy(m, op, s);
 		case '?':
 			if (s < m->end && matches_char(m, op, s)) {
@@ -177,7 +197,8 @@ static bytes skip_to_first(const matcher *m, bytes s) {
 	return memchr(s, op->c, (size_t)(m->end - s));
 }
 
-int plua_pattern_cache_find(plua_pattern_cache *cache, const char *text, size_t n, const char *pattern, size_t pn, double init) {
+int plua_pattern_cache_find(plua_pattern_cache *cache, const char *text, size_t n,
+    const char *pattern, size_t pn, double init) {
 	const plua_compiled_pattern *q = lookup(cache, pattern, pn);
 	if (!q || n >= INT32_MAX || !(init >= 1 && init <= (double)n + 1)) return PLUA_NOT_CACHED;
 	bytes s = (bytes)text + (size_t)init - 1, end;

@@ -8,7 +8,10 @@
 
 #include "engine.h"
 
-enum { NODE = 1, OWNER = 2 };
+enum {
+	NODE = 1,
+	OWNER = 2
+};
 
 static void push_at(lua_State *L, int table, uint32_t node) {
 	lua_rawgeti(L, LUA_REGISTRYINDEX, table);

@@ -38,7 +38,9 @@ static void add_item(lua_State *L, plua_engine *e, uint32_t i) {
 	plua_encode_begin(e);
 	const char *kind = kind_name(L, e, index);
 	if (kind && add_routed(L, e, index)) return;
-	if (kind) plua_raise(L, "main returned a list whose item %d is of type %s; want %s", (int)i, kind, "an event or a table");
+	if (kind)
+		plua_raise(L, "main returned a list whose item %d is of type %s; want %s", (int)i, kind,
+		    "an event or a table");
 	add_row(L, e, index);
 }
 
@@ -85,7 +87,9 @@ static void add_value(lua_State *L, plua_engine *e, int index) {
 	} else if (lua_type(L, index) == LUA_TTABLE) {
 		add_table(L, e, index);
 	} else if (!lua_isnil(L, index) && !add_routed(L, e, index)) {
-		const char *kind = plua_bignum_text(L, e, index, &len) ? "number" : plua_is_null(L, index) ? "json.null" : luaL_typename(L, index);
+		const char *kind = plua_bignum_text(L, e, index, &len) ? "number"
+		                   : plua_is_null(L, index)            ? "json.null"
+		                                                       : luaL_typename(L, index);
 		plua_raise(L, "main returned a value of type %s; want %s", kind, accepted);
 	}
 }
@@ -94,7 +98,9 @@ static void add_value(lua_State *L, plua_engine *e, int index) {
 static int add_routed(lua_State *L, plua_engine *e, int index) {
 	uint64_t sinks = plua_route_push(L, e, index);
 	if (!sinks) return 0;
-	if (e->out.route) plua_raise(L, "main returned to() inside of to(); give one to() all the names: to({\"a\", \"b\"}, event)");
+	if (e->out.route)
+		plua_raise(L,
+		    "main returned to() inside of to(); give one to() all the names: to({\"a\", \"b\"}, event)");
 	e->out.route = sinks;
 	add_value(L, e, lua_gettop(L));
 	e->out.route = 0;
@@ -116,7 +122,8 @@ static int add_results(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	int n = lua_gettop(L);
 	if (n == 0)
-		return plua_raise(L, "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
+		return plua_raise(L,
+		    "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
 	if (n == 1 && is_event(e, plua_container_at(L, e, 1)) && plua_output_event(e) == 0) return 0;
 	uint32_t before = e->out.count;
 	e->out.route = 0;
@@ -138,7 +145,8 @@ static int add_column_value(lua_State *L) {
 }
 
 void plua_results_open(lua_State *L) {
-	static const luaL_Reg functions[] = {{"add_results", add_results}, {"add_column_value", add_column_value}, {NULL, NULL}};
+	static const luaL_Reg functions[] = {
+	    {"add_results", add_results}, {"add_column_value", add_column_value}, {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, functions);
 }

@@ -7,7 +7,9 @@
 
 #include "engine.h"
 
-typedef struct { uint64_t sinks; } routed;
+typedef struct {
+	uint64_t sinks;
+} routed;
 
 // next_name returns the name at *at and moves on behind it; NULL at the end.
 static const char *next_name(const char **at, size_t *len) {
@@ -18,7 +20,9 @@ static const char *next_name(const char **at, size_t *len) {
 	return name;
 }
 
-enum { NAME_MAX_LEN = 64 };
+enum {
+	NAME_MAX_LEN = 64 // bytes
+};
 
 // distance counts the insertions, deletions, replacements and swaps of neighbours
 // that turn a into b, of which neither is longer than NAME_MAX_LEN.
@@ -32,7 +36,8 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m) {
 			size_t least = last[j] + (x != y);
 			if (last[j + 1] + 1 < least) least = last[j + 1] + 1;
 			if (row[j] + 1 < least) least = row[j] + 1;
-			int swapped = i && j && x == tolower((unsigned char)b[j - 1]) && y == tolower((unsigned char)a[i - 1]);
+			int swapped = i && j && x == tolower((unsigned char)b[j - 1]) &&
+			              y == tolower((unsigned char)a[i - 1]);
 			if (swapped && before[j - 1] + 1 < least) least = before[j - 1] + 1;
 			row[j + 1] = least;
 		}
@@ -68,7 +73,8 @@ static void push_known(lua_State *L, const plua_engine *e) {
 
 static void raise_unknown(lua_State *L, const plua_engine *e, const char *name, size_t len) {
 	push_nearest(L, e, name, len);
-	if (!lua_isnil(L, -1)) plua_raise(L, "unknown sink \"%s\"; did you mean \"%s\"?", name, lua_tostring(L, -1));
+	if (!lua_isnil(L, -1))
+		plua_raise(L, "unknown sink \"%s\"; did you mean \"%s\"?", name, lua_tostring(L, -1));
 	push_known(L, e);
 	plua_raise(L, "unknown sink \"%s\"; known sinks: %s", name, lua_tostring(L, -1));
 }
@@ -76,7 +82,9 @@ static void raise_unknown(lua_State *L, const plua_engine *e, const char *name, 
 // sink_at returns the bit of the sink whose name is at index.
 static uint64_t sink_at(lua_State *L, const plua_engine *e, int index) {
 	if (lua_type(L, index) != LUA_TSTRING)
-		plua_raise(L, "bad argument #1 to 'to' (the name of a sink or a list of names expected, got %s)", luaL_typename(L, index));
+		plua_raise(L,
+		    "bad argument #1 to 'to' (the name of a sink or a list of names expected, got %s)",
+		    luaL_typename(L, index));
 	const char *at = e->sinks, *one;
 	size_t len, n;
 	const char *name = lua_tolstring(L, index, &len);
@@ -95,25 +103,32 @@ static uint64_t sinks_in_list(lua_State *L, plua_engine *e, plua_container *c) {
 	int node_table = lua_gettop(L);
 	for (uint32_t i = 1; i <= len; i++) {
 		PLUA_CHECK(L, e->vm);
-		if (c) plua_container_push_value(L, e, c->d, c->generation, node_table, e->api->at(c->d, c->node, i));
+		if (c)
+			plua_container_push_value(
+			    L, e, c->d, c->generation, node_table, e->api->at(c->d, c->node, i));
 		else lua_rawgeti(L, 1, (int)i);
 		sinks |= sink_at(L, e, lua_gettop(L));
 		lua_pop(L, 1);
 	}
-	if (!sinks) plua_raise(L, "bad argument #1 to 'to' (the list names no sink; return nil to drop an event)");
+	if (!sinks)
+		plua_raise(
+		    L, "bad argument #1 to 'to' (the list names no sink; return nil to drop an event)");
 	return sinks;
 }
 
 static uint64_t sinks_at_1(lua_State *L, plua_engine *e) {
 	plua_container *c = plua_container_at(L, e, 1);
 	if (c) plua_container_check(L, e, 1);
-	if (c ? c->d->nodes[c->node].kind == DOC_ARRAY : lua_type(L, 1) == LUA_TTABLE) return sinks_in_list(L, e, c);
+	if (c ? c->d->nodes[c->node].kind == DOC_ARRAY : lua_type(L, 1) == LUA_TTABLE)
+		return sinks_in_list(L, e, c);
 	return sink_at(L, e, 1);
 }
 
 static int to(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
-	if (lua_gettop(L) < 2) return plua_raise(L, "bad argument #2 to 'to' (an event, a table or a list of them expected)");
+	if (lua_gettop(L) < 2)
+		return plua_raise(
+		    L, "bad argument #2 to 'to' (an event, a table or a list of them expected)");
 	lua_settop(L, 2);
 	uint64_t sinks = sinks_at_1(L, e);
 	lua_settop(L, 2);

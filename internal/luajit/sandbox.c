@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG_MAX = 1 << 20 };
+enum {
+	LOG_MAX = 1 << 20 /* bytes */
+};
 
 /* add_record adds a line to the log, which Go reads after the call. A record is a level,
  * numbered as in slog, two lengths, the place and the text. */

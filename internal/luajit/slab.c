@@ -5,9 +5,13 @@
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { PLUA_SLAB_SIZE = 0 }; /* AddressSanitizer must see every block */
+enum {
+	PLUA_SLAB_SIZE = 0 /* AddressSanitizer must see every block */
+};
 #else
-enum { PLUA_SLAB_SIZE = 1 << 20 }; /* the system provides only the pages that are touched */
+enum {
+	PLUA_SLAB_SIZE = 1 << 20 /* the system provides only the pages that are touched */
+};
 #endif
 
 void plua_slab_open(plua_slab *s) {
@@ -15,7 +19,8 @@ void plua_slab_open(plua_slab *s) {
 	if (!PLUA_SLAB_SIZE) return;
 	/* Not from malloc: a block of this size that is freed raises malloc's threshold for
 	 * mmap, and later slabs fragment its arenas. */
-	char *data = mmap(NULL, PLUA_SLAB_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *data =
+	    mmap(NULL, PLUA_SLAB_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (data == MAP_FAILED) return;
 	s->data = s->cut = data;
 	s->end = data + PLUA_SLAB_SIZE;

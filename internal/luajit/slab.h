@@ -5,7 +5,10 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { PLUA_SLAB_UNIT = 16, PLUA_SLAB_LARGEST = 256 };
+enum {
+	PLUA_SLAB_UNIT = 16,    /* bytes */
+	PLUA_SLAB_LARGEST = 256 /* bytes of a block */
+};
 
 /* A slab is one piece of memory, cut into blocks of whole units. A free block is on the
  * list of its size and keeps that size. */
@@ -22,7 +25,9 @@ void plua_slab_close(plua_slab *s);
 /* plua_slab_resize is realloc for a block of a known size; old may be 0, size may not. */
 void *plua_slab_resize(plua_slab *s, void *block, size_t old, size_t size);
 
-static inline size_t plua_slab_units(size_t size) { return (size + PLUA_SLAB_UNIT - 1) / PLUA_SLAB_UNIT; }
+static inline size_t plua_slab_units(size_t size) {
+	return (size + PLUA_SLAB_UNIT - 1) / PLUA_SLAB_UNIT;
+}
 
 /* plua_slab_reuse returns a free block, or NULL if there is none: call plua_slab_resize then. */
 static inline void *plua_slab_reuse(plua_slab *s, size_t size) {

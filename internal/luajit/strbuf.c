@@ -1,6 +1,8 @@
 #include "strbuf.h"
 
-enum { CAP_KEPT = 64 << 10 }; /* a larger buffer is freed when it is empty */
+enum {
+	CAP_KEPT = 64 << 10 /* a larger buffer is freed when it is empty */
+};
 
 static void resize(lua_State *L, plua_vm *vm, size_t cap) {
 	char *data = plua_vm_alloc(vm, vm->strbuf.data, vm->strbuf.cap, cap);

@@ -20,10 +20,8 @@ static void push_capture(plua_matcher *m, int i, bytes s, bytes e) {
 	}
 	const plua_capture *c = &m->capture[i];
 	if (c->len == PLUA_CAPTURE_OPEN) luaL_error(m->L, "unfinished capture");
-	if (c->len == PLUA_CAPTURE_POSITION)
-		lua_pushinteger(m->L, c->at - m->text + 1);
-	else
-		lua_pushlstring(m->L, (const char *)c->at, c->len);
+	if (c->len == PLUA_CAPTURE_POSITION) lua_pushinteger(m->L, c->at - m->text + 1);
+	else lua_pushlstring(m->L, (const char *)c->at, c->len);
 }
 
 /* push_captures pushes all captures; if there are none, it pushes the whole match
@@ -43,7 +41,8 @@ static size_t offset_of(lua_State *L, int arg, size_t len) {
 	return at > (lua_Number)len ? len + (at > (lua_Number)len + 1) : (size_t)at - 1;
 }
 
-static int find_plain(lua_State *L, const char *s, size_t n, size_t from, const char *p, size_t pn) {
+static int find_plain(
+    lua_State *L, const char *s, size_t n, size_t from, const char *p, size_t pn) {
 	const char *at = pn == 0 ? s + from : memmem(s + from, n - from, p, pn);
 	if (!at) {
 		lua_pushnil(L);
@@ -62,7 +61,8 @@ static int search(lua_State *L, int find) {
 		lua_pushnil(L);
 		return 1;
 	}
-	if (find == 1 && (lua_toboolean(L, 4) || plua_pattern_is_plain(p, pn))) return find_plain(L, s, n, from, p, pn);
+	if (find == 1 && (lua_toboolean(L, 4) || plua_pattern_is_plain(p, pn)))
+		return find_plain(L, s, n, from, p, pn);
 	plua_matcher m;
 	plua_pattern_init(&m, L, s, n, p, pn);
 	bytes at = m.text + from, pattern = (bytes)p;
@@ -87,7 +87,8 @@ static int match(lua_State *L) { return search(L, 0); }
 /* gmatch_next has three upvalues: the text, the pattern and the offset of the next search. */
 static int gmatch_next(lua_State *L) {
 	size_t n, pn;
-	const char *s = lua_tolstring(L, lua_upvalueindex(1), &n), *p = lua_tolstring(L, lua_upvalueindex(2), &pn);
+	const char *s = lua_tolstring(L, lua_upvalueindex(1), &n),
+	           *p = lua_tolstring(L, lua_upvalueindex(2), &pn);
 	plua_matcher m;
 	plua_pattern_init(&m, L, s, n, p, pn);
 	for (bytes at = m.text + (size_t)lua_tonumber(L, lua_upvalueindex(3)); at <= m.text_end; at++) {
@@ -164,8 +165,9 @@ static int gsub(lua_State *L) {
 	size_t n, pn;
 	const char *s = luaL_checklstring(L, 1, &n), *p = luaL_checklstring(L, 2, &pn);
 	int type = lua_type(L, 3);
-	luaL_argcheck(L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
-		"string/function/table expected");
+	luaL_argcheck(L,
+	    type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE,
+	    3, "string/function/table expected");
 	lua_Number most = luaL_optnumber(L, 4, (lua_Number)n + 1), count = 0;
 	plua_matcher m;
 	plua_pattern_init(&m, L, s, n, p, pn);
@@ -231,8 +233,13 @@ static int rep(lua_State *L) {
 
 void plua_string_open(lua_State *L) {
 	static const luaL_Reg functions[] = {
-		{"find", find}, {"find_pattern", find_pattern}, {"match", match}, {"gmatch", gmatch},
-		{"gsub", gsub}, {"rep", rep}, {NULL, NULL},
+	    {"find", find},
+	    {"find_pattern", find_pattern},
+	    {"match", match},
+	    {"gmatch", gmatch},
+	    {"gsub", gsub},
+	    {"rep", rep},
+	    {NULL, NULL},
 	};
 	lua_newtable(L);
 	luaL_setfuncs(L, functions, 0);

@@ -33,7 +33,8 @@ static int outermost(cTValue *at) {
 
 int plua_tail_call_detect(lua_State *L, plua_engine *e, int below) {
 	plua_vm *vm = e->vm;
-	if (!e->gocall.tail_calls || e->loading || L != vm->co || vm->frames->outer || vm->run.stop) return 0;
+	if (!e->gocall.tail_calls || e->loading || L != vm->co || vm->frames->outer || vm->run.stop)
+		return 0;
 	cTValue *frame = L->base - 1;
 	for (; below > 0; below--)
 		if (!back(&frame)) return 0;

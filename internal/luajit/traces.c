@@ -41,7 +41,7 @@ const char *plua_traces_reason(unsigned number) {
 
 static const char *const bytecodes[] = {
 #define NAME(name, ma, mb, mc, mt) #name,
-	BCDEF(NAME)
+    BCDEF(NAME)
 #undef NAME
 };
 

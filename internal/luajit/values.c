@@ -46,12 +46,15 @@ static void encode_table(lua_State *L, plua_engine *e, int index) {
 	uint32_t len;
 	plua_encode_enter(L, e, index, "passed");
 	int shape = plua_table_shape(L, e, index, &len);
-	if (shape == PLUA_TABLE_LIST || (shape == PLUA_TABLE_EMPTY && plua_is_array(L, e, index))) encode_list(L, e, index, len);
+	if (shape == PLUA_TABLE_LIST || (shape == PLUA_TABLE_EMPTY && plua_is_array(L, e, index)))
+		encode_list(L, e, index, len);
 	else encode_map(L, e, index);
 	plua_encode_leave(e);
 }
 
-enum { DOCUMENT_VALUES = 3 }; // what Go takes to parse a value of a document, in values
+enum {
+	DOCUMENT_VALUES = 3 // what Go takes to parse a value of a document, in values
+};
 
 // encode_document encodes a document as JSON.
 static void encode_document(lua_State *L, plua_engine *e, int index) {
@@ -96,7 +99,9 @@ void plua_values_encode(lua_State *L, plua_engine *e, int index) {
 	plua_encode_raise(L, e, "a %s cannot be passed to a Go function", luaL_typename(L, index));
 }
 
-enum { GO_VALUE = 64 }; // bytes that a value takes in Go
+enum {
+	GO_VALUE = 64 // bytes that a value takes in Go
+};
 
 void plua_values_begin(plua_engine *e) {
 	e->gocall.request.len = e->gocall.values = 0;
@@ -116,7 +121,9 @@ int plua_values_keep(lua_State *L) {
 	return 0;
 }
 
-typedef struct { const char *at; } reader;
+typedef struct {
+	const char *at;
+} reader;
 
 static uint32_t decode_len(reader *r) {
 	uint32_t n;

@@ -205,7 +205,8 @@ static int push_text(plua_vm *vm, const char *name, const char *text, size_t len
 	return PLUA_OK;
 }
 
-int plua_vm_run_trusted(plua_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults) {
+int plua_vm_run_trusted(
+    plua_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults) {
 	int kind = push_text(vm, name, text, len);
 	if (kind) return kind;
 	lua_insert(vm->L, -nargs - 1);

@@ -14,7 +14,8 @@
 /* Why a call failed. From PLUA_EVENT_TIME on it is a limit: nothing in Lua can
  * catch it, and the VM is broken and must be closed. */
 enum plua_error_kind {
-	PLUA_WAITING = -1, /* no error: the script waits for a Go function; plua_vm_resume continues it */
+	/* no error: the script waits for a Go function; plua_vm_resume continues it */
+	PLUA_WAITING = -1,
 	PLUA_OK,
 	PLUA_SYNTAX,
 	PLUA_ERROR,
@@ -40,15 +41,20 @@ typedef struct plua_error {
 
 /* The state of a run. Go stores PLUA_STARTING before it checks whether the watchdog
  * sleeps; plua_vm_begin, plua_vm_continue, plua_vm_pause and plua_vm_end store the rest. */
-enum plua_running { PLUA_IDLE, PLUA_STARTING, PLUA_RUNNING };
+enum plua_running {
+	PLUA_IDLE,
+	PLUA_STARTING,
+	PLUA_RUNNING
+};
 
 /* What a running VM shares with the watchdog, which reads it from its own thread.
  * The driver loop in Lua writes `event`, through FFI, and nothing else. */
 typedef struct plua_run {
-	volatile uint32_t event;   /* index of the event that runs */
-	volatile uint32_t stop;    /* enum plua_error_kind; 0 while the run may continue; loops in C check it */
-	volatile uint32_t running; /* enum plua_running */
-	volatile uint32_t number;  /* counts runs */
+	volatile uint32_t event; /* index of the event that runs */
+	/* enum plua_error_kind; 0 while the run may continue; loops in C check it */
+	volatile uint32_t stop;
+	volatile uint32_t running;    /* enum plua_running */
+	volatile uint32_t number;     /* counts runs */
 	volatile uint32_t stop_event; /* the event that an event limit applies to */
 	clockid_t clock;              /* CPU time of the thread that runs */
 } plua_run;
@@ -67,25 +73,25 @@ typedef struct plua_file {
 
 typedef struct plua_vm {
 	plua_run run;
-	char lock, armed;   /* of the hook */
-	int over_limit;     /* the heap, garbage included, has outgrown the limit */
-	uint32_t broken;    /* the limit that ended this VM, or 0 */
+	char lock, armed; /* of the hook */
+	int over_limit;   /* the heap, garbage included, has outgrown the limit */
+	uint32_t broken;  /* the limit that ended this VM, or 0 */
 	lua_State *L;
 	lua_State *co;      /* the coroutine that plua_vm_resume resumes */
 	size_t used, limit; /* bytes held; bytes that may be live */
-	plua_frame *frames;   /* coroutines being resumed */
+	plua_frame *frames; /* coroutines being resumed */
 	int depth;          /* nested C functions that call back into Lua */
 	char *stack;        /* C stack address of the outermost call */
 	/* References into Lua's registry. */
-	int globals;        /* the script's globals, to be filled before plua_vm_load */
-	int env;            /* the script's environment */
-	int seal;           /* the function that forbids new globals */
-	int handler;        /* the message handler */
-	int call_global;    /* the function that calls a global function */
-	int main_threads;   /* the set of coroutines that the host runs scripts in */
-	int thread;         /* the main thread in use */
-	int new_thread;     /* the function that makes one */
-	int slot;           /* holds one value, so that passing it needs no allocation */
+	int globals;      /* the script's globals, to be filled before plua_vm_load */
+	int env;          /* the script's environment */
+	int seal;         /* the function that forbids new globals */
+	int handler;      /* the message handler */
+	int call_global;  /* the function that calls a global function */
+	int main_threads; /* the set of coroutines that the host runs scripts in */
+	int thread;       /* the main thread in use */
+	int new_thread;   /* the function that makes one */
+	int slot;         /* holds one value, so that passing it needs no allocation */
 	struct plua_strbuf {
 		char *data;
 		size_t len, cap;
@@ -119,7 +125,8 @@ static inline plua_vm *plua_vm_of(lua_State *L) {
 
 /* plua_vm_run_trusted runs Lua of our own, with every library and the real globals,
  * and leaves nresults on the stack when it returns PLUA_OK. */
-int plua_vm_run_trusted(plua_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults);
+int plua_vm_run_trusted(
+    plua_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults);
 
 /* plua_vm_load compiles and runs the script's text (no bytecode) in its
  * environment, then forbids new globals. Call it inside a run. */

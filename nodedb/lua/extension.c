@@ -16,7 +16,9 @@ enum {
 };
 
 #define ONE(...) +1
-enum { FUNCTIONS = 0 NDB_SESSION_FUNCTIONS(ONE) NDB_OTHER_FUNCTIONS(ONE) };
+enum {
+	FUNCTIONS = 0 NDB_SESSION_FUNCTIONS(ONE) NDB_OTHER_FUNCTIONS(ONE)
+};
 
 typedef struct {
 	plua_extension x; // first: Lua and the engine have its address
@@ -82,36 +84,38 @@ static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeo
 }
 
 // IN_SLICES runs a call that changes many nodes, without steps, as a transaction of its own, in slices.
-#define IN_SLICES(call) do { \
-	nodes *n = (nodes *)s; \
-	int code = begin(s); \
-	if (code < 0) return code; \
+#define IN_SLICES(call) \
 	do { \
-		*position_len = 0; \
+		nodes *n = (nodes *)s; \
+		int code = begin(s); \
+		if (code < 0) return code; \
 		do { \
-			code = call; \
-		} while (code == NDB_MORE && !*n->x.host.stop); \
-		if (code == NDB_OK) code = run_commit(s, NULL); \
-	} while (code == NDB_E_CONFLICT && !*n->x.host.stop); \
-	if (code != NDB_OK) n->functions->rollback(n->session); \
-	charge(n); \
-	return code == NDB_MORE ? NDB_E_CONFLICT : code; /* Lua raises the limit that has ended it */ \
-} while (0)
+			*position_len = 0; \
+			do { \
+				code = call; \
+			} while (code == NDB_MORE && !*n->x.host.stop); \
+			if (code == NDB_OK) code = run_commit(s, NULL); \
+		} while (code == NDB_E_CONFLICT && !*n->x.host.stop); \
+		if (code != NDB_OK) n->functions->rollback(n->session); \
+		charge(n); \
+		return code == NDB_MORE ? NDB_E_CONFLICT \
+		                        : code; /* Lua raises the limit that has ended it */ \
+	} while (0)
 
 static int merge(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len,
-                 uint64_t steps, char *position, size_t *position_len) {
+    uint64_t steps, char *position, size_t *position_len) {
 	if (steps) return run_merge(s, to, to_len, from, from_len, steps, position, position_len);
 	IN_SLICES(run_merge(s, to, to_len, from, from_len, SLICE_STEPS, position, position_len));
 }
 
-static int kill_range(ndb_session *s, const char *key, size_t len, const ndb_scalar *from, const ndb_scalar *to,
-                      uint64_t steps, char *position, size_t *position_len) {
+static int kill_range(ndb_session *s, const char *key, size_t len, const ndb_scalar *from,
+    const ndb_scalar *to, uint64_t steps, char *position, size_t *position_len) {
 	if (steps) return run_kill_range(s, key, len, from, to, steps, position, position_len);
 	IN_SLICES(run_kill_range(s, key, len, from, to, SLICE_STEPS, position, position_len));
 }
 
-static int expire_tree(ndb_session *s, const char *key, size_t len, uint64_t at_ms, uint64_t steps, char *position,
-                       size_t *position_len) {
+static int expire_tree(ndb_session *s, const char *key, size_t len, uint64_t at_ms, uint64_t steps,
+    char *position, size_t *position_len) {
 	if (steps) return run_expire_tree(s, key, len, at_ms, steps, position, position_len);
 	IN_SLICES(run_expire_tree(s, key, len, at_ms, SLICE_STEPS, position, position_len));
 }
@@ -146,7 +150,9 @@ static void close_session(plua_extension *x) {
 // What the script has changed and the store has yet to write is no memory of the VM: the script
 // waits while it is more than a quarter of the VM's limit.
 static uint64_t pending_bytes(const nodes *n) {
-	enum { LEAST = 1 << 20 };
+	enum {
+		LEAST = 1 << 20
+	};
 	return n->x.host.memory / 4 > LEAST ? n->x.host.memory / 4 : LEAST;
 }
 
@@ -188,8 +194,15 @@ plua_extension *ndb_extension_new(const ndb_functions *functions, ndb_store *sto
 	n->functions = functions;
 	n->store = store;
 	add_functions(n);
-	for (int i = 0; i < CODES_MAX && strncmp(functions->code_name(-1 - i), "NDB_E_", 6) == 0; i++) n->codes[i] = functions->code_name(-1 - i);
-	n->x = (plua_extension){.marker = "nodedb.node", .functions = n->addresses, .codes = n->codes,
-		.open = open_session, .charge = recharge, .finish = finish, .idle = idle, .close = close_session};
+	for (int i = 0; i < CODES_MAX && strncmp(functions->code_name(-1 - i), "NDB_E_", 6) == 0; i++)
+		n->codes[i] = functions->code_name(-1 - i);
+	n->x = (plua_extension){.marker = "nodedb.node",
+	    .functions = n->addresses,
+	    .codes = n->codes,
+	    .open = open_session,
+	    .charge = recharge,
+	    .finish = finish,
+	    .idle = idle,
+	    .close = close_session};
 	return &n->x;
 }

@@ -230,12 +230,23 @@ static int refuse(char *why, size_t room, const char *format, ...) {
 	return MDB_CORRUPTED;
 }
 
-static int check_meta(const MDB_metabuf *buffer, unsigned number, size_t page, off_t size, char *why, size_t room) {
+static const MDB_meta *meta_of(const MDB_metabuf *buffer) {
+	return (const MDB_meta *)METADATA((const MDB_page *)(const void *)buffer);
+}
+
+/* Checks what no commit changes. */
+static int check_header(const MDB_metabuf *buffer, unsigned number, size_t page, char *why, size_t room) {
 	const MDB_page *p = (const MDB_page *)(const void *)buffer;
-	const MDB_meta *m = (const MDB_meta *)METADATA(p);
+	const MDB_meta *m = meta_of(buffer);
 	if (!F_ISSET(p->mp_flags, P_META) || m->mm_magic != MDB_MAGIC) return refuse(why, room, "page %u is not one of LMDB's meta pages", number);
 	if (m->mm_version != MDB_DATA_VERSION) return refuse(why, room, "its format of LMDB is %u, not %u", m->mm_version, MDB_DATA_VERSION);
-	if (m->mm_psize != page || m->mm_mapsize >> 47 || m->mm_last_pg >> 40 ||
+	if (m->mm_psize != page) return refuse(why, room, "meta page %u is damaged", number);
+	return 0;
+}
+
+/* Checks what the last commit wrote. */
+static int check_commit(const MDB_meta *m, unsigned number, size_t page, off_t size, char *why, size_t room) {
+	if (m->mm_mapsize >> 47 || m->mm_last_pg >> 40 ||
 		(m->mm_dbs[FREE_DBI].md_flags & 0x7F) != MDB_INTEGERKEY || m->mm_dbs[MAIN_DBI].md_flags)
 		return refuse(why, room, "meta page %u is damaged", number);
 	for (int i = 0; i < CORE_DBS; i++) {
@@ -244,9 +255,23 @@ static int check_meta(const MDB_metabuf *buffer, unsigned number, size_t page, o
 		if (db->md_depth >= CURSOR_STACK - 1 || db->md_root < NUM_METAS || db->md_root > m->mm_last_pg)
 			return refuse(why, room, "meta page %u is damaged", number);
 		if (((off_t)db->md_root + 1) * (off_t)page > size)
-			return refuse(why, room, "it has %lld bytes, and its last commits need more: it was cut off", (long long)size);
+			return refuse(why, room, "it has %lld bytes, and its last commit needs more: it was cut off", (long long)size);
 	}
 	return 0;
+}
+
+/* Even commits are in page 0, odd ones in page 1. LMDB uses the page of the last commit. A failed
+ * write leaves the other page with the number of an older commit and any of the values that it was
+ * to write, which nothing reads before the next commit replaces them. */
+static int check_metas(const MDB_metabuf *first, const MDB_metabuf *second, size_t page, off_t size, char *why, size_t room) {
+	int rc = check_header(first, 0, page, why, room);
+	if (rc == 0) rc = check_header(second, 1, page, why, room);
+	if (rc) return rc;
+	const MDB_meta *even = meta_of(first), *odd = meta_of(second);
+	if ((even->mm_txnid > odd->mm_txnid && even->mm_txnid & 1) || (odd->mm_txnid > even->mm_txnid && !(odd->mm_txnid & 1)))
+		return refuse(why, room, "the numbers of its last commits do not fit");
+	unsigned last = even->mm_txnid < odd->mm_txnid;
+	return check_commit(last ? odd : even, last, page, size, why, room);
 }
 
 int lmdb_check_meta(const char *file, char *why, size_t room) {
@@ -254,24 +279,15 @@ int lmdb_check_meta(const char *file, char *why, size_t room) {
 	struct stat about;
 	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) return errno;
-	int rc = fstat(fd, &about) == 0 ? 0 : errno;
-	size_t page = 0;
-	if (rc == 0 && pread(fd, &first, sizeof first, 0) != sizeof first) rc = refuse(why, room, "it has %lld bytes only", (long long)about.st_size);
-	if (rc == 0) {
-		page = ((const MDB_meta *)METADATA((const MDB_page *)(const void *)&first))->mm_psize;
-		if (page < 512 || page > MAX_PAGESIZE || page & (page - 1)) rc = refuse(why, room, "meta page 0 is damaged");
-	}
-	if (rc == 0 && (pread(fd, &second, sizeof second, (off_t)page) != sizeof second || about.st_size < 2 * (off_t)page))
+	ssize_t got = pread(fd, &first, sizeof first, 0);
+	size_t page = got == sizeof first ? meta_of(&first)->mm_psize : 0;
+	int sized = page >= 512 && page <= MAX_PAGESIZE && !(page & (page - 1));
+	if (sized) got = pread(fd, &second, sizeof second, (off_t)page);
+	int rc = got < 0 || fstat(fd, &about) != 0 ? errno : 0; /* after the reads: another process may make it longer */
+	if (rc == 0 && (got != sizeof first || (sized && about.st_size < 2 * (off_t)page)))
 		rc = refuse(why, room, "it has %lld bytes only", (long long)about.st_size);
-	if (rc == 0) rc = check_meta(&first, 0, page, about.st_size, why, room);
-	if (rc == 0) rc = check_meta(&second, 1, page, about.st_size, why, room);
-	if (rc == 0) {
-		/* Even commits are in page 0, odd ones in page 1. After a write of a page failed, it repeats the
-		 * other's commit. */
-		txnid_t even = ((const MDB_meta *)METADATA((const MDB_page *)(const void *)&first))->mm_txnid;
-		txnid_t odd = ((const MDB_meta *)METADATA((const MDB_page *)(const void *)&second))->mm_txnid;
-		if ((even > odd && even & 1) || (odd > even && !(odd & 1))) rc = refuse(why, room, "the numbers of its last commits do not fit");
-	}
+	else if (rc == 0)
+		rc = sized ? check_metas(&first, &second, page, about.st_size, why, room) : refuse(why, room, "meta page 0 is damaged");
 	close(fd);
 	return rc;
 }

@@ -4,11 +4,13 @@ package coretest
 
 import (
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -474,6 +476,48 @@ func TestOpenFollowsNoLink(t *testing.T) {
 		}
 		if text, err := os.ReadFile(target); string(text) != "precious" {
 			t.Errorf("behind the link %s: %q, %v", name, text, err)
+		}
+	}
+}
+
+// TestOpenAfterFailedCommit leaves in a meta page what a write that failed in its middle leaves there:
+// the trees of a commit that never was, and the number of an older one. The store opens with its
+// last commit. In the page of the last commit the same is damage.
+func TestOpenAfterFailedCommit(t *testing.T) {
+	const root, number = 80, 144 // of the free pages, of the commit; see MDB_meta
+	folder := filepath.Join(t.TempDir(), "store")
+	smallStore(t, folder)
+	path := filepath.Join(folder, "data.mdb")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	if commit := func(page int) uint64 { return binary.NativeEndian.Uint64(whole[page*damagePage+number:]) }; commit(1) > commit(0) {
+		last = 1
+	}
+	for page := range 2 {
+		file := slices.Clone(whole)
+		binary.NativeEndian.PutUint64(file[page*damagePage+root:], 1<<20)
+		if err := os.WriteFile(path, file, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		s, err := nodedb.Open(folder, nodedb.Options{})
+		if page == last {
+			if !errors.Is(err, nodedb.ErrCorrupt) {
+				t.Errorf("the page of the last commit is damaged: error %v, want %v", err, nodedb.ErrCorrupt)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("the page of an older commit: %v", err)
+			continue
+		}
+		if err := readAll(t, s); err != nil {
+			t.Errorf("the page of an older commit: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

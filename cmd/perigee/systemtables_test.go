@@ -59,7 +59,7 @@ pipelines:
 		{`SELECT level, attributes->>'data' FROM log WHERE message = 'engine started'`, "INFO," + data},
 		{`SELECT stage, count(*) FROM dead_letters GROUP BY ALL`, "script,1"},
 		{`SELECT table_name, sum(rows) > 0, bool_and(newest > oldest) FROM perigee.segments GROUP BY ALL`, "segments,true,true"},
-		{`SELECT role, pid <> ` + pid + `, requests FROM workers WHERE role = 'query'`, "query,true,1"},
+		{`SELECT role, pid <> ` + pid + `, requests FROM workers WHERE role = 'query' AND requests > 0`, "query,true,1"},
 		{`SELECT state FROM perigee.queries`, "running"},
 	} {
 		if got, err := ask(test.sql); err != nil || got != test.want {

@@ -17,7 +17,7 @@ func BenchmarkStart(b *testing.B) {
 	f := newFolder(b, Options{})
 	for b.Loop() {
 		f.ask(`SELECT 1`)
-		f.client.shared[queryRole].end()
+		f.worker(queryRole).end()
 	}
 }
 

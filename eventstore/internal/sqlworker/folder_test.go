@@ -51,6 +51,13 @@ func newFolder(t testing.TB, o Options) *folder {
 	return f
 }
 
+// worker returns the worker that gets the requests of a role, or nil.
+func (f *folder) worker(r role) *process {
+	f.client.mu.Lock()
+	defer f.client.mu.Unlock()
+	return f.client.shared[r]
+}
+
 func (f *folder) save() {
 	f.t.Helper()
 	f.m.Version++

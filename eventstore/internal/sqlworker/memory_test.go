@@ -152,7 +152,7 @@ func TestRemovedFilesAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	atRest := func() int64 { return memoryOf(f.client.shared[queryRole].process.Pid, "RssAnon") }
+	atRest := func() int64 { return memoryOf(f.worker(queryRole).process.Pid, "RssAnon") }
 	least := make([]int64, windows) // in each window of rounds: it falls when footers go
 	for round := range windows * window {
 		next := *written

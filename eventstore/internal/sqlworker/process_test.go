@@ -86,7 +86,7 @@ func TestConfinement(t *testing.T) {
 			}
 		}
 	}
-	if 2*f.client.shared[sealRole].settings.Memory+f.client.shared[queryRole].settings.Memory > workerMemoryDefault {
+	if 2*f.worker(sealRole).settings.Memory+f.worker(queryRole).settings.Memory > workerMemoryDefault {
 		t.Error("all workers together may need more than the client has")
 	}
 }
@@ -95,7 +95,7 @@ func TestConfinement(t *testing.T) {
 func TestTempGoesWithItsWorker(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
-	p := f.client.shared[queryRole]
+	p := f.worker(queryRole)
 	if err := os.MkdirAll(filepath.Join(p.settings.temp(), "more"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestWritersAndQueriesApart(t *testing.T) {
 	f.seal(1)
 	f.kill()
 	f.seal(2)
-	writer := f.client.shared[sealRole]
+	writer := f.worker(sealRole)
 	rows, err := f.query(t.Context(), `SELECT id FROM events ORDER BY id`)
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func openDescriptors(t *testing.T) int {
 func TestRequestsLeaveNothingOpen(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
-	pid, before := f.client.shared[queryRole].process.Pid, openDescriptors(t)
+	pid, before := f.worker(queryRole).process.Pid, openDescriptors(t)
 	for range 20 {
 		f.want(`SELECT 1`, "1")
 		if _, err := read(f.query(t.Context(), `SELECT nothing`)); err == nil {
@@ -220,11 +220,11 @@ func TestRequestsLeaveNothingOpen(t *testing.T) {
 	if after := openDescriptors(t); after > before+3 { // the runtime may need one
 		t.Errorf("%d descriptors after 60 queries, and %d before", after, before)
 	}
-	if now := f.client.shared[queryRole].process.Pid; now != pid {
+	if now := f.worker(queryRole).process.Pid; now != pid {
 		t.Errorf("process %d took the place of %d", now, pid)
 	}
-	if f.client.shared[queryRole].requests != 0 {
-		t.Errorf("%d requests are counted, and none runs", f.client.shared[queryRole].requests)
+	if f.worker(queryRole).requests != 0 {
+		t.Errorf("%d requests are counted, and none runs", f.worker(queryRole).requests)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestEndedWorkersLeaveNothingOpen(t *testing.T) {
 	before := openDescriptors(t)
 	for range 10 {
 		f.want(`SELECT 1`, "1")
-		p := f.client.shared[queryRole]
+		p := f.worker(queryRole)
 		if err := p.process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -485,7 +485,7 @@ func TestBoundsOfParameters(t *testing.T) {
 func TestParquetIsGuarded(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
-	pid := f.client.shared[queryRole].process.Pid
+	pid := f.worker(queryRole).process.Pid
 	for _, sql := range []string{`SELECT nothing`, `SELECT * FROM '/etc/passwd'`, `SELECT`, `SELECT 1; SELECT 2`, `SET threads = 1`, `SELECT $1`} {
 		rows, err := f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: sql, Parquet: true})
 		if err == nil {
@@ -505,7 +505,7 @@ func TestParquetIsGuarded(t *testing.T) {
 	if err != nil || !strings.HasPrefix(file.String(), "PAR1") {
 		t.Errorf("the query gets a file %.20q, %v", file.String(), err)
 	}
-	if now := f.client.shared[queryRole].process.Pid; now != pid {
+	if now := f.worker(queryRole).process.Pid; now != pid {
 		t.Error("a query has ended the worker")
 	}
 }

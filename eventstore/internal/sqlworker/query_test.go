@@ -181,7 +181,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("the result goes on %v after Close", time.Since(begin))
 	}
 	f.want(`SELECT 1`, "1")
-	if f.client.shared[queryRole] == nil || f.client.shared[queryRole].killed {
+	if p := f.worker(queryRole); p == nil || p.killed {
 		t.Error("the worker was killed")
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A ParquetFile is a Parquet file whose rows are read as documents, in the order of the file.
@@ -128,7 +129,7 @@ var parquetCasts = map[string]string{"FLOAT": "DOUBLE", "DATE": "TIMESTAMP", "UU
 
 // addColumn adds a column of the file that has a type of SQL.
 func (f *ParquetFile) addColumn(name, kind string) error {
-	c := parquetColumn{Column: event.Column{Name: name, Path: []string{name}}, sql: quoteName(name)}
+	c := parquetColumn{Column: event.Column{Name: name, Path: []string{name}}, sql: sqltext.QuoteName(name)}
 	base, digits, _ := strings.Cut(kind, "(")
 	known := true
 	switch {

@@ -12,6 +12,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A TimeColumn says which column of a table has the event's own time.
@@ -134,7 +135,7 @@ func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlwo
 		files[i], missing = &file, missing+times.Missing
 	}
 	if missing > 0 {
-		return configError(fmt.Sprintf(`give them a time, or delete them: perigee table delete %s "WHERE try_cast(%s AS TIMESTAMP) IS NULL"`, t.Name(), quoteName(next.time)),
+		return configError(fmt.Sprintf(`give them a time, or delete them: perigee table delete %s "WHERE try_cast(%s AS TIMESTAMP) IS NULL"`, t.Name(), sqltext.QuoteName(next.time)),
 			"rows without a time in column %s: %d", next.time, missing)
 	}
 	return t.replaceSchema(next, func(entry *manifest.Table) error {

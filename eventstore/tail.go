@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 const (
@@ -105,9 +105,6 @@ func unknownTable(name string) error {
 	return configError("SHOW TABLES lists the tables", "there is no table %s", name)
 }
 
-// quoteName makes an identifier of SQL of any name.
-func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-
 // waitForRows waits until something is appended, and then for more.
 func waitForRows(ctx context.Context, changed <-chan struct{}) error {
 	select {
@@ -169,11 +166,11 @@ func (f *tail) readStored(ctx context.Context, since time.Time) (*TailBatch, err
 	if column == "" {
 		return nil, configError("leave out the time to begin at", "table %s has no time column", f.table.Name())
 	}
-	sql := fmt.Sprintf("SELECT * FROM %s WHERE %s >= $since", quoteName(f.table.Name()), quoteName(column))
+	sql := fmt.Sprintf("SELECT * FROM %s WHERE %s >= $since", sqltext.QuoteName(f.table.Name()), sqltext.QuoteName(column))
 	if f.where != "" {
 		sql += " AND (" + f.where + "\n)"
 	}
-	sql += fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", quoteName(column), storedRowsMax)
+	sql += fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", sqltext.QuoteName(column), storedRowsMax)
 	rows, err := f.store.worker.Query(ctx, sqlworker.Query{
 		Version: f.held.manifest.Version, Ends: f.held.ends, SQL: sql, Params: []Param{{Name: "since", Value: since}},
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 type tableDropCommand struct {
@@ -214,7 +215,7 @@ func (d *tableDropColumnCommand) Run(c *console) error {
 		return err
 	}
 	if !d.Yes {
-		n, err := countRows(context.Background(), data, t.Name, quoteSQL(d.Column)+" IS NOT NULL")
+		n, err := countRows(context.Background(), data, t.Name, sqltext.QuoteName(d.Column)+" IS NOT NULL")
 		if err != nil {
 			return err
 		}
@@ -237,6 +238,3 @@ func haveText(rows int) string {
 	}
 	return countOf(rows, "row") + " have"
 }
-
-// quoteSQL makes an identifier of SQL of any name.
-func quoteSQL(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

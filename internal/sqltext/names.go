@@ -13,6 +13,9 @@ const NameHint = "use up to 63 letters, digits and underscores, not a digit firs
 // IsPlainName reports whether a name can be that of a table or a function.
 func IsPlainName(name string) bool { return plainName.MatchString(name) }
 
+// QuoteName makes an identifier of SQL of any name.
+func QuoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
 // catalogPrefix begins the names of DuckDB's catalog. Statements such as SHOW TABLES read views
 // of such names without their schema, and would read a table instead.
 const catalogPrefix = "duckdb_"

@@ -22,6 +22,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A bloom file stands beside a Parquet file and has, for some of its columns, a filter for each
@@ -159,7 +160,7 @@ func (s *session) buildFilters(parquet string, c manifest.Column, groups []int64
 		}
 		filters, hashes = append(filters, filter), hashes[:0]
 	}
-	sql := fmt.Sprintf("SELECT CAST(%s AS VARCHAR), %s FROM read_parquet(%s, hive_partitioning = false)", quote(c.Name), fileRowNumber, literal(parquet))
+	sql := fmt.Sprintf("SELECT CAST(%s AS VARCHAR), %s FROM read_parquet(%s, hive_partitioning = false)", sqltext.QuoteName(c.Name), fileRowNumber, literal(parquet))
 	err = s.conn.stream(sql, func(batch arrow.RecordBatch) error {
 		texts, numbers := batch.Column(0).(*array.String), batch.Column(1).(*array.Int64)
 		for i := range texts.Len() {

@@ -15,6 +15,7 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A database is an instance of DuckDB, in memory, with one connection. A query has one for
@@ -87,7 +88,7 @@ func (d *database) createView(table, sql string) error {
 	if d.views[name] == sql {
 		return nil
 	}
-	if err := d.conn.exec("CREATE OR REPLACE VIEW main." + quote(table) + " AS " + sql); err != nil {
+	if err := d.conn.exec("CREATE OR REPLACE VIEW main." + sqltext.QuoteName(table) + " AS " + sql); err != nil {
 		return err
 	}
 	d.views[name] = sql

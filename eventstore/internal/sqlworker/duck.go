@@ -187,8 +187,5 @@ func bind(stmt duck.PreparedStatement, params []Param) error {
 	return nil
 }
 
-// quote makes an identifier of any name.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-
 // literal makes a string literal of any text.
 func literal(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // merge writes the rows of each group of files of a table and day as one file.
@@ -120,7 +121,7 @@ func (s *session) mayHaveNegativeZero(t *manifest.Table, f *manifest.File, known
 	var conditions []string
 	for i, kind := range layoutOf(t, f.Schema) {
 		if c := shown(t.Current())[i]; kind == event.Float64 && c.Type == event.Float64 {
-			conditions = append(conditions, fmt.Sprintf("%s = 0 AND signbit(%[1]s)", quote(c.Name)))
+			conditions = append(conditions, fmt.Sprintf("%s = 0 AND signbit(%[1]s)", sqltext.QuoteName(c.Name)))
 		}
 	}
 	if len(conditions) == 0 {

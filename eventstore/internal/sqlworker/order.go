@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // DuckDB's sort holds several copies of its rows, and of wide ones more than a small limit
@@ -177,8 +178,8 @@ func (f *frameWriter) readKeys(c *conn, begin, end int, deletes []*manifest.Dele
 	}
 	at, perMicro := timeSQL(f.table)
 	f.perMicro = perMicro
-	part := partSQL(f.table, scan.sql(), f.group.types, deletes, quote(place))
-	return c.stream("SELECT "+quote(place)+", "+at+", "+sortKeySQL(columns)+" FROM ("+part+")", func(batch arrow.RecordBatch) error {
+	part := partSQL(f.table, scan.sql(), f.group.types, deletes, sqltext.QuoteName(place))
+	return c.stream("SELECT "+sqltext.QuoteName(place)+", "+at+", "+sortKeySQL(columns)+" FROM ("+part+")", func(batch arrow.RecordBatch) error {
 		places, times, keys := batch.Column(0).(*array.Int64), batch.Column(1).(*array.Int64), batch.Column(2).(*array.Binary)
 		for i := range places.Len() {
 			row := sortedRow{frame: uint32(begin) + uint32(places.Value(i)>>32), row: uint32(places.Value(i)), time: noTime}

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -571,23 +572,23 @@ func TestHeldUpWorkerIsLeft(t *testing.T) {
 		_, err := read(f.query(ctx, `SELECT count(*) FROM range(100000000000) t(i) WHERE i % 7 = 3`))
 		ended <- err
 	}()
-	locked := func(look func() bool) {
+	eventually := func(what string, is func(workers []WorkerInfo) bool) []WorkerInfo {
 		t.Helper()
 		for start := time.Now(); ; time.Sleep(time.Millisecond) {
-			f.client.mu.Lock()
-			done := look()
-			f.client.mu.Unlock()
-			if done {
-				return
+			workers := f.client.Workers()
+			if is(workers) {
+				return workers
 			}
 			if time.Since(start) > 10*time.Second {
-				t.Fatal("the client does not come to the state that is waited for")
+				t.Fatalf("waited in vain until %s; the workers are %+v", what, workers)
 			}
 		}
 	}
-	locked(func() bool { return f.client.spare != nil && f.client.spare.requests == 0 })
-	first, spare := f.client.shared[queryRole], f.client.spare
-	if err := first.process.Signal(syscall.SIGSTOP); err != nil {
+	workers := eventually("a second worker is ready beside the one of the long query", func(all []WorkerInfo) bool {
+		return len(all) == 2 && all[0].Requests == 1 && all[1].Requests == 0 && all[1].Taken > 0
+	})
+	first, spare := workers[0].PID, workers[1].PID
+	if err := syscall.Kill(first, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	for _, answer := range []string{"42", "43"} {
@@ -597,27 +598,28 @@ func TestHeldUpWorkerIsLeft(t *testing.T) {
 			t.Errorf("SELECT %s took %v, want less than %v", answer, took, 2*longTime)
 		}
 	}
-	locked(func() bool { return f.client.shared[queryRole] == spare })
-	for pid, want := range map[int]int{first.process.Pid: leftNice, spare.process.Pid: 0} {
+	for pid, want := range map[int]int{first: leftNice, spare: 0} {
 		if nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid); err != nil || nice != min(20-want, mine) { // as the call returns it: 20 less the nice value
 			t.Errorf("process %d has priority %d, want a nice value of %d: %v", pid, nice, want, err)
 		}
 	}
-	if err := first.process.Signal(syscall.SIGCONT); err != nil {
+	if err := syscall.Kill(first, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
+	isFirst := func(w WorkerInfo) bool { return w.PID == first }
 	select {
 	case err := <-ended:
 		t.Errorf("the long query ended: %v", err)
-	case <-first.exited:
-		t.Error("the worker of the long query ended")
 	case <-time.After(time.Second):
+		if !slices.ContainsFunc(f.client.Workers(), isFirst) {
+			t.Error("the worker of the long query ended")
+		}
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("the long query was canceled: %v", err)
+		t.Errorf("the canceled query ended with %v, want %v", err, context.Canceled)
 	}
-	<-first.exited
+	eventually("the worker that was left has ended", func(all []WorkerInfo) bool { return !slices.ContainsFunc(all, isFirst) })
 }
 
 // Queries that run long do not make more than queryWorkersMax workers, and one that is alone in
@@ -637,9 +639,7 @@ func TestLongQueriesShareWorkers(t *testing.T) {
 	}
 	most := 0
 	for start := time.Now(); time.Since(start) < 4*time.Second; time.Sleep(10 * time.Millisecond) {
-		f.client.mu.Lock()
-		most = max(most, f.client.queryWorkers())
-		f.client.mu.Unlock()
+		most = max(most, len(f.client.Workers()))
 	}
 	cancel()
 	for range queries {

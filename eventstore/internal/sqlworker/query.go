@@ -17,6 +17,7 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A session is one request at work in a database of its own.
@@ -390,7 +391,7 @@ func (s *session) createExternal(tables []externalTable, in *job) error {
 				types = append(types, ',')
 			}
 			types = AppendString(append(AppendString(types, c.Name), ':'), c.Type)
-			columns = append(columns, quote(c.Name)+" "+c.Type)
+			columns = append(columns, sqltext.QuoteName(c.Name)+" "+c.Type)
 		}
 		types = append(types, `}]`...)
 		name := externalName(t)
@@ -415,7 +416,9 @@ func (s *session) createExternal(tables []externalTable, in *job) error {
 }
 
 // externalName returns the name of an external table in SQL.
-func externalName(t externalTable) string { return "events." + SystemSchema + "." + quote(t.Name) }
+func externalName(t externalTable) string {
+	return "events." + SystemSchema + "." + sqltext.QuoteName(t.Name)
+}
 
 // dropExternal drops the tables whose rows the parent has sent.
 func (s *session) dropExternal() error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A Recompute asks for a file with other values in one column, without the rows that are
@@ -164,7 +165,7 @@ func (q *Recompute) sql(t *manifest.Table, query string, database uint64) string
 	}
 	c := t.Current().ByID(q.Column)
 	return fmt.Sprintf("SELECT * REPLACE (CAST(script_value(%d, %d, %s) AS %s) AS %s) FROM (%s)",
-		database, q.attempt(), documentSQL(t, q.Hidden), c.SQLType(), quote(c.Name), query)
+		database, q.attempt(), documentSQL(t, q.Hidden), c.SQLType(), sqltext.QuoteName(c.Name), query)
 }
 
 // documentSQL makes a JSON document of a row of the newest schema, as the event was that it
@@ -177,7 +178,7 @@ func documentSQL(t *manifest.Table, hidden []int32) string {
 		switch {
 		case c.Type == 0 || slices.Contains(hidden, c.ID):
 		case c.ID == manifest.RestID:
-			rest = quote(c.Name)
+			rest = sqltext.QuoteName(c.Name)
 		default:
 			top.add(c.Path, fieldSQL(&c))
 		}
@@ -246,7 +247,7 @@ func (f *field) sql() string {
 
 // fieldSQL makes the JSON of a column's value, NULL if it has none.
 func fieldSQL(c *manifest.Column) string {
-	name := quote(c.Name)
+	name := sqltext.QuoteName(c.Name)
 	switch c.Type {
 	case event.String:
 		return "CAST(to_json(" + name + ") AS VARCHAR)"
@@ -261,7 +262,7 @@ func fieldSQL(c *manifest.Column) string {
 }
 
 func timeFieldSQL(c *manifest.Column) string {
-	name := quote(c.Name)
+	name := sqltext.QuoteName(c.Name)
 	switch c.Unit {
 	case event.Milliseconds:
 		return "CAST(epoch_ms(" + name + ") AS VARCHAR)"

@@ -18,6 +18,7 @@ import (
 	"unsafe"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A Function is a function of SQL whose values the parent computes, as a script does. It takes
@@ -34,7 +35,7 @@ type Function struct {
 func functionsSQL(functions []Function, database uint64) string {
 	var sql strings.Builder
 	for i, f := range functions {
-		fmt.Fprintf(&sql, "CREATE MACRO events.main.%s(document) AS CAST(script_value(%d, %d, CAST(to_json(document) AS VARCHAR)) AS %s);\n", quote(f.Name), database, i, f.Type)
+		fmt.Fprintf(&sql, "CREATE MACRO events.main.%s(document) AS CAST(script_value(%d, %d, CAST(to_json(document) AS VARCHAR)) AS %s);\n", sqltext.QuoteName(f.Name), database, i, f.Type)
 	}
 	return sql.String()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A Tail asks for the next rows of a table in the log.
@@ -64,7 +65,7 @@ func (w *worker) tail(ctx context.Context, q *Tail, in *job) error {
 	}
 	defer s.close()
 	s.log, s.next = log, next
-	sql := "SELECT * FROM main." + quote(t.Name)
+	sql := "SELECT * FROM main." + sqltext.QuoteName(t.Name)
 	if q.Where != "" {
 		sql += " WHERE (" + q.Where + "\n)"
 	}

@@ -8,12 +8,13 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // toTimeSQL turns a column that became one of times into times, as the events' field would be
 // read now. A value that is no time is NULL.
 func toTimeSQL(have event.Type, want manifest.Column) string {
-	name, kind := quote(want.Name), want.SQLType()
+	name, kind := sqltext.QuoteName(want.Name), want.SQLType()
 	text := func(value string) string { return textTimeSQL(value, want) }
 	switch have {
 	case event.Int32, event.Int64:
@@ -75,7 +76,7 @@ type FileTimes struct {
 func (c *Client) FileTimes(ctx context.Context, t *manifest.Table, f *manifest.File) (times FileTimes, err error) {
 	name, _ := timeColumn(t)
 	at, perMicro := timeSQL(t)
-	valid := fmt.Sprintf("%s IS NOT NULL AND year(%[1]s) BETWEEN 1 AND 9999", quote(name))
+	valid := fmt.Sprintf("%s IS NOT NULL AND year(%[1]s) BETWEEN 1 AND 9999", sqltext.QuoteName(name))
 	rows, err := c.Read(ctx, fmt.Sprintf("SELECT count(*) FILTER (NOT (%s)), coalesce(CAST(min(%s) FILTER (%[1]s) AS BIGINT), 0), coalesce(CAST(max(%[2]s) FILTER (%[1]s) AS BIGINT), 0) FROM (%[3]s)",
 		valid, at, fileSQL(c.options.Folder, t, f)))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 var simpleTypes = map[duck.Type]string{
@@ -68,7 +69,7 @@ func takeApart(logical duck.LogicalType) (t Type, ok bool) {
 		var parts []string
 		for i := range duck.StructTypeChildCount(logical) {
 			ok = t.child(duck.StructTypeChildType(logical, i)) && ok
-			parts = append(parts, quote(duck.StructTypeChildName(logical, i))+" "+t.Children[i].Name)
+			parts = append(parts, sqltext.QuoteName(duck.StructTypeChildName(logical, i))+" "+t.Children[i].Name)
 		}
 		t.Name = "STRUCT(" + strings.Join(parts, ", ") + ")"
 	}

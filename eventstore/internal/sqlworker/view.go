@@ -9,6 +9,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A tableView is a table as one query sees it: a view that unites frames of the log and
@@ -43,9 +44,9 @@ func newTableView(folder string, t *manifest.Table, from selection, d *database)
 		}
 	}
 	if from.after != nil {
-		v.after = fmt.Sprintf(" WHERE %s >= make_timestamp(%d)", quote(t.Time), *from.after)
+		v.after = fmt.Sprintf(" WHERE %s >= make_timestamp(%d)", sqltext.QuoteName(t.Time), *from.after)
 		if timeType(t) == event.TimestampNS {
-			v.after = fmt.Sprintf(" WHERE %s >= make_timestamp_ns(%d)", quote(t.Time), *from.after*1000)
+			v.after = fmt.Sprintf(" WHERE %s >= make_timestamp_ns(%d)", sqltext.QuoteName(t.Time), *from.after*1000)
 		}
 	}
 	return v, nil
@@ -250,7 +251,7 @@ func (g *fileGroup) sql(folder string, t *manifest.Table, files []*manifest.File
 	var list []string // DuckDB does not take a predicate on a conditional to the file
 	for i, c := range shown(t.Current()) {
 		if isMissed(g.types[i]) {
-			list = append(list, fmt.Sprintf("if(%s IS NULL, NULL, %[1]s) AS %[1]s", quote(c.Name)))
+			list = append(list, fmt.Sprintf("if(%s IS NULL, NULL, %[1]s) AS %[1]s", sqltext.QuoteName(c.Name)))
 		}
 	}
 	return "(SELECT * REPLACE (" + strings.Join(list, ", ") + ") FROM " + sql + ")"
@@ -287,7 +288,7 @@ func filesSQL(folder string, t *manifest.Table, files []*manifest.File) string {
 func partSQL(t *manifest.Table, from string, types layout, deletes []*manifest.Delete, more ...string) string {
 	var list []string
 	for i, c := range shown(t.Current()) {
-		list = append(list, castSQL(types[i], c)+" AS "+quote(c.Name))
+		list = append(list, castSQL(types[i], c)+" AS "+sqltext.QuoteName(c.Name))
 	}
 	sql := "SELECT " + strings.Join(append(list, more...), ", ") + " FROM " + from
 	if len(deletes) > 0 {
@@ -302,7 +303,7 @@ func partSQL(t *manifest.Table, from string, types layout, deletes []*manifest.D
 // castSQL turns a column of an older version into one of a newer. Text becomes
 // a JSON string: a CAST would read it as JSON source.
 func castSQL(have event.Type, want manifest.Column) string {
-	name, was := quote(want.Name), manifest.Column{Type: have}
+	name, was := sqltext.QuoteName(want.Name), manifest.Column{Type: have}
 	switch {
 	case want.Type == 0:
 		return "NULL"

@@ -19,6 +19,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/durable"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // A Parquet file is written a row group at a time, and read so by a merge: what writing and
@@ -115,9 +116,9 @@ func timeType(t *manifest.Table) event.Type {
 func timeSQL(t *manifest.Table) (sql string, perMicro int64) {
 	switch name, kind := timeColumn(t); kind {
 	case event.Timestamp:
-		return "epoch_us(" + quote(name) + ")", 1
+		return "epoch_us(" + sqltext.QuoteName(name) + ")", 1
 	case event.TimestampNS:
-		return "epoch_ns(" + quote(name) + ")", 1000
+		return "epoch_ns(" + sqltext.QuoteName(name) + ")", 1000
 	}
 	return "CAST(0 AS BIGINT)", 0
 }
@@ -275,7 +276,7 @@ func (s *session) copySQL(t *manifest.Table, query, path string, groupBytes int6
 	}
 	var ids []string
 	for _, c := range storedColumns(t) {
-		ids = append(ids, fmt.Sprintf("%s: %d", quote(c.Name), c.ID))
+		ids = append(ids, fmt.Sprintf("%s: %d", sqltext.QuoteName(c.Name), c.ID))
 	}
 	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL %d, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, FIELD_IDS {%s})",
 		columnList(t), query, literal(path), level, s.worker.settings.RowGroup, groupBytes, dictionary, strings.Join(ids, ", "))
@@ -297,7 +298,7 @@ func columnList(t *manifest.Table) string {
 func quotedList(names []string) string {
 	var list []string
 	for _, name := range names {
-		list = append(list, quote(name))
+		list = append(list, sqltext.QuoteName(name))
 	}
 	return strings.Join(list, ", ")
 }
@@ -322,7 +323,7 @@ func sortColumns(t *manifest.Table) (names []string) {
 func sortKeySQL(columns []string) string {
 	var list strings.Builder
 	for _, name := range columns {
-		list.WriteString(quote(name) + ", 'ASC NULLS LAST', ")
+		list.WriteString(sqltext.QuoteName(name) + ", 'ASC NULLS LAST', ")
 	}
 	return "create_sort_key(" + list.String() + "'', 'ASC NULLS LAST')" // with a text, it is a BLOB for all types
 }
@@ -352,7 +353,7 @@ func (w *worker) checkPredicate(ctx context.Context, q *checkRequest, in *job) e
 }
 
 func (s *session) checkPredicate(t *manifest.Table, predicate string) error {
-	begin := "SELECT 1 FROM " + quote(t.Name) + " WHERE "
+	begin := "SELECT 1 FROM " + sqltext.QuoteName(t.Name) + " WHERE "
 	sql := begin + predicate
 	parsed, err := s.conn.parse(sql)
 	if err != nil {
@@ -375,7 +376,7 @@ func (s *session) checkPredicate(t *manifest.Table, predicate string) error {
 	if _, err := s.conn.run(sql); err != nil {
 		return predicateError(begin, sql, err)
 	}
-	described, err := s.conn.run("SELECT column_type FROM (DESCRIBE SELECT (" + predicate + "\n) FROM main." + quote(t.Name) + ")")
+	described, err := s.conn.run("SELECT column_type FROM (DESCRIBE SELECT (" + predicate + "\n) FROM main." + sqltext.QuoteName(t.Name) + ")")
 	if err == nil && described[0][0] != "BOOLEAN" {
 		return &QueryError{Message: fmt.Sprintf("the predicate is %v, not BOOLEAN", described[0][0]), Hint: "compare the column with a value"}
 	}

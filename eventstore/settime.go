@@ -34,7 +34,7 @@ func (c TimeColumn) kind() event.Type {
 
 // SetTime gives a table another time column: one that it has, whose values become times, or none.
 // It fails if a row has no time there. Once it has returned, queries and appends have the new
-// column. Files are written again in the background, one for each day, also after a crash;
+// column; a table without one loses its retention. Files are written again in the background, one for each day, also after a crash;
 // WaitDivided waits for them.
 func (s *Store) SetTime(ctx context.Context, table string, c TimeColumn) error {
 	read := map[string]sqlworker.FileTimes{}

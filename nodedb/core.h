@@ -129,7 +129,7 @@ struct ndb_store {
 	int committer_runs, stop;
 	pthread_t committer;
 
-	/* number of the last commit of any process, as who has the lease knows it */
+	/* number of the last commit of any process, as the holder of the lease knows it */
 	size_t expected;
 
 	pthread_mutex_t map_lock; /* held while LMDB writes, and to map the file again */

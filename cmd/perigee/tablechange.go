@@ -138,7 +138,7 @@ type tableSetTimeCommand struct {
 func (tableSetTimeCommand) Help() string {
 	return `Gives a table another time column: one that it has, with text such as 2026-11-23T09:30:00Z or numbers. Its
 values become times; an event without it is a dead letter from then on. So a table that was made before
-the configuration declared its time becomes what is declared.
+the configuration declared its time becomes what is declared. With --none the table loses its retention too.
 
 If a row has no time there, the command changes nothing and says how many rows have none. While it reads
 the times, rows are appended; at the end they wait for a moment. Queries have the column when the command
@@ -147,7 +147,7 @@ goes on with that, and so does the next one, also after kill -9; each row is the
 
 Examples:
   perigee table set-time events time
-  perigee table set-time events at --unit ms
+  perigee table set-time events sent --unit ms
   perigee table set-time events --none`
 }
 
@@ -168,6 +168,9 @@ func (s *tableSetTimeCommand) Run(c *console) error {
 	}
 	if s.None {
 		fmt.Fprintf(c.out, "table %s has no time column now\n", t.Name)
+		if t.Retention != "" {
+			fmt.Fprintf(c.out, "its rows stay for ever: its retention of %s needs a time column, and is removed\n", t.Retention)
+		}
 		printData(c.out, data)
 		return nil
 	}

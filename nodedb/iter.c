@@ -369,6 +369,11 @@ static int fill_from_leaves(ndb_iter *it) {
 			}
 		}
 		int stopped = i < stop;
+		/* In a damaged file keys may be out of order. A batch has to end behind its first item, or the
+		 * next one may be the same. */
+		if (at - it->count > 1 && ndb_key_compare(it->keys[it->count], it->key_lens[it->count],
+		                              it->keys[at - 1], it->key_lens[at - 1]) >= 0)
+			return ndb_lmdb_error(MDB_CORRUPTED, "walk");
 		it->count = at;
 		if (i != leaf.at) ndb_scan_leaf(c, i, leaf.count);
 		if (stopped) break;

@@ -25,9 +25,17 @@ int ndb_scan_renew(ndb_scan *c, const ndb_view *view) {
 /* ---- the layers, each by itself ---- */
 
 static void lmdb_move(ndb_scan *c, MDB_cursor_op op) {
+	const char *from = c->lmdb_key.mv_data;
+	size_t from_len = c->lmdb_key.mv_size;
 	int rc = mdb_cursor_get(c->lmdb, &c->lmdb_key, &c->lmdb_value, op);
 	/* there is no room for it */
 	if (rc == 0 && NDB_UNLIKELY(c->lmdb_key.mv_size > NDB_KEY_MAX)) rc = MDB_CORRUPTED;
+	/* In a damaged file keys may be out of order. A walk that went back would never end. */
+	if (rc == 0 && (op == MDB_NEXT || op == MDB_SET_RANGE || op == MDB_PREV || op == MDB_LAST)) {
+		int o = ndb_key_compare(from, from_len, c->lmdb_key.mv_data, c->lmdb_key.mv_size);
+		if (NDB_UNLIKELY(op == MDB_NEXT ? o >= 0 : op == MDB_SET_RANGE ? o > 0 : o <= 0))
+			rc = MDB_CORRUPTED;
+	}
 	if (rc) {
 		c->lmdb_key.mv_data = NULL;
 		if (rc == MDB_NOTFOUND) return;
@@ -45,7 +53,10 @@ static void lmdb_seek(ndb_scan *c, const char *key, size_t len) {
 	}
 	c->lmdb_key = (MDB_val){len, (void *)(uintptr_t)key};
 	lmdb_move(c, MDB_SET_RANGE);
-	if (c->reverse && !c->error) lmdb_move(c, c->lmdb_key.mv_data ? MDB_PREV : MDB_LAST);
+	if (!c->reverse || c->error) return;
+	int behind = c->lmdb_key.mv_data != NULL;
+	c->lmdb_key = (MDB_val){len, (void *)(uintptr_t)key};
+	lmdb_move(c, behind ? MDB_PREV : MDB_LAST);
 }
 
 static void own_seek(ndb_scan *c, const char *key, size_t len) {

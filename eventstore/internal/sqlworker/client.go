@@ -51,9 +51,8 @@ const (
 	// how much longer those wait there that have no rows yet.
 	obeyTime = 100 * time.Millisecond
 	moveTime = 100 * time.Millisecond
-	// longTime is how long a query runs before a spare worker starts, and how long one waits for
-	// its first rows beside an older one before it goes there. Queries move for that reason only
-	// while there are fewer than queryWorkersMax workers for them.
+	// longTime is how long a query waits for its first rows beside an older one before it goes to
+	// the spare worker. A spare starts with the second query, unless queryWorkersMax workers run.
 	longTime        = 250 * time.Millisecond
 	spareTime       = 20 * time.Millisecond // between two looks whether the spare is ready
 	queryWorkersMax = 4

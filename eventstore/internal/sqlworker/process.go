@@ -195,6 +195,8 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 			c.leave(p)
 		}
 		c.shared[r], p = next, next
+	case q.Query != nil:
+		c.keepSpare(q.Query)
 	}
 	p.take()
 	return p, nil
@@ -212,7 +214,7 @@ func (c *Client) next(q *request) (*process, error) {
 		c.others[p] = true
 		return c.start(queryRole, false)
 	}
-	c.startSpare(q.Query)
+	c.keepSpare(q.Query)
 	return p, nil
 }
 
@@ -240,9 +242,12 @@ func (p *process) take() {
 	}
 }
 
-// startSpare starts a worker that takes over when the shared one has to be left, and has it read
-// what a query reads, so that it answers the next one at once. The caller holds c.mu.
-func (c *Client) startSpare(q *queryRequest) {
+// keepSpare keeps a worker beside the shared one, which takes over when that one has to be left. The
+// spare runs a query over the same data, so that it answers the next one at once. The caller holds c.mu.
+func (c *Client) keepSpare(q *queryRequest) {
+	if p := c.spare; p != nil && p.requests == 0 && p.idle != nil {
+		p.idle.Reset(idleTime)
+	}
 	if c.closed || c.spare != nil || c.queryWorkers() >= queryWorkersMax {
 		return
 	}
@@ -508,9 +513,8 @@ func (a *answer) watch() {
 	}
 }
 
-// isLong is called when a query has run for longTime. It has a spare worker started. If the query
-// has no rows yet, and an older one may be what holds it up, it leaves its worker, which gets no
-// more requests, as soon as the spare can answer.
+// isLong is called when a query has run for longTime. If it has no rows yet, and an older query may
+// hold it up, it leaves its worker, which gets no more requests, as soon as the spare can answer.
 func (a *answer) isLong() {
 	p, c := a.process, a.process.client
 	c.mu.Lock()
@@ -518,14 +522,11 @@ func (a *answer) isLong() {
 	if a.ended || a.moved {
 		return
 	}
-	isShared := c.shared[queryRole] == p
-	if isShared {
-		c.startSpare(a.query)
-	}
 	if !a.waits || a.stays || !p.hasOlder(a) {
 		return
 	}
-	if isShared {
+	if c.shared[queryRole] == p {
+		c.keepSpare(a.query)
 		if c.spare == nil || c.spare.requests > 0 {
 			a.long.Reset(spareTime)
 			return

@@ -9,8 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
@@ -169,7 +170,7 @@ func (s *Store) rewriteForDeletes(ctx context.Context) error {
 		}
 		for batch := range slices.Chunk(groups, rewriteMax) {
 			done, err := s.rewriteFiles(ctx, t.ID, batch, false)
-			if errors.Is(err, sqlworker.ErrMemory) {
+			if errors.Is(err, protocol.ErrMemory) {
 				_, err = s.rewriteFiles(ctx, t.ID, batch[done:], true)
 			}
 			if err != nil {
@@ -200,7 +201,7 @@ func (s *Store) rewriteFiles(ctx context.Context, table uint32, groups [][]*mani
 		}
 	}
 	deleted := lastDelete(m.TableByID(table))
-	merged, failed := s.worker.Merge(ctx, sqlworker.Merge{Version: m.Version, Table: table, Groups: names, Number: number, Wide: wide})
+	merged, failed := s.worker.Merge(ctx, protocol.Merge{Version: m.Version, Table: table, Groups: names, Number: number, Wide: wide})
 	gone, fresh, same := map[string]bool{}, []*manifest.File{}, []*manifest.File{}
 	for i, result := range merged {
 		if result.Unchanged {

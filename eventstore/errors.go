@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 )
@@ -18,7 +20,7 @@ var ErrFenced = errors.New("eventstore: the partition has been taken over")
 var ErrDropped = errors.New("eventstore: the table has been dropped")
 
 // ErrClosed says that the store or the partition is closed.
-var ErrClosed = sqlworker.ErrClosed
+var ErrClosed = protocol.ErrClosed
 
 // RejectedRows names the rows of an output that can never be stored. Nothing of the
 // output was stored.
@@ -41,7 +43,7 @@ func configError(hint, format string, args ...any) error {
 }
 
 // A QueryError is SQL that cannot be answered.
-type QueryError = sqlworker.QueryError
+type QueryError = protocol.QueryError
 
 // ErrCrashed says that a query ended the process that answered it. The next one gets a
 // new process.

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/internal/document"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
@@ -31,7 +32,7 @@ type Function struct {
 // says that one cannot be.
 func (s *Store) SetFunctions(functions []Function) error {
 	names := map[string]bool{}
-	var all []sqlworker.Function
+	var all []protocol.Function
 	for _, f := range functions {
 		if err := CheckFunctionName(f.Name); err != nil {
 			return err
@@ -44,7 +45,7 @@ func (s *Store) SetFunctions(functions []Function) error {
 			return configError("", "function %s cannot be of type %s", f.Name, f.Type)
 		}
 		names[name] = true
-		all = append(all, sqlworker.Function{Name: f.Name, Type: sqlType, Call: f.call})
+		all = append(all, protocol.Function{Name: f.Name, Type: sqlType, Call: f.call})
 	}
 	s.worker.SetFunctions(all)
 	return nil

@@ -9,8 +9,9 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 )
 
 const (
@@ -247,7 +248,7 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 			continue
 		}
 		done, err := s.rewriteFiles(ctx, t.ID, groups, false)
-		if errors.Is(err, sqlworker.ErrMemory) && done < len(groups) {
+		if errors.Is(err, protocol.ErrMemory) && done < len(groups) {
 			s.options.Log.Warn("event store: files stay small, because merging them needs too much memory", "table", t.Name, "day", groups[done][0].Day)
 			for _, f := range groups[done] {
 				s.unmerged[f.Name] = true

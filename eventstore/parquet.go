@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/internal/sqltext"
@@ -73,7 +75,7 @@ func (f *ParquetFile) open(ctx context.Context) (err error) {
 		return err
 	}
 	for _, row := range described {
-		if err := f.addColumn(sqlworker.Text(row[0]), sqlworker.Text(row[1])); err != nil {
+		if err := f.addColumn(protocol.Text(row[0]), protocol.Text(row[1])); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"sync"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 )
 
@@ -20,10 +22,10 @@ func RunWorker() { sqlworker.Run() }
 // Beside nil, bool, int64, uint64, float32, float64, string, []byte and
 // time.Time, the values of a row are of these types; lists are []any.
 type (
-	Number = sqlworker.Number // a number too wide for Go's own: DECIMAL, HUGEINT
-	JSON   = sqlworker.JSON   // a JSON value as it is stored
-	Struct = sqlworker.Struct // a struct or a map, in its own order
-	Field  = sqlworker.Field  // one entry of a Struct
+	Number = protocol.Number // a number too wide for Go's own: DECIMAL, HUGEINT
+	JSON   = protocol.JSON   // a JSON value as it is stored
+	Struct = protocol.Struct // a struct or a map, in its own order
+	Field  = protocol.Field  // one entry of a Struct
 )
 
 // A FunctionGroup is functions that a query may call.
@@ -47,14 +49,14 @@ func newWorker(folder string, o *Options) *sqlworker.Client {
 
 // A Param is the value of a parameter of a statement: $1 or ? by its place, $name by its
 // name. Values are nil, bool, int, int64, float64, string, []byte, time.Time and TimestampNS.
-type Param = sqlworker.Param
+type Param = protocol.Param
 
 // A TimestampNS is the value of a parameter of type TIMESTAMP_NS: nanoseconds since 1970. A
 // time.Time is of type TIMESTAMP, in microseconds.
-type TimestampNS = sqlworker.TimestampNS
+type TimestampNS = protocol.TimestampNS
 
 // Limits bound a statement. Zero fields are those of Options, and no limit of rows.
-type Limits = sqlworker.Limits
+type Limits = protocol.Limits
 
 // A Statement is SQL to execute.
 type Statement struct {

@@ -11,9 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/document"
 )
@@ -250,7 +251,7 @@ func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table,
 	m = s.current() // with the deletes that are under way now
 	entry = m.TableByID(t.id)
 	number := s.nextSegment()
-	written, err := s.worker.Recompute(ctx, sqlworker.Recompute{
+	written, err := s.worker.Recompute(ctx, protocol.Recompute{
 		Version: m.Version, Table: t.id, File: f.Name, Number: number, Column: r.Column, Hidden: t.hiddenFrom(entry, column.Name), Call: w.call,
 	})
 	switch {

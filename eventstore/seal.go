@@ -10,9 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
@@ -40,9 +41,9 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	s.rewriting.RLock()
 	defer s.rewriting.RUnlock()
 	m, number := s.current(), s.nextSegment()
-	segment := sqlworker.Segment{Version: m.Version, Log: log, Number: number}
+	segment := protocol.Segment{Version: m.Version, Log: log, Number: number}
 	written, err := s.worker.WriteSegment(ctx, segment)
-	if errors.Is(err, sqlworker.ErrMemory) {
+	if errors.Is(err, protocol.ErrMemory) {
 		segment.Number, segment.Wide = s.nextSegment(), true
 		written, err = s.worker.WriteSegment(ctx, segment)
 	}

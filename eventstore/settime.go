@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
@@ -174,8 +176,8 @@ func (s *Store) divideFile(ctx context.Context) error {
 
 func (s *Store) divide(ctx context.Context, m *manifest.Manifest, t *manifest.Table, f *manifest.File) error {
 	number := s.nextSegment()
-	written, err := s.worker.Recompute(ctx, sqlworker.Recompute{Version: m.Version, Table: t.ID, File: f.Name, Number: number})
-	if errors.Is(err, sqlworker.ErrMemory) {
+	written, err := s.worker.Recompute(ctx, protocol.Recompute{Version: m.Version, Table: t.ID, File: f.Name, Number: number})
+	if errors.Is(err, protocol.ErrMemory) {
 		s.options.Log.Warn("event store: a file keeps the rows of several days, because dividing it needs too much memory", "table", t.Name, "file", f.Name)
 		whole := *f
 		whole.Undivided = false

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
@@ -332,7 +334,7 @@ type TableInfo struct {
 }
 
 // A ColumnInfo is a column of a table or of a query's result.
-type ColumnInfo = sqlworker.Column
+type ColumnInfo = protocol.Column
 
 // Tables describes the tables, sorted by name.
 func (s *Store) Tables() []TableInfo { return tablesOf(s.current()) }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
@@ -222,7 +224,7 @@ func (f *tail) poll(ctx context.Context) error {
 
 // read reads rows of a snapshot from next on, and moves next behind them.
 func (f *tail) read(ctx context.Context, now *snapshot, b *TailBatch) error {
-	rows, err := f.store.worker.Tail(ctx, sqlworker.Tail{
+	rows, err := f.store.worker.Tail(ctx, protocol.Tail{
 		Version: now.manifest.Version, Ends: now.ends, Table: f.table.id, From: f.next, Where: f.where,
 	})
 	if err != nil {

@@ -77,9 +77,10 @@ var may = map[string][]string{
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
-	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/sqlworker", "eventstore/internal/wal", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/sqltext", "internal/terminal"},
+	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlworker", "eventstore/internal/wal", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/sqltext", "internal/terminal"},
 
-	"eventstore/internal/sqlworker": {"event", "eventstore/internal/manifest", "eventstore/internal/wal", "internal/child", "internal/document", "internal/durable", "internal/frame", "internal/nearest", "internal/sqltext"},
+	"eventstore/internal/protocol":  {"eventstore/internal/manifest", "eventstore/internal/wal"},
+	"eventstore/internal/sqlworker": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/wal", "internal/child", "internal/document", "internal/durable", "internal/frame", "internal/nearest", "internal/sqltext"},
 	"eventstore/internal/manifest":  {"event", "internal/durable"},
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
 

@@ -15,6 +15,8 @@ import (
 	"errors"
 	"unsafe"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 	duck "github.com/duckdb/duckdb-go-bindings"
@@ -23,7 +25,7 @@ import (
 // A result is the result of a statement, read as Arrow.
 type result struct {
 	res     duck.Result
-	types   []Type
+	types   []protocol.Type
 	names   []string
 	options duck.ArrowOptions
 	schema  *arrow.Schema
@@ -102,10 +104,10 @@ func (r *result) close() {
 	duck.DestroyResult(&r.res)
 }
 
-func decodeRow(batch arrow.RecordBatch, types []Type, row int) []any {
+func decodeRow(batch arrow.RecordBatch, types []protocol.Type, row int) []any {
 	values := make([]any, len(types))
 	for i := range types {
-		values[i] = types[i].decode(batch.Column(i), row)
+		values[i] = types[i].Decode(batch.Column(i), row)
 	}
 	return values
 }

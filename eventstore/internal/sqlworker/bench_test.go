@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
@@ -17,7 +19,7 @@ func BenchmarkStart(b *testing.B) {
 	f := newFolder(b, Options{})
 	for b.Loop() {
 		f.ask(`SELECT 1`)
-		f.worker(queryRole).end()
+		f.worker(protocol.QueryRole).end()
 	}
 }
 
@@ -88,7 +90,7 @@ func BenchmarkSegment(b *testing.B) {
 	}
 	number := f.m.NextSegment
 	for b.Loop() {
-		if _, err := f.client.WriteSegment(b.Context(), Segment{Version: f.m.Version, Log: f.ends[0], Number: number}); err != nil {
+		if _, err := f.client.WriteSegment(b.Context(), protocol.Segment{Version: f.m.Version, Log: f.ends[0], Number: number}); err != nil {
 			b.Fatal(err)
 		}
 		number++

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
@@ -44,12 +46,12 @@ func (b bounds) union(other bounds) bounds {
 type boundsFinder struct {
 	conn   *conn
 	table  *manifest.Table
-	params map[string]Param // by identifier
-	time   string           // name of the time column; "" if it cannot be bounded
+	params map[string]protocol.Param // by identifier
+	time   string                    // name of the time column; "" if it cannot be bounded
 }
 
 // findBounds returns the bounds of the rows of a table that a statement needs.
-func (c *conn) findBounds(s *statement, t *manifest.Table, params []Param) bounds {
+func (c *conn) findBounds(s *statement, t *manifest.Table, params []protocol.Param) bounds {
 	name := strings.ToLower(t.Name)
 	references := 0
 	for _, read := range s.tables {
@@ -60,9 +62,9 @@ func (c *conn) findBounds(s *statement, t *manifest.Table, params []Param) bound
 	if references == 0 || s.names(name) {
 		return unbounded
 	}
-	f := &boundsFinder{conn: c, table: t, params: map[string]Param{}}
+	f := &boundsFinder{conn: c, table: t, params: map[string]protocol.Param{}}
 	for i, p := range params {
-		f.params[p.identifier(i)] = p
+		f.params[p.Identifier(i)] = p
 	}
 	if timeType(t) != 0 {
 		f.time = t.Time
@@ -360,7 +362,7 @@ func constantNode(value any) (map[string]any, bool) {
 		kind, text = "BIGINT", strconv.FormatInt(value, 10)
 	case time.Time:
 		kind, text = "TIMESTAMP", value.UTC().Format("2006-01-02 15:04:05.999999")
-	case TimestampNS:
+	case protocol.TimestampNS:
 		kind, text = "TIMESTAMP", time.Unix(0, int64(value)).UTC().Format("2006-01-02 15:04:05.999999")
 	default:
 		return nil, false
@@ -408,14 +410,14 @@ func (c *conn) spell(tree string) (sql string, err error) {
 	if sql, known := c.spelled[tree]; known {
 		return sql, nil
 	}
-	found, err := c.run(`SELECT json_deserialize_sql(CAST(? AS JSON))`, Param{Value: tree})
+	found, err := c.run(`SELECT json_deserialize_sql(CAST(? AS JSON))`, protocol.Param{Value: tree})
 	if err != nil {
 		return "", err
 	}
 	if c.spelled == nil || len(c.spelled) >= statementsMax {
 		c.spelled = map[string]string{}
 	}
-	sql = Text(found[0][0])
+	sql = protocol.Text(found[0][0])
 	c.spelled[tree] = sql
 	return sql, nil
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
@@ -81,7 +83,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %v", test.sql, err)
 			continue
 		}
-		got := c.findBounds(s, table, []Param{{Name: "from", Value: time.UnixMicro(day(4))}, {Name: "e", Value: "x"}})
+		got := c.findBounds(s, table, []protocol.Param{{Name: "from", Value: time.UnixMicro(day(4))}, {Name: "e", Value: "x"}})
 		wantMax := test.max
 		if wantMax != end {
 			wantMax++

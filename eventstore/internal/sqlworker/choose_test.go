@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/testseed"
@@ -179,7 +181,7 @@ func (f *folder) edgeRows(t *manifest.Table, rowGroup int) (ids []string) {
 			f.t.Fatal(err)
 		}
 		for _, row := range rows {
-			ids = append(ids, Text(row[0]))
+			ids = append(ids, protocol.Text(row[0]))
 		}
 	}
 	if len(ids) < 20 {

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
@@ -69,10 +71,10 @@ type Client struct {
 	closing chan struct{}
 	started int
 
-	functions []Function        // of workers that start
-	shared    map[role]*process // that get requests
-	spare     *process          // that gets queries when the shared worker no longer does; or nil
-	others    map[*process]bool // workers of one query each, and those that get no more
+	functions []protocol.Function        // of workers that start
+	shared    map[protocol.Role]*process // that get requests
+	spare     *process                   // that gets queries when the shared worker no longer does; or nil
+	others    map[*process]bool          // workers of one query each, and those that get no more
 }
 
 // New returns a Client. It starts nothing.
@@ -83,15 +85,15 @@ func New(o Options) *Client {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{options: o, slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), shared: map[role]*process{}, others: map[*process]bool{}}
+	return &Client{options: o, slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), shared: map[protocol.Role]*process{}, others: map[*process]bool{}}
 }
 
 // SetFunctions gives queries that begin from now on the functions of scripts.
-func (c *Client) SetFunctions(functions []Function) {
+func (c *Client) SetFunctions(functions []protocol.Function) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.functions = functions
-	for _, p := range []*process{c.shared[queryRole], c.spare} {
+	for _, p := range []*process{c.shared[protocol.QueryRole], c.spare} {
 		if p != nil {
 			p.retire()
 		}
@@ -127,8 +129,8 @@ type Query struct {
 	Version  uint64        // of the manifest; the worker reads this one or a newer one
 	Ends     []wal.FileEnd // up to where the log is acknowledged
 	SQL      string
-	Params   []Param
-	Limits   Limits
+	Params   []protocol.Param
+	Limits   protocol.Limits
 	External []External
 	Parquet  bool // the rows are a Parquet file, for Rows.WriteStream
 }
@@ -136,7 +138,7 @@ type Query struct {
 // An External table is one whose rows are not in the store. It is in the schema SystemSchema.
 type External struct {
 	Name    string
-	Columns []Column
+	Columns []protocol.Column
 	// Rows yields values that encode as JSON objects, with the columns for keys. It may be
 	// read twice.
 	Rows iter.Seq2[any, error]
@@ -152,31 +154,31 @@ var ErrCrashed = errors.New("the query ended the process that ran it")
 // another one runs again, in another worker, unless the first rows have been returned already.
 // One that has no rows after longTime beside an older query is taken to be held up, once.
 func (c *Client) Query(ctx context.Context, q Query) (*Rows, error) {
-	q.Limits.Time = cmp.Or(q.Limits.Time, timeDefault)
-	params, err := encodeParams(q.Params)
+	q.Limits.Time = cmp.Or(q.Limits.Time, protocol.TimeDefault)
+	params, err := protocol.EncodeParams(q.Params)
 	if err != nil {
 		return nil, err
 	}
-	request := &queryRequest{Version: q.Version, Ends: q.Ends, SQL: q.SQL, Params: params, Limits: q.Limits, Parquet: q.Parquet}
+	request := &protocol.Query{Version: q.Version, Ends: q.Ends, SQL: q.SQL, Params: params, Limits: q.Limits, Parquet: q.Parquet}
 	for _, e := range q.External {
-		request.External = append(request.External, externalTable{e.Name, e.Columns})
+		request.External = append(request.External, protocol.ExternalTable{Name: e.Name, Columns: e.Columns})
 	}
-	return c.askRows(ctx, requestOf(request), q.Limits.Time, func(w *messageWriter) error { return sendExternal(w, q.External) })
+	return c.askRows(ctx, requestOf(request), q.Limits.Time, func(w *protocol.Writer) error { return sendExternal(w, q.External) })
 }
 
 // askRows asks for rows, once there is room for a query, and waits for their columns. rest
 // sends what follows the request.
-func (c *Client) askRows(ctx context.Context, q *request, limit time.Duration, rest func(*messageWriter) error) (*Rows, error) {
+func (c *Client) askRows(ctx context.Context, q *protocol.Request, limit time.Duration, rest func(*protocol.Writer) error) (*Rows, error) {
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-c.closing:
-		return nil, ErrClosed
+		return nil, protocol.ErrClosed
 	}
 	rows, err := c.startRows(ctx, q, limit, false, rest)
 	if errors.Is(err, errMoved) {
-		q.stays = true
+		q.Stays = true
 		rows, err = c.startRows(ctx, q, limit, false, rest)
 	}
 	if errors.Is(err, errInnocent) || errors.Is(err, errMoved) {
@@ -189,7 +191,7 @@ func (c *Client) askRows(ctx context.Context, q *request, limit time.Duration, r
 	return rows, nil
 }
 
-func (c *Client) startRows(ctx context.Context, q *request, limit time.Duration, alone bool, rest func(*messageWriter) error) (*Rows, error) {
+func (c *Client) startRows(ctx context.Context, q *protocol.Request, limit time.Duration, alone bool, rest func(*protocol.Writer) error) (*Rows, error) {
 	limited, stop := withTimeLimit(ctx, limit)
 	a, err := c.ask(limited, q, alone, rest)
 	if err != nil {
@@ -213,19 +215,19 @@ func (c *Client) startRows(ctx context.Context, q *request, limit time.Duration,
 	return rows, nil
 }
 
-func requestOf(q *queryRequest) *request { return &request{Query: q} }
+func requestOf(q *protocol.Query) *protocol.Request { return &protocol.Request{Query: q} }
 
 // chunkBytes is how much JSON becomes rows at once.
 const chunkBytes = 1 << 20
 
 // sendExternal sends the rows of external tables.
-func sendExternal(w *messageWriter, tables []External) error {
+func sendExternal(w *protocol.Writer, tables []External) error {
 	for i, t := range tables {
 		index := []byte{byte(i), byte(i >> 8), 0, 0}
 		var rows []byte
 		for row, err := range t.Rows {
 			text, failed := json.Marshal(row)
-			if explained, ok := errors.AsType[*QueryError](err); ok {
+			if explained, ok := errors.AsType[*protocol.QueryError](err); ok {
 				return explained
 			}
 			if err = cmp.Or(err, failed); err != nil {
@@ -234,7 +236,7 @@ func sendExternal(w *messageWriter, tables []External) error {
 			rows = append(append(rows, ','), text...)
 			if len(rows) > chunkBytes {
 				rows[0] = '['
-				if err := w.write(rowsMessage, index, rows, []byte{']'}); err != nil {
+				if err := w.Write(protocol.RowsMessage, index, rows, []byte{']'}); err != nil {
 					return err
 				}
 				rows = rows[:0]
@@ -242,7 +244,7 @@ func sendExternal(w *messageWriter, tables []External) error {
 		}
 		if len(rows) > 0 {
 			rows[0] = '['
-			if err := w.write(rowsMessage, index, rows, []byte{']'}); err != nil {
+			if err := w.Write(protocol.RowsMessage, index, rows, []byte{']'}); err != nil {
 				return err
 			}
 		}
@@ -253,40 +255,40 @@ func sendExternal(w *messageWriter, tables []External) error {
 // WriteSegment writes the rows of a closed file of the log as Parquet files. They are durable
 // when it returns, and part of the store when the manifest names them. ErrMemory says that it
 // may be done when the Segment is Wide.
-func (c *Client) WriteSegment(ctx context.Context, q Segment) (files []Written, err error) {
-	err = c.write(ctx, &request{Segment: &q}, q.Wide, &files)
+func (c *Client) WriteSegment(ctx context.Context, q protocol.Segment) (files []protocol.Written, err error) {
+	err = c.write(ctx, &protocol.Request{Segment: &q}, q.Wide, &files)
 	return files, err
 }
 
 // Merge writes the rows of each group of files as one, without those that are deleted. After
 // an error it returns what has become of the groups before the one that failed; ErrMemory says
 // that fewer files can be merged at a time.
-func (c *Client) Merge(ctx context.Context, q Merge) (merged []Merged, err error) {
-	err = c.write(ctx, &request{Merge: &q}, q.Wide, &merged)
+func (c *Client) Merge(ctx context.Context, q protocol.Merge) (merged []protocol.Merged, err error) {
+	err = c.write(ctx, &protocol.Request{Merge: &q}, q.Wide, &merged)
 	return merged, err
 }
 
 // CheckPredicate returns a *QueryError unless a predicate can be that of a delete.
 func (c *Client) CheckPredicate(ctx context.Context, version uint64, table uint32, predicate string) error {
-	return c.write(ctx, &request{Check: &checkRequest{version, table, predicate}}, false, nil)
+	return c.write(ctx, &protocol.Request{Check: &protocol.Check{Version: version, Table: table, Predicate: predicate}}, false, nil)
 }
 
 // write asks for something that has no rows.
-func (c *Client) write(ctx context.Context, q *request, alone bool, files any) error {
+func (c *Client) write(ctx context.Context, q *protocol.Request, alone bool, files any) error {
 	a, err := c.ask(ctx, q, alone, sendNothing)
 	if err != nil {
 		return err
 	}
 	for err == nil {
-		var kind messageKind
+		var kind protocol.Kind
 		var text []byte
-		if kind, text, err = a.in.read(); err == nil {
+		if kind, text, err = a.in.Read(); err == nil {
 			switch kind {
-			case filesMessage:
+			case protocol.FilesMessage:
 				err = json.Unmarshal(text, files)
-			case callMessage:
+			case protocol.CallMessage:
 				if q.Recompute == nil {
-					err = errMessage
+					err = protocol.ErrInvalidMessage
 				} else {
 					err = a.answerCallBy(text, q.Recompute.Call)
 				}
@@ -302,18 +304,18 @@ func (c *Client) write(ctx context.Context, q *request, alone bool, files any) e
 }
 
 // endOf returns the error of a message that ends an answer, io.EOF if it has none.
-func endOf(kind messageKind, text []byte) error {
+func endOf(kind protocol.Kind, text []byte) error {
 	switch kind {
-	case doneMessage:
+	case protocol.DoneMessage:
 		return io.EOF
-	case failedMessage:
-		var f failure
+	case protocol.FailedMessage:
+		var f protocol.Failure
 		if err := json.Unmarshal(text, &f); err != nil {
 			return err
 		}
-		return &answeredError{f.error()}
+		return &answeredError{f.Err()}
 	}
-	return errMessage
+	return protocol.ErrInvalidMessage
 }
 
 // An answeredError is an error that the worker gave as its answer.

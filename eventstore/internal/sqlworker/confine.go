@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"strconv"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/perigeedb/perigee/internal/child"
@@ -26,8 +28,8 @@ const (
 
 // confine takes from the process what a worker does not need: network, other programs,
 // other processes, memory beyond a limit. The system ends it first when memory is short.
-func confine(s settings) error {
-	if err := child.CloseInherited(controlFile); err != nil {
+func confine(s protocol.Settings) error {
+	if err := child.CloseInherited(protocol.ControlFile); err != nil {
 		return err
 	}
 	if err := child.LimitResource("core dumps", unix.RLIMIT_CORE, 0, 0); err != nil {
@@ -37,9 +39,9 @@ func confine(s settings) error {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	debug.SetMemoryLimit(s.Memory / 4)
 	switch s.Role {
-	case sealRole:
+	case protocol.SealRole:
 		debug.SetMemoryLimit(s.Memory / 2) // it sorts in Go
-	case mergeRole:
+	case protocol.MergeRole:
 		lowerPriority("self", mergeNice)
 	}
 	if err := child.LimitMemory(int(s.Memory)+memorySlack, 0); err != nil {

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // slow takes about a second.
@@ -23,10 +25,10 @@ func (f *folder) signal(s syscall.Signal) {
 	f.t.Helper()
 	f.client.mu.Lock()
 	defer f.client.mu.Unlock()
-	if f.client.shared[queryRole] == nil {
+	if f.client.shared[protocol.QueryRole] == nil {
 		f.t.Fatal("no worker runs")
 	}
-	if err := f.client.shared[queryRole].process.Signal(s); err != nil {
+	if err := f.client.shared[protocol.QueryRole].process.Signal(s); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -35,7 +37,7 @@ func (f *folder) awaitRequests(n int) {
 	f.t.Helper()
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 		f.client.mu.Lock()
-		enough := f.client.shared[queryRole] != nil && f.client.shared[queryRole].requests >= n
+		enough := f.client.shared[protocol.QueryRole] != nil && f.client.shared[protocol.QueryRole].requests >= n
 		f.client.mu.Unlock()
 		if enough {
 			time.Sleep(50 * time.Millisecond) // the worker has begun them
@@ -59,7 +61,7 @@ func TestCrash(t *testing.T) {
 	f.awaitRequests(1)
 	f.kill()
 	err := <-done
-	if _, ok := errors.AsType[*QueryError](err); !ok || !errors.Is(err, ErrCrashed) {
+	if _, ok := errors.AsType[*protocol.QueryError](err); !ok || !errors.Is(err, ErrCrashed) {
 		t.Errorf("got %v", err)
 	}
 	begin := time.Now()
@@ -86,7 +88,7 @@ func TestKilledBeforeTheQuery(t *testing.T) {
 		{"a query with rows of its own", func() error {
 			rows := func(yield func(any, error) bool) { yield(map[string]int{"a": 1}, nil) }
 			_, err := read(f.client.Query(t.Context(), Query{Version: f.m.Version, Ends: f.ends, SQL: `FROM ` + SystemSchema + `.one`,
-				External: []External{{Name: "one", Columns: []Column{{Name: "a", Type: "BIGINT"}}, Rows: rows}}}))
+				External: []External{{Name: "one", Columns: []protocol.Column{{Name: "a", Type: "BIGINT"}}, Rows: rows}}}))
 			return err
 		}},
 		{"a predicate", func() error { return f.client.CheckPredicate(t.Context(), f.m.Version, table.ID, "id = 1") }},
@@ -155,10 +157,10 @@ func TestClose(t *testing.T) {
 	}()
 	f.awaitRequests(1)
 	f.client.Close()
-	if err := <-done; !errors.Is(err, ErrClosed) {
+	if err := <-done; !errors.Is(err, protocol.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := f.query(t.Context(), `SELECT 1`); !errors.Is(err, ErrClosed) {
+	if _, err := f.query(t.Context(), `SELECT 1`); !errors.Is(err, protocol.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	if left, _ := os.ReadDir(f.path + "/temp"); len(left) > 0 {
@@ -172,13 +174,13 @@ func TestRequestThatCannotBeSent(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.ask(`SELECT 1`)
 	broken := errors.New("broken")
-	a, err := f.client.ask(t.Context(), requestOf(&queryRequest{SQL: `SELECT 1`}), false, func(*messageWriter) error { return broken })
+	a, err := f.client.ask(t.Context(), requestOf(&protocol.Query{SQL: `SELECT 1`}), false, func(*protocol.Writer) error { return broken })
 	if a != nil || !errors.Is(err, broken) {
 		t.Fatalf("%v, want %v", err, broken)
 	}
 	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		f.client.mu.Lock()
-		p := f.client.shared[queryRole]
+		p := f.client.shared[protocol.QueryRole]
 		free := p == nil || p.requests == 0
 		f.client.mu.Unlock()
 		if free {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -100,7 +102,7 @@ const idleDatabases = 2
 
 // databases makes databases and keeps those that are free.
 type databases struct {
-	settings settings
+	settings protocol.Settings
 	mu       sync.Mutex
 	made     int
 	making   bool // see prepare
@@ -136,7 +138,7 @@ const searchPathSQL = "SET search_path = 'events.main,events." + SystemSchema + 
 func (d *databases) take(memory int64) (*database, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.settings.Role == queryRole {
+	if d.settings.Role == protocol.QueryRole {
 		defer d.prepare(memory)
 	}
 	for i, one := range slices.Backward(d.free) { // the last one used knows most of what is wanted
@@ -175,7 +177,7 @@ func (d *databases) make(memory int64) (*database, error) {
 }
 
 func (d *databases) open(memory int64, number int) (*database, error) {
-	temp := filepath.Join(d.settings.temp(), strconv.Itoa(number))
+	temp := filepath.Join(d.settings.Temp(), strconv.Itoa(number))
 	config := map[string]string{
 		"memory_limit":            strconv.FormatInt(max(memory>>10, 1), 10) + "KiB",
 		"threads":                 strconv.Itoa(d.settings.Threads),
@@ -188,7 +190,7 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 		// a UNION ALL, are read by all threads. What is read out of a file has one.
 		"preserve_insertion_order": strconv.FormatBool(d.settings.File != ""),
 	}
-	if d.settings.Role != queryRole {
+	if d.settings.Role != protocol.QueryRole {
 		config["threads"] = "1" // keeps the order of rows, and has one row group in memory
 	}
 	db, err := openDuck(config)
@@ -201,7 +203,7 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 	}
 	one := &database{db: db, number: uint64(number), memory: memory, temp: temp, views: map[string]string{}, scans: map[scanKey]uint64{}, files: map[string]bool{}}
 	if one.conn, err = connect(db); err == nil {
-		directories := literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + literal(d.settings.temp()+"/")
+		directories := literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + literal(d.settings.Temp()+"/")
 		file := ""
 		if d.settings.File != "" {
 			file = literal(d.settings.File)
@@ -212,10 +214,10 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 		if err == nil {
 			err = registerScans(one.conn.c)
 		}
-		if err == nil && d.settings.Role == queryRole {
+		if err == nil && d.settings.Role == protocol.QueryRole {
 			err = one.conn.exec(rememberSQL + lockSQL)
 		}
-		if err == nil && d.settings.Role == mergeRole {
+		if err == nil && d.settings.Role == protocol.MergeRole {
 			err = registerMerge(one.conn.c)
 		}
 	}

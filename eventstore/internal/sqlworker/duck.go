@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	duck "github.com/duckdb/duckdb-go-bindings"
 )
@@ -62,7 +64,7 @@ func (c *conn) exec(sql string) error {
 }
 
 // run executes one of the worker's own statements and returns its rows.
-func (c *conn) run(sql string, params ...Param) ([][]any, error) {
+func (c *conn) run(sql string, params ...protocol.Param) ([][]any, error) {
 	var stmt duck.PreparedStatement
 	defer func() { duck.DestroyPrepare(&stmt) }()
 	if duck.Prepare(c.c, sql, &stmt) == duck.StateError {
@@ -148,14 +150,14 @@ func (c *conn) stream(sql string, each func(arrow.RecordBatch) error) error {
 }
 
 // bind gives a statement the values of its parameters.
-func bind(stmt duck.PreparedStatement, params []Param) error {
+func bind(stmt duck.PreparedStatement, params []protocol.Param) error {
 	if have, want := len(params), int(duck.NParams(stmt)); have != want {
-		return &QueryError{Message: fmt.Sprintf("the query has %d parameters, and %d values are given", want, have)}
+		return &protocol.QueryError{Message: fmt.Sprintf("the query has %d parameters, and %d values are given", want, have)}
 	}
 	for i, p := range params {
 		index := duck.IdxT(i + 1)
 		if p.Name != "" && duck.BindParameterIndex(stmt, &index, p.Name) == duck.StateError {
-			return &QueryError{Message: "the query has no parameter $" + p.Name}
+			return &protocol.QueryError{Message: "the query has no parameter $" + p.Name}
 		}
 		state := duck.StateError
 		switch value := p.Value.(type) {
@@ -173,7 +175,7 @@ func bind(stmt duck.PreparedStatement, params []Param) error {
 			state = duck.BindBlob(stmt, index, value)
 		case time.Time:
 			state = duck.BindTimestamp(stmt, index, duck.NewTimestamp(value.UnixMicro()))
-		case TimestampNS:
+		case protocol.TimestampNS:
 			bound := duck.CreateTimestampNS(duck.NewTimestampNS(int64(value)))
 			state = duck.BindValue(stmt, index, bound)
 			duck.DestroyValue(&bound)

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
@@ -86,19 +88,19 @@ func TestManifestIsReadOnce(t *testing.T) {
 func TestPlacesOfErrors(t *testing.T) {
 	for _, test := range []struct {
 		message, sql string
-		want         QueryError
+		want         protocol.QueryError
 	}{
-		{"Binder Error: no\n\nLINE 1: SELECT x\n               ^", "SELECT x", QueryError{Message: "no", Line: 1, Column: 8}},
-		{"Binder Error: no\n\nLINE 2: x\n        ^", "SELECT\nx", QueryError{Message: "no", Line: 2, Column: 1}},
-		{"Binder Error: no\n\nLINE 1: ...éé, xx\n               ^", "SELECT ééé, xx", QueryError{Message: "no", Line: 1, Column: 13}},
-		{"Binder Error: no\n\nLINE 1: x\n", "x", QueryError{Message: "no", Line: 1, Column: 1}},
-		{"Binder Error: no\n\nLINE 1: x\n                      ^", "x", QueryError{Message: "no", Line: 1, Column: 1}},
-		{"Binder Error: column q\nCandidate bindings: \"a\",\n \"b\"", "q", QueryError{Message: "column q", Hint: `Candidate bindings: "a", "b"`}},
-		{"Catalog Error: f\nDid you mean \"g\"?\n\nLINE 1: f()\n        ^", "f()", QueryError{Message: "f", Hint: `Did you mean "g"?`, Line: 1, Column: 1}},
-		{"Out of Memory Error: no\n\nPossible solutions:\n* SET memory", "x", QueryError{Message: "no"}},
-		{"just words", "x", QueryError{Message: "just words"}},
+		{"Binder Error: no\n\nLINE 1: SELECT x\n               ^", "SELECT x", protocol.QueryError{Message: "no", Line: 1, Column: 8}},
+		{"Binder Error: no\n\nLINE 2: x\n        ^", "SELECT\nx", protocol.QueryError{Message: "no", Line: 2, Column: 1}},
+		{"Binder Error: no\n\nLINE 1: ...éé, xx\n               ^", "SELECT ééé, xx", protocol.QueryError{Message: "no", Line: 1, Column: 13}},
+		{"Binder Error: no\n\nLINE 1: x\n", "x", protocol.QueryError{Message: "no", Line: 1, Column: 1}},
+		{"Binder Error: no\n\nLINE 1: x\n                      ^", "x", protocol.QueryError{Message: "no", Line: 1, Column: 1}},
+		{"Binder Error: column q\nCandidate bindings: \"a\",\n \"b\"", "q", protocol.QueryError{Message: "column q", Hint: `Candidate bindings: "a", "b"`}},
+		{"Catalog Error: f\nDid you mean \"g\"?\n\nLINE 1: f()\n        ^", "f()", protocol.QueryError{Message: "f", Hint: `Did you mean "g"?`, Line: 1, Column: 1}},
+		{"Out of Memory Error: no\n\nPossible solutions:\n* SET memory", "x", protocol.QueryError{Message: "no"}},
+		{"just words", "x", protocol.QueryError{Message: "just words"}},
 	} {
-		got, ok := errors.AsType[*QueryError](queryError(duckError(test.message), test.sql))
+		got, ok := errors.AsType[*protocol.QueryError](queryError(duckError(test.message), test.sql))
 		if !ok || *got != test.want {
 			t.Errorf("%q: %+v, want %+v", test.message, got, test.want)
 		}
@@ -117,7 +119,7 @@ func TestPlacesOfErrors(t *testing.T) {
 	if outOfMemory(errors.New("Out of Memory Error: x")) {
 		t.Error("another's error is DuckDB's")
 	}
-	for want, q := range map[string]QueryError{"m": {Message: "m"}, "m (h)": {Message: "m", Hint: "h"}, "line 2, column 3: m (h)": {Message: "m", Hint: "h", Line: 2, Column: 3}} {
+	for want, q := range map[string]protocol.QueryError{"m": {Message: "m"}, "m (h)": {Message: "m", Hint: "h"}, "line 2, column 3: m (h)": {Message: "m", Hint: "h", Line: 2, Column: 3}} {
 		if got := q.Error(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -128,14 +130,14 @@ func TestPlacesOfErrors(t *testing.T) {
 // first line begins behind other words.
 func TestPlacesInPredicates(t *testing.T) {
 	const begin, predicate = "SELECT 1 FROM events WHERE ", "a = 1 AND\n                              b = 2"
-	for message, want := range map[string]QueryError{
+	for message, want := range map[string]protocol.QueryError{
 		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n                                   ^":     {Message: "no", Line: 1, Column: 1},
 		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n                                       ^": {Message: "no", Line: 1, Column: 5},
 		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n               ^":                         {Message: "no", Line: 1, Column: 1},
 		"Binder Error: no\n\nLINE 2:                               b = 2\n                                      ^":   {Message: "no", Line: 2, Column: 31},
 		"Binder Error: no": {Message: "no"},
 	} {
-		got, ok := errors.AsType[*QueryError](predicateError(begin, begin+predicate, duckError(message)))
+		got, ok := errors.AsType[*protocol.QueryError](predicateError(begin, begin+predicate, duckError(message)))
 		if !ok || *got != want {
 			t.Errorf("%q: %+v, want %+v", message, got, want)
 		}
@@ -150,39 +152,39 @@ func TestPlacesInPredicates(t *testing.T) {
 // TestMessages reads messages back, as long as they may be, and streams that end within one.
 func TestMessages(t *testing.T) {
 	var b bytes.Buffer
-	w := newMessageWriter(&b)
-	if err := errors.Join(w.write(rowsMessage, []byte("ab"), nil, []byte("c")), w.write(endOfRequest), w.writeJSON(doneMessage, map[string]int{"a": 1}), w.flush()); err != nil {
+	w := protocol.NewWriter(&b)
+	if err := errors.Join(w.Write(protocol.RowsMessage, []byte("ab"), nil, []byte("c")), w.Write(protocol.EndOfRequest), w.WriteJSON(protocol.DoneMessage, map[string]int{"a": 1}), w.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	whole := bytes.Clone(b.Bytes())
-	in := newMessageReader(&b)
+	in := protocol.NewReader(&b)
 	for _, want := range []struct {
-		kind messageKind
+		kind protocol.Kind
 		text string
-	}{{rowsMessage, "abc"}, {endOfRequest, ""}, {doneMessage, `{"a":1}`}} {
-		if kind, text, err := in.read(); kind != want.kind || string(text) != want.text || err != nil {
+	}{{protocol.RowsMessage, "abc"}, {protocol.EndOfRequest, ""}, {protocol.DoneMessage, `{"a":1}`}} {
+		if kind, text, err := in.Read(); kind != want.kind || string(text) != want.text || err != nil {
 			t.Errorf("read %d %q, %v; want %d %q", kind, text, err, want.kind, want.text)
 		}
 	}
-	if _, _, err := in.read(); err != io.ErrUnexpectedEOF {
+	if _, _, err := in.Read(); err != io.ErrUnexpectedEOF {
 		t.Errorf("behind the last message: %v", err)
 	}
-	for n := range messageHead + 3 {
-		if kind, text, err := newMessageReader(bytes.NewReader(whole[:n])).read(); err != io.ErrUnexpectedEOF {
+	for n := range protocol.HeadBytes + 3 {
+		if kind, text, err := protocol.NewReader(bytes.NewReader(whole[:n])).Read(); err != io.ErrUnexpectedEOF {
 			t.Errorf("the first %d bytes: %d %q, %v", n, kind, text, err)
 		}
 	}
-	for size, want := range map[uint32]error{messageMax: nil, messageMax + 1: errMessage, math.MaxUint32: errMessage} {
-		head := []byte{byte(streamMessage), byte(size), byte(size >> 8), byte(size >> 16), byte(size >> 24)}
-		if kind, n, err := newMessageReader(bytes.NewReader(head)).readHead(); err != want || err == nil && (kind != streamMessage || n != int(size)) {
+	for size, want := range map[uint32]error{protocol.MaxBytes: nil, protocol.MaxBytes + 1: protocol.ErrInvalidMessage, math.MaxUint32: protocol.ErrInvalidMessage} {
+		head := []byte{byte(protocol.StreamMessage), byte(size), byte(size >> 8), byte(size >> 16), byte(size >> 24)}
+		if kind, n, err := protocol.NewReader(bytes.NewReader(head)).ReadHead(); err != want || err == nil && (kind != protocol.StreamMessage || n != int(size)) {
 			t.Errorf("a message of %d bytes: %d bytes, %v; want %v", size, n, err, want)
 		}
 	}
-	if err := w.writeJSON(doneMessage, func() {}); err == nil {
+	if err := w.WriteJSON(protocol.DoneMessage, func() {}); err == nil {
 		t.Error("a function was written as JSON")
 	}
-	full := newMessageWriter(failing{})
-	if err := errors.Join(full.write(rowsMessage, make([]byte, 128<<10)), full.flush()); !errors.Is(err, io.ErrClosedPipe) {
+	full := protocol.NewWriter(failing{})
+	if err := errors.Join(full.Write(protocol.RowsMessage, make([]byte, 128<<10)), full.Flush()); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("to where nobody reads: %v", err)
 	}
 }
@@ -194,25 +196,25 @@ func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 // TestRowsOfRequests reads the messages that follow a request: rows of a table, and nothing else.
 func TestRowsOfRequests(t *testing.T) {
 	for _, test := range []struct {
-		kind messageKind
+		kind protocol.Kind
 		body string
 		err  error
 	}{
-		{rowsMessage, "\x02\x00\x00\x00[1]", nil}, {rowsMessage, "\x02\x00\x00\x00", nil},
-		{rowsMessage, "\x02\x00\x00", errMessage}, {rowsMessage, "", errMessage},
-		{valuesMessage, "\x02\x00\x00\x00[1]", errMessage}, {requestMessage, "{}", errMessage},
+		{protocol.RowsMessage, "\x02\x00\x00\x00[1]", nil}, {protocol.RowsMessage, "\x02\x00\x00\x00", nil},
+		{protocol.RowsMessage, "\x02\x00\x00", protocol.ErrInvalidMessage}, {protocol.RowsMessage, "", protocol.ErrInvalidMessage},
+		{protocol.ValuesMessage, "\x02\x00\x00\x00[1]", protocol.ErrInvalidMessage}, {protocol.RequestMessage, "{}", protocol.ErrInvalidMessage},
 	} {
 		var b bytes.Buffer
-		w := newMessageWriter(&b)
-		if err := errors.Join(w.write(test.kind, []byte(test.body)), w.flush()); err != nil {
+		w := protocol.NewWriter(&b)
+		if err := errors.Join(w.Write(test.kind, []byte(test.body)), w.Flush()); err != nil {
 			t.Fatal(err)
 		}
-		j := &job{in: newMessageReader(&b)}
+		j := &job{in: protocol.NewReader(&b)}
 		table, rows, err := j.nextRows()
 		if err != test.err || err == nil && (table != 2 || string(rows) != test.body[4:]) {
 			t.Errorf("message %d %q: table %d, rows %q, %v", test.kind, test.body, table, rows, err)
 		}
-		if _, _, err := j.nextRows(); err != errCanceled {
+		if _, _, err := j.nextRows(); err != protocol.ErrCanceled {
 			t.Errorf("at the end of the stream: %v", err)
 		}
 	}
@@ -220,22 +222,22 @@ func TestRowsOfRequests(t *testing.T) {
 
 // TestEndOf reads what ends an answer.
 func TestEndOf(t *testing.T) {
-	if err := endOf(doneMessage, nil); err != io.EOF {
+	if err := endOf(protocol.DoneMessage, nil); err != io.EOF {
 		t.Errorf("the end: %v", err)
 	}
-	for _, kind := range []messageKind{requestMessage, streamMessage, 0, 99} {
-		if err := endOf(kind, nil); err != errMessage {
+	for _, kind := range []protocol.Kind{protocol.RequestMessage, protocol.StreamMessage, 0, 99} {
+		if err := endOf(kind, nil); err != protocol.ErrInvalidMessage {
 			t.Errorf("message %d: %v", kind, err)
 		}
 	}
-	if err := endOf(failedMessage, []byte("{")); err == nil || err == io.EOF {
+	if err := endOf(protocol.FailedMessage, []byte("{")); err == nil || err == io.EOF {
 		t.Errorf("a failure that cannot be read: %v", err)
 	}
-	text, err := json.Marshal(newFailure(&QueryError{Message: "m", Line: 3}))
+	text, err := json.Marshal(protocol.NewFailure(&protocol.QueryError{Message: "m", Line: 3}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q, ok := errors.AsType[*QueryError](endOf(failedMessage, text)); !ok || *q != (QueryError{Message: "m", Line: 3}) {
+	if q, ok := errors.AsType[*protocol.QueryError](endOf(protocol.FailedMessage, text)); !ok || *q != (protocol.QueryError{Message: "m", Line: 3}) {
 		t.Errorf("a failure: %v", q)
 	}
 }
@@ -250,12 +252,12 @@ func TestTextOfValues(t *testing.T) {
 		{[]any{int64(1)}, `[1]`},
 		{[]any{int64(1), nil, 2.5}, `[1,null,2.5]`},
 		{[]any{[]any{"a", "<\""}, []any{true, false}}, `[["a","<\""],[true,false]]`},
-		{Struct{}, `{}`},
-		{Struct{{"a", uint64(1)}}, `{"a":1}`},
-		{Struct{{"a", math.Inf(1)}, {"b c", JSON(`{"x":1}`)}, {"d", []any{Struct{{"e", float32(0.1)}, {"f", []byte{0xff}}}}}},
+		{protocol.Struct{}, `{}`},
+		{protocol.Struct{{Name: "a", Value: uint64(1)}}, `{"a":1}`},
+		{protocol.Struct{{Name: "a", Value: math.Inf(1)}, {Name: "b c", Value: protocol.JSON(`{"x":1}`)}, {Name: "d", Value: []any{protocol.Struct{{Name: "e", Value: float32(0.1)}, {Name: "f", Value: []byte{0xff}}}}}},
 			`{"a":null,"b c":{"x":1},"d":[{"e":0.1,"f":"/w=="}]}`},
 	} {
-		if got := Text(test.value); got != test.want {
+		if got := protocol.Text(test.value); got != test.want {
 			t.Errorf("%v became %s, want %s", test.value, got, test.want)
 		}
 	}
@@ -280,19 +282,19 @@ func TestSendExternal(t *testing.T) {
 	tables := append(slices.Repeat([]External{none}, last), External{Name: "one", Rows: rows(1, 3, nil)})
 	tables[1] = External{Name: "large", Rows: rows(50, 100_000, nil)}
 	var b bytes.Buffer
-	w := newMessageWriter(&b)
-	if err := errors.Join(sendExternal(w, tables), w.flush()); err != nil {
+	w := protocol.NewWriter(&b)
+	if err := errors.Join(sendExternal(w, tables), w.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	got, pieces := map[int]int{}, 0
-	for in := newMessageReader(&b); ; pieces++ {
-		kind, text, err := in.read()
+	for in := protocol.NewReader(&b); ; pieces++ {
+		kind, text, err := in.Read()
 		if err != nil {
 			break
 		}
 		index := int(text[0]) | int(text[1])<<8
 		var some []struct{ I int }
-		if err := json.Unmarshal(text[4:], &some); kind != rowsMessage || err != nil || len(some) == 0 || len(text) > 2*chunkBytes {
+		if err := json.Unmarshal(text[4:], &some); kind != protocol.RowsMessage || err != nil || len(some) == 0 || len(text) > 2*chunkBytes {
 			t.Fatalf("message %d with %d rows in %d bytes: %v", kind, len(some), len(text), err)
 		}
 		for _, row := range some {
@@ -309,7 +311,7 @@ func TestSendExternal(t *testing.T) {
 	if err := sendExternal(w, []External{{Name: "t", Rows: rows(1, 1, failed)}}); !errors.Is(err, failed) || !strings.Contains(err.Error(), "copy t for the query") {
 		t.Errorf("rows that fail: %v", err)
 	}
-	explained := &QueryError{Message: "m"}
+	explained := &protocol.QueryError{Message: "m"}
 	if err := sendExternal(w, []External{{Name: "t", Rows: rows(1, 1, explained)}}); err != error(explained) {
 		t.Errorf("rows that fail with an explanation: %v", err)
 	}
@@ -317,7 +319,7 @@ func TestSendExternal(t *testing.T) {
 		t.Error("a row that is no JSON was sent")
 	}
 	for _, size := range []int{10, 2 << 20} {
-		if err := sendExternal(newMessageWriter(failing{}), []External{{Name: "t", Rows: rows(3, size, nil)}}); size > chunkBytes && !errors.Is(err, io.ErrClosedPipe) {
+		if err := sendExternal(protocol.NewWriter(failing{}), []External{{Name: "t", Rows: rows(3, size, nil)}}); size > chunkBytes && !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("rows of %d bytes, to where nobody reads: %v", size, err)
 		}
 	}
@@ -326,7 +328,7 @@ func TestSendExternal(t *testing.T) {
 // TestPreparedDatabase takes the last free database of a worker for queries: another is made
 // before it is needed.
 func TestPreparedDatabase(t *testing.T) {
-	d := databases{settings: settings{Folder: t.TempDir(), Role: queryRole, Threads: 1}}
+	d := databases{settings: protocol.Settings{Folder: t.TempDir(), Role: protocol.QueryRole, Threads: 1}}
 	first, err := d.take(64 << 20)
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +354,7 @@ func TestPreparedDatabase(t *testing.T) {
 // TestFreeDatabases uses databases again: only with the memory limit that they have, not after an
 // error, and no more than a few are kept.
 func TestFreeDatabases(t *testing.T) {
-	d := databases{settings: settings{Folder: t.TempDir(), Role: mergeRole, Threads: 1}}
+	d := databases{settings: protocol.Settings{Folder: t.TempDir(), Role: protocol.MergeRole, Threads: 1}}
 	take := func(memory int64, again *database) *database {
 		t.Helper()
 		one, err := d.take(memory)
@@ -394,7 +396,7 @@ func TestClosedDatabases(t *testing.T) {
 		}
 		return len(tasks)
 	}
-	d := databases{settings: settings{Folder: t.TempDir(), Role: queryRole, Threads: threads}}
+	d := databases{settings: protocol.Settings{Folder: t.TempDir(), Role: protocol.QueryRole, Threads: threads}}
 	before := count()
 	for range rounds {
 		one, err := d.take(64 << 20)
@@ -414,11 +416,11 @@ func TestClosedDatabases(t *testing.T) {
 
 func TestParamsAreEncoded(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-	params := []Param{
+	params := []protocol.Param{
 		{Name: "a"}, {Value: true}, {Value: false}, {Value: int64(math.MinInt64)}, {Value: 1.5}, {Value: math.Inf(1)}, {Value: "x"}, {Value: ""},
-		{Value: []byte{0, 255}}, {Value: at}, {Value: TimestampNS(-1)},
+		{Value: []byte{0, 255}}, {Value: at}, {Value: protocol.TimestampNS(-1)},
 	}
-	encoded, err := encodeParams(params)
+	encoded, err := protocol.EncodeParams(params)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,19 +428,19 @@ func TestParamsAreEncoded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var read []jsonParam
+	var read []protocol.JSONParam
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
-	for i, got := range decodeParams(read) {
+	for i, got := range protocol.DecodeParams(read) {
 		if !reflect.DeepEqual(params[i], got) {
 			t.Errorf("%#v is passed on as %#v", params[i], got)
 		}
 	}
-	if wide, err := encodeParams([]Param{{Value: 7}}); err != nil || decodeParams(wide)[0].Value != int64(7) {
+	if wide, err := protocol.EncodeParams([]protocol.Param{{Value: 7}}); err != nil || protocol.DecodeParams(wide)[0].Value != int64(7) {
 		t.Errorf("an int: %v", err)
 	}
-	if _, err := encodeParams([]Param{{Value: uint8(7)}}); err == nil || !strings.Contains(err.Error(), "a parameter cannot be a uint8") {
+	if _, err := protocol.EncodeParams([]protocol.Param{{Value: uint8(7)}}); err == nil || !strings.Contains(err.Error(), "a parameter cannot be a uint8") {
 		t.Errorf("a type that no parameter has: %v", err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
@@ -52,7 +54,7 @@ func newFolder(t testing.TB, o Options) *folder {
 }
 
 // worker returns the worker that gets the requests of a role, or nil.
-func (f *folder) worker(r role) *process {
+func (f *folder) worker(r protocol.Role) *process {
 	f.client.mu.Lock()
 	defer f.client.mu.Unlock()
 	return f.client.shared[r]
@@ -169,7 +171,7 @@ func (f *folder) appendFrame(number uint64, frame []byte) {
 	end.End += int64(len(frame))
 }
 
-func (f *folder) query(ctx context.Context, sql string, params ...Param) (*Rows, error) {
+func (f *folder) query(ctx context.Context, sql string, params ...protocol.Param) (*Rows, error) {
 	return f.client.Query(ctx, Query{Version: f.m.Version, Ends: f.ends, SQL: sql, Params: params})
 }
 
@@ -183,7 +185,7 @@ func read(rows *Rows, err error) (string, error) {
 	for rows.Next() {
 		var cells []string
 		for _, value := range rows.Row() {
-			cells = append(cells, Text(value))
+			cells = append(cells, protocol.Text(value))
 		}
 		lines = append(lines, strings.Join(cells, ","))
 	}
@@ -191,7 +193,7 @@ func read(rows *Rows, err error) (string, error) {
 }
 
 // ask returns the rows of a query that must not fail.
-func (f *folder) ask(sql string, params ...Param) string {
+func (f *folder) ask(sql string, params ...protocol.Param) string {
 	f.t.Helper()
 	got, err := read(f.query(f.t.Context(), sql, params...))
 	if err != nil {

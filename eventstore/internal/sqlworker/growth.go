@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // A function whose result may be much larger than its arguments allocates outside the
@@ -72,7 +74,7 @@ var lambdaFunctions = []string{"list_transform", "list_apply", "array_transform"
 func checkArrows(nodes []syntaxNode) error {
 	for _, node := range nodes {
 		if isLambda(node) && !isPlainPath(node.child("expr")) {
-			return &QueryError{Message: "->: the path must be constant, without **", Hint: "docs/reference/sql.md has the bounds of arguments"}
+			return &protocol.QueryError{Message: "->: the path must be constant, without **", Hint: "docs/reference/sql.md has the bounds of arguments"}
 		}
 	}
 	return nil
@@ -113,7 +115,7 @@ func constantText(node syntaxNode) (string, bool) {
 }
 
 func callError(call syntaxNode, format string, args ...any) error {
-	return &QueryError{Message: fmt.Sprintf("%s: %s", call.text("function_name"), fmt.Sprintf(format, args...)),
+	return &protocol.QueryError{Message: fmt.Sprintf("%s: %s", call.text("function_name"), fmt.Sprintf(format, args...)),
 		Hint: "docs/reference/sql.md has the bounds of arguments"}
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/nearest"
 )
@@ -36,13 +38,13 @@ var explainWords = regexp.MustCompile(`(?i)^\s*EXPLAIN\s+(ANALYZE\s+)?(\(\s*((AN
 var pivotWord = regexp.MustCompile(`(?i)\bPIVOT(_WIDER)?\b`)
 
 func errNotReading(what string) error {
-	return &QueryError{Message: what, Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
+	return &protocol.QueryError{Message: what, Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
 }
 
 // errNotListed says that a call is of a function that is not on a list.
 func (s source) errNotListed(call syntaxNode, listed map[string]bool) error {
 	name := call.text("function_name")
-	q := &QueryError{Message: "function " + name + " is not allowed", Hint: "perigee list functions shows those that are"}
+	q := &protocol.QueryError{Message: "function " + name + " is not allowed", Hint: "perigee list functions shows those that are"}
 	names := slices.Sorted(maps.Keys(listed))
 	if near := nearest.Name(strings.ToLower(name), names); near != "" {
 		q.Hint = fmt.Sprintf("did you mean %s? %s", near, q.Hint)
@@ -65,10 +67,10 @@ type statement struct {
 // returns nil when sql is no SQL at all, which DuckDB explains better than we could.
 func (c *conn) parse(sql string) (*statement, error) {
 	if len(sql) > sqlMax {
-		return nil, &QueryError{Message: fmt.Sprintf("the query has %d bytes, and at most %d are read", len(sql), sqlMax), Hint: "join with a table instead of listing values"}
+		return nil, &protocol.QueryError{Message: fmt.Sprintf("the query has %d bytes, and at most %d are read", len(sql), sqlMax), Hint: "join with a table instead of listing values"}
 	}
 	plain := explainWords.ReplaceAllString(sql, "")
-	found, err := c.run(`SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR)) AS VARCHAR)`, Param{Value: plain})
+	found, err := c.run(`SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR)) AS VARCHAR)`, protocol.Param{Value: plain})
 	if err != nil {
 		return nil, nil
 	}
@@ -79,19 +81,19 @@ func (c *conn) parse(sql string) (*statement, error) {
 	}
 	text, _ := found[0][0].(string)
 	if err := json.Unmarshal([]byte(text), &tree); err != nil {
-		return nil, &QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
+		return nil, &protocol.QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
 	}
 	switch {
 	case tree.Error && tree.ErrorType == "parser":
 		return nil, nil
 	case tree.Error && pivotWord.MatchString(plain):
-		return nil, &QueryError{Message: "PIVOT must list its values", Hint: "write PIVOT events ON event IN ('login', 'logout') USING count(*)"}
+		return nil, &protocol.QueryError{Message: "PIVOT must list its values", Hint: "write PIVOT events ON event IN ('login', 'logout') USING count(*)"}
 	case tree.Error:
 		return nil, errNotReading("the statement is not one that only reads")
 	case len(tree.Statements) == 0:
 		return nil, errNotReading("the query is empty")
 	case len(tree.Statements) > 1:
-		return nil, &QueryError{Message: fmt.Sprintf("%d statements at once", len(tree.Statements)), Hint: "send one statement"}
+		return nil, &protocol.QueryError{Message: fmt.Sprintf("%d statements at once", len(tree.Statements)), Hint: "send one statement"}
 	}
 	from := source{sql: sql, prefix: len(sql) - len(plain)}
 	if err := from.checkStatement(tree.Statements[0]); err != nil {
@@ -144,7 +146,7 @@ func (s *statement) addTable(n syntaxNode, name string) error {
 	schema, catalog := strings.ToLower(n.text("schema_name")), strings.ToLower(n.text("catalog_name"))
 	// A name of two parts may be that of a catalog.
 	if !slices.Contains(schemas, schema) && !(catalog == "" && slices.Contains(catalogs, schema)) || !slices.Contains(catalogs, catalog) || strings.ContainsAny(name, "./\\*?:[") {
-		return &QueryError{Message: "Table with name " + name + " does not exist!", Hint: "queries read the tables that SHOW TABLES lists, and no files"}
+		return &protocol.QueryError{Message: "Table with name " + name + " does not exist!", Hint: "queries read the tables that SHOW TABLES lists, and no files"}
 	}
 	if schema == SystemSchema { // a table of the store may have the name without the schema
 		name = SystemSchema + "." + name
@@ -162,9 +164,9 @@ func (s *statement) reads(table string) bool {
 
 // readsUnknown reports whether the statement may read a table that neither m nor external has.
 // DuckDB then needs all tables, to suggest one of them.
-func (s *statement) readsUnknown(m *manifest.Manifest, external []externalTable) bool {
+func (s *statement) readsUnknown(m *manifest.Manifest, external []protocol.ExternalTable) bool {
 	return slices.ContainsFunc(s.tables, func(name string) bool {
-		return m.Table(name) == nil && !slices.ContainsFunc(external, func(e externalTable) bool {
+		return m.Table(name) == nil && !slices.ContainsFunc(external, func(e protocol.ExternalTable) bool {
 			return strings.EqualFold(strings.TrimPrefix(name, SystemSchema+"."), e.Name)
 		})
 	})
@@ -214,7 +216,7 @@ func (s source) checkStatement(statement any) error {
 		return err
 	}
 	if growthOf(statement) > growthMax {
-		return &QueryError{
+		return &protocol.QueryError{
 			Message: fmt.Sprintf("the query may multiply the size of its values by more than %d", growthMax),
 			Hint:    "join fewer texts, lists and structs, or shorter ones",
 		}
@@ -224,7 +226,7 @@ func (s source) checkStatement(statement any) error {
 
 func (s source) checkNode(node any, depth int) error {
 	if depth > treeMax {
-		return &QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
+		return &protocol.QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
 	}
 	switch node := node.(type) {
 	case []any:
@@ -241,10 +243,10 @@ func (s source) checkNode(node any, depth int) error {
 
 func (s source) checkObject(node syntaxNode, depth int) error {
 	if names, _ := node["column_names"].([]any); len(names) > namesMax {
-		return &QueryError{Message: fmt.Sprintf("a column's name has %d parts, and at most %d are read", len(names), namesMax)}
+		return &protocol.QueryError{Message: fmt.Sprintf("a column's name has %d parts, and at most %d are read", len(names), namesMax)}
 	}
 	if size, ok := node["size"].(float64); ok && size > countMax {
-		return &QueryError{Message: fmt.Sprintf("an array type has %.0f elements, and at most %d are read", size, countMax), Hint: "use a list: INTEGER[]"}
+		return &protocol.QueryError{Message: fmt.Sprintf("an array type has %.0f elements, and at most %d are read", size, countMax), Hint: "use a list: INTEGER[]"}
 	}
 	if name := node.text("function_name"); name != "" {
 		if !scalarFunctions[strings.ToLower(name)] {

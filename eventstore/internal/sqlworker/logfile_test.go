@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
@@ -76,7 +78,7 @@ func TestTextsAndNulls(t *testing.T) {
 	}
 	f.want(`SELECT count(*), count(*) FILTER ((text IS NULL) = (id % 7 = 5)), count(*) FILTER ((n IS NULL) = (id % 7 = 6)), count(*) FILTER ((x IS NULL) = (id % 7 = 0)), count(*) FILTER ((b IS NULL) = (id % 7 = 1)) FROM events`,
 		strings.TrimSuffix(strings.Repeat(fmt.Sprint(first, ","), 5), ","))
-	if got := f.ask(`SELECT count(*) FROM events WHERE text <> left($1, id % 40) OR n <> id % 2 OR x <> id / 4 OR b <> (id % 2 = 1)`, Param{Value: alphabet}); got != "0" {
+	if got := f.ask(`SELECT count(*) FROM events WHERE text <> left($1, id % 40) OR n <> id % 2 OR x <> id / 4 OR b <> (id % 2 = 1)`, protocol.Param{Value: alphabet}); got != "0" {
 		t.Errorf("%s rows have other values", got)
 	}
 	f.want(`SELECT count(DISTINCT text), min(length(text)), max(length(text)) FROM events`, "40,0,39")
@@ -160,7 +162,7 @@ func TestFrameOfAnotherType(t *testing.T) {
 				testRow(0)(c, v, row)
 			}))
 			answer, err := read(f.query(t.Context(), `SELECT count(odd), count(DISTINCT odd), min(odd) FROM events WHERE odd IS NOT NULL`))
-			_, sealing := f.client.WriteSegment(t.Context(), Segment{Version: f.m.Version, Log: f.ends[0], Number: f.m.NextSegment})
+			_, sealing := f.client.WriteSegment(t.Context(), protocol.Segment{Version: f.m.Version, Log: f.ends[0], Number: f.m.NextSegment})
 			for what, err := range map[string]error{"a query": err, "writing files": sealing} {
 				if said == stored && err != nil {
 					t.Errorf("%s of type %v: %v", what, said, err)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/internal/document"
 )
 
@@ -123,6 +125,6 @@ func (m *memoryWatch) evictOldest() bool {
 		return false
 	}
 	oldest.ended = true
-	oldest.cancel(errMemory)
+	oldest.cancel(protocol.ErrQueryMemory)
 	return true
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
@@ -33,7 +35,7 @@ func watchPeaks(c *Client) *peaks {
 			case <-p.ended:
 				return
 			case <-time.After(2 * time.Millisecond):
-				for i, r := range []role{sealRole, mergeRole} {
+				for i, r := range []protocol.Role{protocol.SealRole, protocol.MergeRole} {
 					p.most[i].Store(max(p.most[i].Load(), p.read(r)))
 				}
 			}
@@ -42,7 +44,7 @@ func watchPeaks(c *Client) *peaks {
 	return p
 }
 
-func (p *peaks) read(r role) int64 {
+func (p *peaks) read(r protocol.Role) int64 {
 	p.client.mu.Lock()
 	worker := p.client.shared[r]
 	p.client.mu.Unlock()
@@ -115,8 +117,8 @@ func TestWideRow(t *testing.T) {
 		testRow(0)(c, v, row)
 	}))
 	f.ends[0].Closed = true
-	segment := Segment{Version: f.m.Version, Log: f.ends[0], Number: f.m.NextSegment}
-	if _, err := f.client.WriteSegment(t.Context(), segment); !errors.Is(err, ErrMemory) || strings.Contains(err.Error(), "query") {
+	segment := protocol.Segment{Version: f.m.Version, Log: f.ends[0], Number: f.m.NextSegment}
+	if _, err := f.client.WriteSegment(t.Context(), segment); !errors.Is(err, protocol.ErrMemory) || strings.Contains(err.Error(), "query") {
 		t.Errorf("got %v, want that memory is short", err)
 	}
 	segment.Number, segment.Wide = segment.Number+1, true
@@ -128,7 +130,7 @@ func TestWideRow(t *testing.T) {
 	table.Files, f.m.LogStart, f.m.NextSegment = []*manifest.File{&file}, 2, segment.Number+1
 	table.Deletes, f.m.NextDelete = []*manifest.Delete{{Number: 1, Predicate: "id = 1", Before: manifest.Position{File: 2, Offset: 1}}}, 2
 	f.save()
-	merge := Merge{Version: f.m.Version, Table: table.ID, Groups: [][]string{{file.Name}}, Number: f.m.NextSegment, Wide: true}
+	merge := protocol.Merge{Version: f.m.Version, Table: table.ID, Groups: [][]string{{file.Name}}, Number: f.m.NextSegment, Wide: true}
 	if merged, err := f.client.Merge(t.Context(), merge); err != nil || len(merged) != 1 || merged[0].File.Rows != 1 {
 		t.Errorf("got %+v, %v", merged, err)
 	}
@@ -152,7 +154,7 @@ func TestRemovedFilesAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	atRest := func() int64 { return memoryOf(f.worker(queryRole).process.Pid, "RssAnon") }
+	atRest := func() int64 { return memoryOf(f.worker(protocol.QueryRole).process.Pid, "RssAnon") }
 	least := make([]int64, windows) // in each window of rounds: it falls when footers go
 	for round := range windows * window {
 		next := *written

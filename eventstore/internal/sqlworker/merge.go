@@ -17,6 +17,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/perigeedb/perigee/event"
@@ -25,7 +27,7 @@ import (
 )
 
 // merge writes the rows of each group of files of a table and day as one file.
-func (w *worker) merge(ctx context.Context, q *Merge, in *job) error {
+func (w *worker) merge(ctx context.Context, q *protocol.Merge, in *job) error {
 	t, err := w.table(q.Version, q.Table)
 	if err != nil {
 		return err
@@ -42,14 +44,14 @@ func (w *worker) merge(ctx context.Context, q *Merge, in *job) error {
 	if failed := out.wait(); failed != nil {
 		return errors.Join(err, failed, out.abandon())
 	}
-	if sent := in.out.writeJSON(filesMessage, merged); sent != nil || err != nil {
+	if sent := in.out.WriteJSON(protocol.FilesMessage, merged); sent != nil || err != nil {
 		return errors.Join(err, sent)
 	}
-	return in.out.writeJSON(doneMessage, outcome{})
+	return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{})
 }
 
 // mergeGroups merges groups of files until one cannot be.
-func (w *worker) mergeGroups(ctx context.Context, t *manifest.Table, groups [][]string, byName map[string]*manifest.File, out *output) (all []Merged, err error) {
+func (w *worker) mergeGroups(ctx context.Context, t *manifest.Table, groups [][]string, byName map[string]*manifest.File, out *output) (all []protocol.Merged, err error) {
 	s, err := w.newWriteSession(ctx)
 	if err != nil {
 		return nil, err
@@ -74,42 +76,42 @@ func (w *worker) mergeGroups(ctx context.Context, t *manifest.Table, groups [][]
 }
 
 // mergeFiles writes the rows of files of one day, without those that are deleted, as one.
-func (s *session) mergeFiles(t *manifest.Table, files []*manifest.File, out *output) (Merged, error) {
+func (s *session) mergeFiles(t *manifest.Table, files []*manifest.File, out *output) (protocol.Merged, error) {
 	whole := manifest.File{Day: files[0].Day, MinTime: files[0].MinTime, MaxTime: files[0].MaxTime}
 	for _, f := range files {
 		if f.Day != whole.Day {
-			return Merged{}, fmt.Errorf("file %s is not of the day %q", f.Name, whole.Day)
+			return protocol.Merged{}, fmt.Errorf("file %s is not of the day %q", f.Name, whole.Day)
 		}
 		whole.Rows += f.Rows
 		whole.MinTime, whole.MaxTime, whole.Log = min(whole.MinTime, f.MinTime), max(whole.MaxTime, f.MaxTime), max(whole.Log, f.Log)
 	}
 	if before := whole.Rows; slices.ContainsFunc(files, func(f *manifest.File) bool { return f.Deleted < lastDelete(t) }) {
 		if err := s.countLeft(t, files, &whole); err != nil {
-			return Merged{}, err
+			return protocol.Merged{}, err
 		}
 		if whole.Rows == 0 {
-			return Merged{}, nil
+			return protocol.Merged{}, nil
 		}
 		if len(files) == 1 && whole.Rows == before {
-			return Merged{Unchanged: true}, nil
+			return protocol.Merged{Unchanged: true}, nil
 		}
 	} else if len(files) == 1 {
-		return Merged{Unchanged: true}, nil
+		return protocol.Merged{Unchanged: true}, nil
 	}
 	rows, err := s.openMerge(t, files)
 	if err != nil {
-		return Merged{}, err
+		return protocol.Merged{}, err
 	}
 	defer rows.close()
 	width := int64(0)
 	for _, f := range files {
 		width = max(width, f.RowBytes())
 		if whole.NegativeZero, err = s.mayHaveNegativeZero(t, f, whole.NegativeZero); err != nil {
-			return Merged{}, err
+			return protocol.Merged{}, err
 		}
 	}
 	f, err := s.writeFile(t, whole, rows.sql(), width, out)
-	return Merged{File: &f}, err
+	return protocol.Merged{File: &f}, err
 }
 
 // mayHaveNegativeZero reports whether a double of a file may be -0.0, or known. Of a file of an

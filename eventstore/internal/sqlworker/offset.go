@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
@@ -43,7 +45,7 @@ var keepsTime = setOf([]FunctionGroup{{Names: strings.Fields(`min max any_value 
 	coalesce ifnull nullif least greatest date_trunc datetrunc time_bucket + - add subtract date_add date_sub latest earliest arg_max arg_min argmax argmin max_by min_by`)}})
 
 // checkOffsets returns an error if a comparison of the statement would drop the offset of a time.
-func (s *statement) checkOffsets(tables []*manifest.Table, params []Param) (err error) {
+func (s *statement) checkOffsets(tables []*manifest.Table, params []protocol.Param) (err error) {
 	forEachObject(s.tree, func(n syntaxNode) {
 		operands := operandsOf(n)
 		for _, one := range operands {
@@ -54,7 +56,7 @@ func (s *statement) checkOffsets(tables []*manifest.Table, params []Param) (err 
 			}
 			for _, other := range operands {
 				if column := timeColumnOf(other, tables, event.Timestamp); column != "" {
-					q := &QueryError{
+					q := &protocol.QueryError{
 						Message: fmt.Sprintf("the comparison with column %s would drop the offset of %s", column, name),
 						Hint:    fmt.Sprintf("write the time in UTC, '%s', or as TIMESTAMPTZ %s", utc, literal(text)),
 					}
@@ -81,10 +83,10 @@ func operandsOf(n syntaxNode) []syntaxNode {
 }
 
 // comparedText returns the text that a constant or a parameter is, and how to name it.
-func comparedText(n syntaxNode, params []Param) (text, name string) {
+func comparedText(n syntaxNode, params []protocol.Param) (text, name string) {
 	if n["class"] == "PARAMETER" {
 		for i, p := range params {
-			if p.identifier(i) == n.text("identifier") {
+			if p.Identifier(i) == n.text("identifier") {
 				text, _ = p.Value.(string)
 				return text, "parameter " + n.text("identifier")
 			}

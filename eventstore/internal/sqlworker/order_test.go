@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
@@ -55,7 +57,7 @@ func (f *folder) unsorted(table *manifest.Table, order string) (unsorted string)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if n := Text(rows[0][0]); n != "0" {
+		if n := protocol.Text(rows[0][0]); n != "0" {
 			unsorted += fmt.Sprintf("%s: %s\n", file.Name, n)
 		}
 	}

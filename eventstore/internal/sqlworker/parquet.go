@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	duck "github.com/duckdb/duckdb-go-bindings"
 	"golang.org/x/sys/unix"
 
@@ -24,9 +26,9 @@ const parquetHead = 4
 
 // sendParquet runs a query and sends its rows as a Parquet file. DuckDB writes it into a
 // pipe: the file takes no space, and the query is as fast as its reader.
-func (s *session) sendParquet(q *queryRequest, params []Param, in *job) error {
+func (s *session) sendParquet(q *protocol.Query, params []protocol.Param, in *job) error {
 	if q.Limits.Rows > 0 {
-		return &QueryError{Message: "a limit of rows is not kept in Parquet", Hint: "write LIMIT in the SQL"}
+		return &protocol.QueryError{Message: "a limit of rows is not kept in Parquet", Hint: "write LIMIT in the SQL"}
 	}
 	pipe, path, err := s.makePipe()
 	if err != nil {
@@ -54,11 +56,11 @@ func (s *session) sendParquet(q *queryRequest, params []Param, in *job) error {
 	if err != nil {
 		return err
 	}
-	return in.out.writeJSON(doneMessage, outcome{})
+	return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{})
 }
 
 // run executes a statement whose result does not matter.
-func (s *session) run(stmt duck.PreparedStatement, params []Param) error {
+func (s *session) run(stmt duck.PreparedStatement, params []protocol.Param) error {
 	if err := bind(stmt, params); err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (s *session) run(stmt duck.PreparedStatement, params []Param) error {
 // makePipe makes a named pipe where DuckDB may write. The file keeps it from its end until
 // DuckDB has opened it.
 func (s *session) makePipe() (*os.File, string, error) {
-	folder := s.worker.settings.temp()
+	folder := s.worker.settings.Temp()
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, "", err
 	}
@@ -133,11 +135,11 @@ func sendPipe(pipe *os.File, in *job) error {
 		_, _ = io.Copy(io.Discard, pipe)
 		return err
 	}
-	failed := in.out.writeJSON(columnsMessage, []resultColumn{})
+	failed := in.out.WriteJSON(protocol.ColumnsMessage, []protocol.ResultColumn{})
 	for err == nil {
 		if failed == nil {
-			if failed = in.out.write(streamMessage, buffer[:n]); failed == nil {
-				failed = in.out.flush()
+			if failed = in.out.Write(protocol.StreamMessage, buffer[:n]); failed == nil {
+				failed = in.out.Flush()
 			}
 		}
 		n, err = pipe.Read(buffer)

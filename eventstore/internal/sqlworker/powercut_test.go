@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/durable"
@@ -106,7 +108,7 @@ func sealAgain(path string) {
 		f.appendFrame(number, frameOf(table, 20, testRow(day-10)))
 		end := f.ends[len(f.ends)-1]
 		attempt(func() error {
-			written, err := f.client.WriteSegment(f.t.Context(), Segment{Version: f.m.Version, Log: end, Number: f.m.NextSegment})
+			written, err := f.client.WriteSegment(f.t.Context(), protocol.Segment{Version: f.m.Version, Log: end, Number: f.m.NextSegment})
 			f.m.NextSegment++
 			for _, w := range written {
 				if err == nil {

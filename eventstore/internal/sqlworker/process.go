@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/perigeedb/perigee/internal/child"
@@ -24,13 +26,13 @@ import (
 // A process is a worker, seen from its parent.
 type process struct {
 	client   *Client
-	settings settings
+	settings protocol.Settings
 	process  *child.Process
 	control  int // descriptor of the socket that takes those of requests
 	stderr   *child.Tail
 
-	functions []Function    // as settings has them
-	exited    chan struct{} // closed when the process has ended
+	functions []protocol.Function // as settings has them
+	exited    chan struct{}       // closed when the process has ended
 
 	started time.Time
 	mapped  int64 // bytes that it had mapped after its first request
@@ -47,11 +49,11 @@ type process struct {
 }
 
 // start starts a worker. The caller holds client.mu.
-func (c *Client) start(r role, alone bool) (*process, error) {
-	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), queries: map[*answer]bool{}, settings: settings{Folder: c.options.Folder, Number: c.started, Role: r, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File, Functions: c.functions}}
+func (c *Client) start(r protocol.Role, alone bool) (*process, error) {
+	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), queries: map[*answer]bool{}, settings: protocol.Settings{Folder: c.options.Folder, Number: c.started, Role: r, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File, Functions: c.functions}}
 	p.functions = c.functions
 	switch {
-	case r == queryRole:
+	case r == protocol.QueryRole:
 		p.settings.Memory = max(c.options.Memory-2*writerMemory, queriesMemoryMin)
 	case alone:
 		p.settings.Memory = wideMemory
@@ -87,7 +89,7 @@ func (p *process) start() error {
 	}
 	defer theirStderr.Close()
 	p.process, err = child.Start(child.Command{
-		Name: "sql-worker", Env: p.settings.environment(text),
+		Name: "sql-worker", Env: p.settings.Environment(text),
 		Files: []*os.File{null, null, theirStderr, theirs},
 	})
 	if err != nil {
@@ -99,33 +101,11 @@ func (p *process) start() error {
 	go func() {
 		<-p.process.Exited()
 		p.stderr.Finish()
-		_ = os.RemoveAll(p.settings.temp())
+		_ = os.RemoveAll(p.settings.Temp())
 		p.client.forget(p) // before anyone hears of the end, and asks again
 		close(p.exited)
 	}()
 	return nil
-}
-
-// environment returns the environment of a worker. In one that writes files, the C library
-// gives large blocks back to the system when they are freed: the buffers of a row group are
-// many, and each is needed for a moment. Those of zstd are smaller, and needed for each column again.
-func (s settings) environment(text []byte) []string {
-	variables := []string{workerVariable + "=" + string(text), "TZ=UTC"}
-	if s.Role != queryRole {
-		variables = append(variables, "MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=4194304", "MALLOC_TRIM_THRESHOLD_=4194304")
-	}
-	return variables
-}
-
-// role returns the role of the worker that a request is for.
-func (q *request) role() role {
-	switch {
-	case q.Segment != nil:
-		return sealRole
-	case q.Merge != nil, q.Recompute != nil:
-		return mergeRole
-	}
-	return queryRole
 }
 
 // forget drops a process that has ended.
@@ -171,13 +151,13 @@ func (p *process) end() {
 }
 
 // acquire returns a worker for a request, which release gives back.
-func (c *Client) acquire(q *request, alone bool) (*process, error) {
+func (c *Client) acquire(q *protocol.Request, alone bool) (*process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, ErrClosed
+		return nil, protocol.ErrClosed
 	}
-	r := q.role()
+	r := protocol.RoleOf(q)
 	p := c.shared[r]
 	switch {
 	case alone:
@@ -204,15 +184,15 @@ func (c *Client) acquire(q *request, alone bool) (*process, error) {
 
 // next returns the worker that is to be the shared one of a request's role: the spare, in whose
 // place another one starts, or a fresh one. The caller holds c.mu.
-func (c *Client) next(q *request) (*process, error) {
+func (c *Client) next(q *protocol.Request) (*process, error) {
 	p := c.spare
 	if q.Query == nil || p == nil {
-		return c.start(q.role(), false)
+		return c.start(protocol.RoleOf(q), false)
 	}
 	c.spare = nil
 	if p.retired {
 		c.others[p] = true
-		return c.start(queryRole, false)
+		return c.start(protocol.QueryRole, false)
 	}
 	c.keepSpare(q.Query)
 	return p, nil
@@ -225,7 +205,7 @@ func (c *Client) leave(p *process) {
 		delete(c.shared, p.settings.Role)
 	}
 	c.others[p] = true
-	if p.settings.Role == queryRole && p.control >= 0 {
+	if p.settings.Role == protocol.QueryRole && p.control >= 0 {
 		lowerPriority(strconv.Itoa(p.process.Pid), leftNice)
 	}
 }
@@ -244,40 +224,40 @@ func (p *process) take() {
 
 // keepSpare keeps a worker beside the shared one, which takes over when that one has to be left. The
 // spare runs a query over the same data, so that it answers the next one at once. The caller holds c.mu.
-func (c *Client) keepSpare(q *queryRequest) {
+func (c *Client) keepSpare(q *protocol.Query) {
 	if p := c.spare; p != nil && p.requests == 0 && p.idle != nil {
 		p.idle.Reset(idleTime)
 	}
 	if c.closed || c.spare != nil || c.queryWorkers() >= queryWorkersMax {
 		return
 	}
-	p, err := c.start(queryRole, false)
+	p, err := c.start(protocol.QueryRole, false)
 	if err != nil {
 		return // the next query that needs a worker reports it
 	}
 	c.spare = p
 	p.take()
-	go p.warm(&queryRequest{Version: q.Version, Ends: q.Ends, SQL: "SELECT 1", Limits: q.Limits})
+	go p.warm(&protocol.Query{Version: q.Version, Ends: q.Ends, SQL: "SELECT 1", Limits: q.Limits})
 }
 
 // warm has a worker that was taken answer a query, which may fail: the log may have gone on.
-func (p *process) warm(q *queryRequest) {
-	limited, stop := withTimeLimit(context.Background(), timeDefault)
+func (p *process) warm(q *protocol.Query) {
+	limited, stop := withTimeLimit(context.Background(), protocol.TimeDefault)
 	defer stop()
 	a, err := p.send(limited, requestOf(q), sendNothing)
 	if err == nil {
-		_, err = io.Copy(io.Discard, a.in.r)
+		_, err = io.Copy(io.Discard, a.in.Buffered)
 		_ = a.finish(err)
 	}
 }
 
 // sendNothing is for requests that nothing follows.
-func sendNothing(*messageWriter) error { return nil }
+func sendNothing(*protocol.Writer) error { return nil }
 
 // queryWorkers returns how many workers for queries there are. The caller holds c.mu.
 func (c *Client) queryWorkers() (n int) {
 	for _, p := range c.processes() {
-		if p.settings.Role == queryRole {
+		if p.settings.Role == protocol.QueryRole {
 			n++
 		}
 	}
@@ -298,7 +278,7 @@ func (p *process) release() {
 		return
 	}
 	wait := idleTime
-	if p.settings.Role != queryRole {
+	if p.settings.Role != protocol.QueryRole {
 		wait = writerIdleTime
 	}
 	if p.retired || c.others[p] {
@@ -334,12 +314,12 @@ func memoryOf(pid int, field string) int64 {
 // An answer is a request under way, seen from the parent.
 type answer struct {
 	process *process
-	query   *queryRequest // nil for other requests
-	stays   bool          // see request
+	query   *protocol.Query // nil for other requests
+	stays   bool            // see request
 	started time.Time
 	ctx     context.Context
 	socket  *os.File
-	in      *messageReader
+	in      *protocol.Reader
 	stop    func() bool // of what cancels the request with ctx
 	begun   bool        // the worker has read the request
 	once    sync.Once
@@ -368,7 +348,7 @@ const beginTries = 3
 // ask sends a request to a worker that begins with it. One that was killed while it had nothing
 // to do, or with so many other requests that it had not read this one, is replaced. The caller
 // reads the answer and calls finish.
-func (c *Client) ask(ctx context.Context, q *request, alone bool, rest func(*messageWriter) error) (a *answer, err error) {
+func (c *Client) ask(ctx context.Context, q *protocol.Request, alone bool, rest func(*protocol.Writer) error) (a *answer, err error) {
 	for range beginTries {
 		if a, err = c.send(ctx, q, alone, rest); !errors.Is(err, errNotBegun) {
 			return a, err
@@ -379,7 +359,7 @@ func (c *Client) ask(ctx context.Context, q *request, alone bool, rest func(*mes
 
 // send sends a request to a worker, and waits until it has read it. errMoved says that another
 // query holds the worker up.
-func (c *Client) send(ctx context.Context, q *request, alone bool, rest func(*messageWriter) error) (*answer, error) {
+func (c *Client) send(ctx context.Context, q *protocol.Request, alone bool, rest func(*protocol.Writer) error) (*answer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -391,23 +371,23 @@ func (c *Client) send(ctx context.Context, q *request, alone bool, rest func(*me
 }
 
 // send sends a request to a worker that was taken for it.
-func (p *process) send(ctx context.Context, q *request, rest func(*messageWriter) error) (*answer, error) {
-	a := &answer{process: p, query: q.Query, stays: q.stays, started: time.Now(), ctx: ctx}
+func (p *process) send(ctx context.Context, q *protocol.Request, rest func(*protocol.Writer) error) (*answer, error) {
+	a := &answer{process: p, query: q.Query, stays: q.Stays, started: time.Now(), ctx: ctx}
 	if err := a.open(); err != nil {
 		p.release()
 		return nil, fmt.Errorf("eventstore: ask the SQL worker: %w", err)
 	}
 	a.stop = context.AfterFunc(ctx, a.cancel)
 	a.watch()
-	out := newMessageWriter(a.socket)
-	err := out.writeJSON(requestMessage, q)
+	out := protocol.NewWriter(a.socket)
+	err := out.WriteJSON(protocol.RequestMessage, q)
 	if err == nil {
 		if err = rest(out); err == nil {
-			err = out.write(endOfRequest)
+			err = out.Write(protocol.EndOfRequest)
 		}
 	}
 	if err == nil {
-		err = out.flush()
+		err = out.Flush()
 	}
 	if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		err = a.awaitBegin() // it says why a worker that has ended did
@@ -424,9 +404,9 @@ func (p *process) send(ctx context.Context, q *request, rest func(*messageWriter
 
 // awaitBegin waits until the worker has read the request.
 func (a *answer) awaitBegin() error {
-	kind, _, err := a.in.read()
-	if err == nil && kind != begunMessage {
-		err = errMessage
+	kind, _, err := a.in.Read()
+	if err == nil && kind != protocol.BegunMessage {
+		err = protocol.ErrInvalidMessage
 	}
 	a.begun = err == nil
 	return err
@@ -440,7 +420,7 @@ func (a *answer) open() error {
 	}
 	defer unix.Close(pair[1])
 	a.socket = os.NewFile(uintptr(pair[0]), "request")
-	a.in = newMessageReader(a.socket)
+	a.in = protocol.NewReader(a.socket)
 	a.process.client.mu.Lock()
 	defer a.process.client.mu.Unlock()
 	if a.process.control < 0 {
@@ -525,7 +505,7 @@ func (a *answer) isLong() {
 	if !a.waits || a.stays || !p.hasOlder(a) {
 		return
 	}
-	if c.shared[queryRole] == p {
+	if c.shared[protocol.QueryRole] == p {
 		c.keepSpare(a.query)
 		if c.spare == nil || c.spare.requests > 0 {
 			a.long.Reset(spareTime)
@@ -604,7 +584,7 @@ func (a *answer) finish(err error) error {
 
 // drain reads the rest of an answer, and kills a worker that does not end it.
 func (a *answer) drain() {
-	_, err := io.Copy(io.Discard, a.in.r)
+	_, err := io.Copy(io.Discard, a.in.Buffered)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		a.process.kill()
 		<-a.process.exited
@@ -614,7 +594,7 @@ func (a *answer) drain() {
 // explain says why an answer ended early.
 func (a *answer) explain(err error) error {
 	answered, isAnswer := errors.AsType[*answeredError](err)
-	if isAnswer && answered.err != errCanceled {
+	if isAnswer && answered.err != protocol.ErrCanceled {
 		return answered.err
 	}
 	if cause := context.Cause(a.ctx); cause != nil {
@@ -631,7 +611,7 @@ func (a *answer) explain(err error) error {
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-		return ErrClosed
+		return protocol.ErrClosed
 	case !ended:
 		p.retired = true
 		return fmt.Errorf("eventstore: the SQL worker does not answer: %w", err)
@@ -641,21 +621,21 @@ func (a *answer) explain(err error) error {
 		return errInnocent
 	}
 	report := p.stderr.String()
-	if p.settings.Role != queryRole {
+	if p.settings.Role != protocol.QueryRole {
 		c.options.Log.Warn("a worker that writes Parquet files ended", "state", p.process.State().String(), "report", crashLine(report))
 		if lacksMemory(report) {
-			return ErrMemory
+			return protocol.ErrMemory
 		}
 		return fmt.Errorf("eventstore: the process that writes Parquet files ended: %s", endOfProcess(p))
 	}
 	c.options.Log.Warn("a query ended the SQL worker", "state", p.process.State().String(), "report", crashLine(report))
 	if lacksMemory(report) {
-		return errMemory
+		return protocol.ErrQueryMemory
 	}
 	if p.killed {
-		return &QueryError{Message: "the query did not end when it had to, and its process was killed", Hint: "narrow it by time"}
+		return &protocol.QueryError{Message: "the query did not end when it had to, and its process was killed", Hint: "narrow it by time"}
 	}
-	return &crashError{QueryError{Message: "the query ended the process that ran it: " + endOfProcess(p), Hint: "other queries and writing go on; change the query"}}
+	return &crashError{protocol.QueryError{Message: "the query ended the process that ran it: " + endOfProcess(p), Hint: "other queries and writing go on; change the query"}}
 }
 
 // lacksMemory tells whether a process reports that it did not get memory.
@@ -685,6 +665,6 @@ func crashLine(report string) string {
 }
 
 // A crashError is a QueryError that is ErrCrashed.
-type crashError struct{ QueryError }
+type crashError struct{ protocol.QueryError }
 
 func (e *crashError) Unwrap() []error { return []error{&e.QueryError, ErrCrashed} }

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/perigeedb/perigee/event"
@@ -73,7 +75,7 @@ func TestConfinement(t *testing.T) {
 			t.Errorf("%s: memory is limited to %v, want at most %d", name, data, limit)
 		}
 		nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
-		if want := map[role]int{queryRole: mine, sealRole: mine, mergeRole: min(mine, 20-mergeNice)}[name]; err != nil || nice != want { // as the call returns it: 20 less the nice value
+		if want := map[protocol.Role]int{protocol.QueryRole: mine, protocol.SealRole: mine, protocol.MergeRole: min(mine, 20-mergeNice)}[name]; err != nil || nice != want { // as the call returns it: 20 less the nice value
 			t.Errorf("%s: priority %d, want %d", name, nice, want)
 		}
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
@@ -87,7 +89,7 @@ func TestConfinement(t *testing.T) {
 			}
 		}
 	}
-	if 2*f.worker(sealRole).settings.Memory+f.worker(queryRole).settings.Memory > workerMemoryDefault {
+	if 2*f.worker(protocol.SealRole).settings.Memory+f.worker(protocol.QueryRole).settings.Memory > workerMemoryDefault {
 		t.Error("all workers together may need more than the client has")
 	}
 }
@@ -96,13 +98,13 @@ func TestConfinement(t *testing.T) {
 func TestTempGoesWithItsWorker(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
-	p := f.worker(queryRole)
-	if err := os.MkdirAll(filepath.Join(p.settings.temp(), "more"), 0o700); err != nil {
+	p := f.worker(protocol.QueryRole)
+	if err := os.MkdirAll(filepath.Join(p.settings.Temp(), "more"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	f.kill()
 	<-p.exited
-	if _, err := os.Stat(p.settings.temp()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(p.settings.Temp()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its folder is left: %v", err)
 	}
 }
@@ -121,19 +123,19 @@ func TestWrongRequests(t *testing.T) {
 			return err
 		},
 		"a segment of such a version": func() error {
-			_, err := f.client.WriteSegment(t.Context(), Segment{Version: f.m.Version + 1, Log: f.ends[1], Number: 90})
+			_, err := f.client.WriteSegment(t.Context(), protocol.Segment{Version: f.m.Version + 1, Log: f.ends[1], Number: 90})
 			return err
 		},
 		"a file of the log that is missing": func() error {
-			_, err := f.client.WriteSegment(t.Context(), Segment{Version: f.m.Version, Log: wal.FileEnd{Number: 70, End: 1000}, Number: 91})
+			_, err := f.client.WriteSegment(t.Context(), protocol.Segment{Version: f.m.Version, Log: wal.FileEnd{Number: 70, End: 1000}, Number: 91})
 			return err
 		},
 		"files of an unknown table": func() error {
-			_, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: 99, Groups: [][]string{{file}}, Number: 92})
+			_, err := f.client.Merge(t.Context(), protocol.Merge{Version: f.m.Version, Table: 99, Groups: [][]string{{file}}, Number: 92})
 			return err
 		},
 		"an unknown file": func() error {
-			_, err := f.client.Merge(t.Context(), Merge{Version: f.m.Version, Table: table.ID, Groups: [][]string{{file, "2026-11-22/none.parquet"}}, Number: 93})
+			_, err := f.client.Merge(t.Context(), protocol.Merge{Version: f.m.Version, Table: table.ID, Groups: [][]string{{file, "2026-11-22/none.parquet"}}, Number: 93})
 			return err
 		},
 		"a predicate for such a version":   func() error { return f.client.CheckPredicate(t.Context(), f.m.Version+1, table.ID, "true") },
@@ -161,7 +163,7 @@ func TestWritersAndQueriesApart(t *testing.T) {
 	f.seal(1)
 	f.kill()
 	f.seal(2)
-	writer := f.worker(sealRole)
+	writer := f.worker(protocol.SealRole)
 	rows, err := f.query(t.Context(), `SELECT id FROM events ORDER BY id`)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +207,7 @@ func openDescriptors(t *testing.T) int {
 func TestRequestsLeaveNothingOpen(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
-	pid, before := f.worker(queryRole).process.Pid, openDescriptors(t)
+	pid, before := f.worker(protocol.QueryRole).process.Pid, openDescriptors(t)
 	for range 20 {
 		f.want(`SELECT 1`, "1")
 		if _, err := read(f.query(t.Context(), `SELECT nothing`)); err == nil {
@@ -221,11 +223,11 @@ func TestRequestsLeaveNothingOpen(t *testing.T) {
 	if after := openDescriptors(t); after > before+3 { // the runtime may need one
 		t.Errorf("%d descriptors after 60 queries, and %d before", after, before)
 	}
-	if now := f.worker(queryRole).process.Pid; now != pid {
+	if now := f.worker(protocol.QueryRole).process.Pid; now != pid {
 		t.Errorf("process %d took the place of %d", now, pid)
 	}
-	if f.worker(queryRole).requests != 0 {
-		t.Errorf("%d requests are counted, and none runs", f.worker(queryRole).requests)
+	if f.worker(protocol.QueryRole).requests != 0 {
+		t.Errorf("%d requests are counted, and none runs", f.worker(protocol.QueryRole).requests)
 	}
 }
 
@@ -236,7 +238,7 @@ func TestEndedWorkersLeaveNothingOpen(t *testing.T) {
 	before := openDescriptors(t)
 	for range 10 {
 		f.want(`SELECT 1`, "1")
-		p := f.worker(queryRole)
+		p := f.worker(protocol.QueryRole)
 		if err := p.process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +261,7 @@ func TestAbandonedRequest(t *testing.T) {
 	if err := unix.Close(pair[0]); err != nil {
 		t.Fatal(err)
 	}
-	w := &worker{settings: settings{Role: queryRole}, memory: newMemoryWatch(1 << 40)}
+	w := &worker{settings: protocol.Settings{Role: protocol.QueryRole}, memory: newMemoryWatch(1 << 40)}
 	w.serveJob(socket)
 	if n := len(w.memory.running); n != 0 {
 		t.Errorf("%d requests are watched, and none runs", n)
@@ -297,7 +299,7 @@ func TestWorkerThatTakesNothing(t *testing.T) {
 // TestUnreadableSettings starts a worker whose settings are no JSON: it says so and ends.
 func TestUnreadableSettings(t *testing.T) {
 	c := exec.CommandContext(t.Context(), os.Args[0])
-	c.Env = []string{workerVariable + "={"}
+	c.Env = []string{protocol.WorkerVariable + "={"}
 	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "sql worker: read the settings") {
 		t.Errorf("it ends with %v and says %q", err, out)
 	}
@@ -308,7 +310,7 @@ func TestUnreadableSettings(t *testing.T) {
 func TestWorkerThatCannotStart(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
-	f.client.SetFunctions([]Function{{Name: strings.Repeat("f", 1<<20), Type: "BIGINT"}})
+	f.client.SetFunctions([]protocol.Function{{Name: strings.Repeat("f", 1<<20), Type: "BIGINT"}})
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is left open
 	before := openDescriptors(t)
 	for range 10 {
@@ -353,7 +355,7 @@ func TestNoFilesLeft(t *testing.T) {
 		few.Cur = first + files
 		set(few)
 		f.client.mu.Lock()
-		_, err := f.client.start(queryRole, false)
+		_, err := f.client.start(protocol.QueryRole, false)
 		f.client.mu.Unlock()
 		set(limit)
 		if !errors.Is(err, unix.EMFILE) {
@@ -378,7 +380,7 @@ func TestEvictOldest(t *testing.T) {
 	add := func(name string, age time.Duration, before int64) {
 		w := &watched{started: time.Now().Add(-age), before: before}
 		w.cancel = func(err error) {
-			if !errors.Is(err, errMemory) {
+			if !errors.Is(err, protocol.ErrQueryMemory) {
 				t.Errorf("%s: %v", name, err)
 			}
 			ended = append(ended, name)
@@ -475,7 +477,7 @@ func TestBoundsOfParameters(t *testing.T) {
 	if err != nil || s == nil {
 		t.Fatal(err)
 	}
-	got := c.findBounds(s, table, []Param{{Value: testDay}, {Value: "a"}, {Value: testDay.Add(time.Hour)}, {Value: int64(7)}})
+	got := c.findBounds(s, table, []protocol.Param{{Value: testDay}, {Value: "a"}, {Value: testDay.Add(time.Hour)}, {Value: int64(7)}})
 	if got.min != testDay.UnixMicro() || got.max != testDay.Add(time.Hour).UnixMicro()+1 || fmt.Sprint(got.equal) != "map[event:[a] id:[7]]" {
 		t.Errorf("got %d to %d, %v", got.min, got.max, got.equal)
 	}
@@ -486,14 +488,14 @@ func TestBoundsOfParameters(t *testing.T) {
 func TestParquetIsGuarded(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
-	pid := f.worker(queryRole).process.Pid
+	pid := f.worker(protocol.QueryRole).process.Pid
 	for _, sql := range []string{`SELECT nothing`, `SELECT * FROM '/etc/passwd'`, `SELECT`, `SELECT 1; SELECT 2`, `SET threads = 1`, `SELECT $1`} {
 		rows, err := f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: sql, Parquet: true})
 		if err == nil {
 			err = rows.WriteStream(io.Discard)
 			rows.Close()
 		}
-		if _, ok := errors.AsType[*QueryError](err); !ok || errors.Is(err, ErrCrashed) {
+		if _, ok := errors.AsType[*protocol.QueryError](err); !ok || errors.Is(err, ErrCrashed) {
 			t.Errorf("%s: %v, want a *QueryError", sql, err)
 		}
 	}
@@ -506,7 +508,7 @@ func TestParquetIsGuarded(t *testing.T) {
 	if err != nil || !strings.HasPrefix(file.String(), "PAR1") {
 		t.Errorf("the query gets a file %.20q, %v", file.String(), err)
 	}
-	if now := f.worker(queryRole).process.Pid; now != pid {
+	if now := f.worker(protocol.QueryRole).process.Pid; now != pid {
 		t.Error("a query has ended the worker")
 	}
 }
@@ -519,13 +521,13 @@ func TestDeafQueryHoldsUpNobody(t *testing.T) {
 	const limit = 500 * time.Millisecond
 	deaf := make(chan error, 1)
 	go func() {
-		_, err := read(f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: `SELECT count(*) FROM range(100000000000) t(i) WHERE i % 7 = 3`, Limits: Limits{Time: limit}}))
+		_, err := read(f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: `SELECT count(*) FROM range(100000000000) t(i) WHERE i % 7 = 3`, Limits: protocol.Limits{Time: limit}}))
 		deaf <- err
 	}()
 	worker := func() (p *process, waiting int) {
 		f.client.mu.Lock()
 		defer f.client.mu.Unlock()
-		if p = f.client.shared[queryRole]; p != nil {
+		if p = f.client.shared[protocol.QueryRole]; p != nil {
 			waiting = len(p.queries)
 		}
 		return p, waiting

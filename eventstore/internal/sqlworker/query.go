@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	duck "github.com/duckdb/duckdb-go-bindings"
@@ -28,10 +30,10 @@ type session struct {
 	conn     *conn // of the database
 	log      *logView
 	views    []*tableView
-	external []externalTable   // that were created
-	next     manifest.Position // see outcome
-	begun    bool              // a transaction
-	ended    chan struct{}     // stops interruptWhenDone
+	external []protocol.ExternalTable // that were created
+	next     manifest.Position        // see outcome
+	begun    bool                     // a transaction
+	ended    chan struct{}            // stops interruptWhenDone
 	watching sync.WaitGroup
 	failed   bool // the database is not used again
 }
@@ -94,11 +96,11 @@ func (s *session) close() {
 }
 
 // query answers a query.
-func (w *worker) query(ctx context.Context, q *queryRequest, in *job) error {
-	ctx, stop := withTimeLimit(ctx, cmp.Or(q.Limits.Time, timeDefault))
+func (w *worker) query(ctx context.Context, q *protocol.Query, in *job) error {
+	ctx, stop := withTimeLimit(ctx, cmp.Or(q.Limits.Time, protocol.TimeDefault))
 	defer stop()
 	defer context.AfterFunc(ctx, in.hurry)()
-	s, err := w.newSession(ctx, min(cmp.Or(q.Limits.Memory, memoryDefault), w.settings.Memory*3/4))
+	s, err := w.newSession(ctx, min(cmp.Or(q.Limits.Memory, protocol.MemoryDefault), w.settings.Memory*3/4))
 	if err != nil {
 		return err
 	}
@@ -113,7 +115,7 @@ func (w *worker) query(ctx context.Context, q *queryRequest, in *job) error {
 }
 
 // answer creates the tables that the query reads, and sends its result.
-func (s *session) answer(q *queryRequest, in *job) error {
+func (s *session) answer(q *protocol.Query, in *job) error {
 	if err := s.createExternal(q.External, in); err != nil {
 		return err
 	}
@@ -125,7 +127,7 @@ func (s *session) answer(q *queryRequest, in *job) error {
 		_, err := s.prepare(q.SQL, false)
 		return err
 	}
-	params := decodeParams(q.Params)
+	params := protocol.DecodeParams(q.Params)
 	last, err := s.createViews(q, parsed, params)
 	if err != nil {
 		return err
@@ -163,7 +165,7 @@ type latest struct {
 
 // createViews creates the tables that a statement reads as views, except for one whose newest
 // rows it wants.
-func (s *session) createViews(q *queryRequest, parsed *statement, params []Param) (last latest, err error) {
+func (s *session) createViews(q *protocol.Query, parsed *statement, params []protocol.Param) (last latest, err error) {
 	m, err := s.worker.manifests.load(q.Version)
 	if err != nil {
 		return last, err
@@ -220,7 +222,7 @@ func (s *session) closeViews() {
 
 // execute runs the query and sends its rows. If fewer than enough rows come, it sends none and
 // returns false.
-func (s *session) execute(q *queryRequest, params []Param, enough int64, in *job) (done bool, err error) {
+func (s *session) execute(q *protocol.Query, params []protocol.Param, enough int64, in *job) (done bool, err error) {
 	// The read-only transaction is the second lock behind the check of the statement's
 	// kind: EXPLAIN ANALYZE, for one, runs what it explains.
 	if err := s.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
@@ -298,18 +300,18 @@ func (s *session) send(stmt duck.PreparedStatement, limit, enough int64, in *job
 			return false, nil
 		}
 	}
-	columns := []resultColumn{}
+	columns := []protocol.ResultColumn{}
 	for i, name := range r.names {
-		columns = append(columns, resultColumn{name, r.types[i]})
+		columns = append(columns, protocol.ResultColumn{Name: name, Type: r.types[i]})
 	}
-	if err := in.out.writeJSON(columnsMessage, columns); err != nil {
+	if err := in.out.WriteJSON(protocol.ColumnsMessage, columns); err != nil {
 		return false, err
 	}
 	truncated, err := s.sendRows(r, first, limit, in)
 	if err != nil {
 		return false, err
 	}
-	return true, in.out.writeJSON(doneMessage, outcome{Truncated: truncated, Next: s.next})
+	return true, in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{Truncated: truncated, Next: s.next})
 }
 
 // sendRows sends the rows that have been read, and those that are left.
@@ -343,7 +345,7 @@ func (s *session) sendRows(r *result, first []arrow.RecordBatch, limit int64, in
 		err = stream.Write(batch)
 		batch.Release()
 		if err == nil {
-			err = in.out.flush()
+			err = in.out.Flush()
 		}
 		if err != nil {
 			return false, err
@@ -355,11 +357,11 @@ func (s *session) sendRows(r *result, first []arrow.RecordBatch, limit int64, in
 }
 
 // arrowPieces writes pieces of an Arrow IPC stream.
-type arrowPieces struct{ out *messageWriter }
+type arrowPieces struct{ out *protocol.Writer }
 
 // Write implements io.Writer.
 func (p arrowPieces) Write(b []byte) (int, error) {
-	return len(b), p.out.write(streamMessage, b)
+	return len(b), p.out.Write(protocol.StreamMessage, b)
 }
 
 // explainError says in our words why the query ended.
@@ -368,20 +370,20 @@ func (s *session) explainError(err error, sql string) error {
 		return cause
 	}
 	if outOfMemory(err) {
-		return errMemory
+		return protocol.ErrQueryMemory
 	}
 	return queryError(err, sql)
 }
 
 // withTimeLimit returns ctx, ended when a query has run for the longest time allowed.
 func withTimeLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, limit, &QueryError{
+	return context.WithTimeoutCause(ctx, limit, &protocol.QueryError{
 		Message: "the query took longer than " + limit.String(), Hint: "narrow it by time",
 	})
 }
 
 // createExternal creates tables whose rows the parent sends, until it has sent all.
-func (s *session) createExternal(tables []externalTable, in *job) error {
+func (s *session) createExternal(tables []protocol.ExternalTable, in *job) error {
 	inserts := make([]string, len(tables))
 	for i, t := range tables {
 		types := []byte(`[{`)
@@ -390,7 +392,7 @@ func (s *session) createExternal(tables []externalTable, in *job) error {
 			if j > 0 {
 				types = append(types, ',')
 			}
-			types = AppendString(append(AppendString(types, c.Name), ':'), c.Type)
+			types = protocol.AppendString(append(protocol.AppendString(types, c.Name), ':'), c.Type)
 			columns = append(columns, sqltext.QuoteName(c.Name)+" "+c.Type)
 		}
 		types = append(types, `}]`...)
@@ -407,16 +409,16 @@ func (s *session) createExternal(tables []externalTable, in *job) error {
 			return err
 		}
 		if index >= len(inserts) {
-			return errMessage
+			return protocol.ErrInvalidMessage
 		}
-		if _, err := s.conn.run(inserts[index], Param{Value: string(rows)}); err != nil {
+		if _, err := s.conn.run(inserts[index], protocol.Param{Value: string(rows)}); err != nil {
 			return fmt.Errorf("copy %s for the query: %w", tables[index].Name, errors.New(err.Error()))
 		}
 	}
 }
 
 // externalName returns the name of an external table in SQL.
-func externalName(t externalTable) string {
+func externalName(t protocol.ExternalTable) string {
 	return "events." + SystemSchema + "." + sqltext.QuoteName(t.Name)
 }
 

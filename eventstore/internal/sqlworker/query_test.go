@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
@@ -89,14 +91,14 @@ func TestParameters(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
 	f.appendFrame(1, frameOf(table, 100, testRow(0)))
-	got := f.ask(`SELECT count(*) FROM events WHERE id < ? AND time >= ? AND event LIKE ?`, Param{Value: 50}, Param{Value: testDay.Add(10 * time.Second)}, Param{Value: "%-1"})
+	got := f.ask(`SELECT count(*) FROM events WHERE id < ? AND time >= ? AND event LIKE ?`, protocol.Param{Value: 50}, protocol.Param{Value: testDay.Add(10 * time.Second)}, protocol.Param{Value: "%-1"})
 	if got != "4" {
 		t.Errorf("got %s", got)
 	}
-	if got := f.ask(`SELECT $a, $b, $a`, Param{Name: "b", Value: "x"}, Param{Name: "a", Value: nil}); got != ",x," {
+	if got := f.ask(`SELECT $a, $b, $a`, protocol.Param{Name: "b", Value: "x"}, protocol.Param{Name: "a", Value: nil}); got != ",x," {
 		t.Errorf("got %s", got)
 	}
-	for _, params := range [][]Param{nil, {{Value: 1}, {Value: 2}}, {{Name: "y", Value: 1}}} {
+	for _, params := range [][]protocol.Param{nil, {{Value: 1}, {Value: 2}}, {{Name: "y", Value: 1}}} {
 		if _, err := read(f.query(t.Context(), `SELECT $x`, params...)); err == nil {
 			t.Errorf("%v was taken", params)
 		}
@@ -105,10 +107,10 @@ func TestParameters(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	f := newFolder(t, Options{})
-	ask := func(sql string, limits Limits) (*Rows, error) {
+	ask := func(sql string, limits protocol.Limits) (*Rows, error) {
 		return f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: sql, Limits: limits})
 	}
-	rows, err := ask(`FROM range(10000)`, Limits{Rows: 3000})
+	rows, err := ask(`FROM range(10000)`, protocol.Limits{Rows: 3000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +123,12 @@ func TestLimits(t *testing.T) {
 	}
 	rows.Close()
 	begin := time.Now()
-	_, err = read(ask(endless, Limits{Time: 100 * time.Millisecond}))
-	if q, ok := errors.AsType[*QueryError](err); !ok || q.Message != "the query took longer than 100ms" || time.Since(begin) > time.Minute {
+	_, err = read(ask(endless, protocol.Limits{Time: 100 * time.Millisecond}))
+	if q, ok := errors.AsType[*protocol.QueryError](err); !ok || q.Message != "the query took longer than 100ms" || time.Since(begin) > time.Minute {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
-	_, err = read(ask(`SELECT list(i) FROM range(100000000) t(i)`, Limits{Memory: 64 << 20}))
-	if q, ok := errors.AsType[*QueryError](err); !ok || q.Message != errMemory.Message {
+	_, err = read(ask(`SELECT list(i) FROM range(100000000) t(i)`, protocol.Limits{Memory: 64 << 20}))
+	if q, ok := errors.AsType[*protocol.QueryError](err); !ok || q.Message != protocol.ErrQueryMemory.Message {
 		t.Errorf("a query beyond its memory: %v", err)
 	}
 	f.want(`SELECT 1`, "1")
@@ -146,7 +148,7 @@ func TestGrowingResults(t *testing.T) {
 		`WITH a AS (SELECT repeat('x', 300) s) SELECT repeat(s, 300) FROM a`: "multiply the size",
 	} {
 		_, err := read(f.query(t.Context(), sql))
-		if q, ok := errors.AsType[*QueryError](err); !ok || !strings.Contains(q.Message, want) {
+		if q, ok := errors.AsType[*protocol.QueryError](err); !ok || !strings.Contains(q.Message, want) {
 			t.Errorf("%s: %v, want %q", sql, err, want)
 		}
 	}
@@ -181,7 +183,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("the result goes on %v after Close", time.Since(begin))
 	}
 	f.want(`SELECT 1`, "1")
-	if p := f.worker(queryRole); p == nil || p.killed {
+	if p := f.worker(protocol.QueryRole); p == nil || p.killed {
 		t.Error("the worker was killed")
 	}
 }
@@ -192,7 +194,7 @@ func TestEndlessQueriesKeepNobodyOut(t *testing.T) {
 	done := make(chan error)
 	for range 4 {
 		go func() {
-			_, err := read(f.client.Query(ctx, Query{Version: f.m.Version, Ends: f.ends, SQL: endless, Limits: Limits{Time: time.Hour}}))
+			_, err := read(f.client.Query(ctx, Query{Version: f.m.Version, Ends: f.ends, SQL: endless, Limits: protocol.Limits{Time: time.Hour}}))
 			done <- err
 		}()
 	}
@@ -215,16 +217,16 @@ func TestValues(t *testing.T) {
 	f := newFolder(t, Options{})
 	for sql, want := range map[string]any{
 		`NULL`: nil, `true`: true, `1::TINYINT`: int64(1), `-5::SMALLINT`: int64(-5), `1::UBIGINT`: uint64(1), `7::UINTEGER`: int64(7),
-		`1.5::FLOAT`: float32(1.5), `1.5::DOUBLE`: 1.5, `12.30::DECIMAL(10,2)`: Number("12.30"), `-0.05::DECIMAL(4,2)`: Number("-0.05"),
-		`'x'`: "x", `'{"a": 1}'::JSON`: JSON(`{"a": 1}`), `'\x01a'::BLOB`: []byte("\x01a"), `170141183460469231731687303715884105727::HUGEINT`: Number("170141183460469231731687303715884105727"),
-		`340282366920938463463374607431768211455::UHUGEINT`: Number("340282366920938463463374607431768211455"),
+		`1.5::FLOAT`: float32(1.5), `1.5::DOUBLE`: 1.5, `12.30::DECIMAL(10,2)`: protocol.Number("12.30"), `-0.05::DECIMAL(4,2)`: protocol.Number("-0.05"),
+		`'x'`: "x", `'{"a": 1}'::JSON`: protocol.JSON(`{"a": 1}`), `'\x01a'::BLOB`: []byte("\x01a"), `170141183460469231731687303715884105727::HUGEINT`: protocol.Number("170141183460469231731687303715884105727"),
+		`340282366920938463463374607431768211455::UHUGEINT`: protocol.Number("340282366920938463463374607431768211455"),
 		`'2026-11-22'::DATE`: "2026-11-22", `'12:34:56.5'::TIME`: "12:34:56.5", `INTERVAL '1 month 2 days 3 seconds'`: "1 month 2 days 00:00:03", `INTERVAL '1 hour 5 seconds'`: "01:00:05", `INTERVAL '-14 months -1 day -90.5 seconds'`: "-1 year -2 months -1 day -00:01:30.5", `INTERVAL '100 hours'`: "100:00:00", `INTERVAL 0 DAY`: "00:00:00",
 		`'2026-11-22 01:02:03'::TIMESTAMP`: time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC), `'2026-11-22 01:02:03.000000004'::TIMESTAMP_NS`: time.Date(2026, 11, 22, 1, 2, 3, 4, time.UTC),
 		`'2026-11-22 01:02:03'::TIMESTAMP_S`: time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC), `'2026-11-22 01:02:03+01'::TIMESTAMPTZ`: time.Date(2026, 11, 22, 0, 2, 3, 0, time.UTC),
 		`'infinity'::TIMESTAMP`: "infinity", `'-infinity'::TIMESTAMP`: "-infinity", `'b'::ENUM('a', 'b')`: "b",
 		`'00112233-4455-6677-8899-aabbccddeeff'::UUID`: "00112233-4455-6677-8899-aabbccddeeff", `[1, NULL, 3]`: []any{int64(1), nil, int64(3)},
-		`[1, 2]::INTEGER[2]`: []any{int64(1), int64(2)}, `{'a': 1, 'b': ['x']}`: Struct{{"a", int64(1)}, {"b", []any{"x"}}},
-		`MAP {'k': 1.5::DOUBLE}`: Struct{{"k", 1.5}}, `[['[1]'::JSON]]`: []any{[]any{JSON("[1]")}},
+		`[1, 2]::INTEGER[2]`: []any{int64(1), int64(2)}, `{'a': 1, 'b': ['x']}`: protocol.Struct{{Name: "a", Value: int64(1)}, {Name: "b", Value: []any{"x"}}},
+		`MAP {'k': 1.5::DOUBLE}`: protocol.Struct{{Name: "k", Value: 1.5}}, `[['[1]'::JSON]]`: []any{[]any{protocol.JSON("[1]")}},
 	} {
 		rows, err := f.query(t.Context(), "SELECT "+sql)
 		if err != nil {
@@ -248,7 +250,7 @@ func TestValues(t *testing.T) {
 func TestQuerySortsOnDisk(t *testing.T) {
 	f := newFolder(t, Options{})
 	rows, err := f.client.Query(t.Context(), Query{
-		Version: f.m.Version, Limits: Limits{Memory: 48 << 20},
+		Version: f.m.Version, Limits: protocol.Limits{Memory: 48 << 20},
 		SQL: `SELECT count(*), min(x) < max(x) FROM (SELECT hash(i) AS x, i FROM range(6000000) t(i) ORDER BY x, i OFFSET 1)`,
 	})
 	found, err := read(rows, err)
@@ -271,7 +273,7 @@ func TestPivot(t *testing.T) {
 	}
 	for _, sql := range []string{`PIVOT events ON event USING count(*)`, "\n pivot events ON event USING sum(id) GROUP BY time", `FROM (PIVOT events ON event USING count(*))`} {
 		_, err := read(f.query(t.Context(), sql))
-		if q, _ := err.(*QueryError); q == nil || q.Message != "PIVOT must list its values" || !strings.Contains(q.Hint, "ON event IN (") {
+		if q, _ := err.(*protocol.QueryError); q == nil || q.Message != "PIVOT must list its values" || !strings.Contains(q.Hint, "ON event IN (") {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}

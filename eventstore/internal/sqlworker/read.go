@@ -6,12 +6,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	duck "github.com/duckdb/duckdb-go-bindings"
 )
-
-// A readRequest asks for the rows of SQL that comes from the program itself. It is not
-// checked, and may read Options.File.
-type readRequest struct{ SQL string }
 
 // readTime is no limit to speak of: the caller's context ends a Read.
 const readTime = 10 * 365 * 24 * time.Hour
@@ -19,10 +17,10 @@ const readTime = 10 * 365 * 24 * time.Hour
 // Read returns the rows of SQL that no user has written. With Options.Threads 1, those of a
 // file come in its order.
 func (c *Client) Read(ctx context.Context, sql string) (*Rows, error) {
-	return c.askRows(ctx, &request{Read: &readRequest{sql}}, readTime, func(*messageWriter) error { return nil })
+	return c.askRows(ctx, &protocol.Request{Read: &protocol.Read{SQL: sql}}, readTime, func(*protocol.Writer) error { return nil })
 }
 
-func (w *worker) read(ctx context.Context, q *readRequest, in *job) error {
+func (w *worker) read(ctx context.Context, q *protocol.Read, in *job) error {
 	s, err := w.newSession(ctx, w.settings.Memory*3/4)
 	if err != nil {
 		return err

@@ -10,47 +10,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A Recompute asks for a file with other values in one column, without the rows that are
-// deleted, or for its rows divided by the days of the table's time column.
-type Recompute struct {
-	Version uint64 // of the manifest
-	Table   uint32
-	File    string  // its name in the manifest
-	Number  uint64  // of the new segment
-	Column  int32   // its ID; 0 divides the rows
-	Hidden  []int32 // columns that Call does not see
-	Wide    bool    // see ErrMemory
-	// Call returns the value of each document as text that casts to the column's type, nil for
-	// NULL. A document is a row, as the event was that it comes from. If the writing of the file
-	// begins again, the attempt is another one. It is called once at a time.
-	Call func(ctx context.Context, attempt int, documents [][]byte) ([][]byte, error) `json:"-"`
-}
-
 // Recompute writes a file again. It may have become several files, or none.
-func (c *Client) Recompute(ctx context.Context, q Recompute) (files []manifest.File, err error) {
-	err = c.write(ctx, &request{Recompute: &q}, q.Wide, &files)
-	if errors.Is(err, ErrMemory) && !q.Wide {
+func (c *Client) Recompute(ctx context.Context, q protocol.Recompute) (files []manifest.File, err error) {
+	err = c.write(ctx, &protocol.Request{Recompute: &q}, q.Wide, &files)
+	if errors.Is(err, protocol.ErrMemory) && !q.Wide {
 		q.Wide = true
 		return c.Recompute(ctx, q)
 	}
 	return files, err
 }
 
-// attempt is the number of the first attempt to write the file, or of the second.
-func (q *Recompute) attempt() int {
-	if q.Wide {
-		return 2
-	}
-	return 1
-}
-
 // recompute writes a file again.
-func (w *worker) recompute(ctx context.Context, q *Recompute, in *job) error {
+func (w *worker) recompute(ctx context.Context, q *protocol.Recompute, in *job) error {
 	t, err := w.table(q.Version, q.Table)
 	if err != nil {
 		return err
@@ -74,18 +52,18 @@ func (w *worker) recompute(ctx context.Context, q *Recompute, in *job) error {
 	if err := out.wait(); err != nil {
 		return errors.Join(err, out.abandon())
 	}
-	if err := in.out.writeJSON(filesMessage, files); err != nil {
+	if err := in.out.WriteJSON(protocol.FilesMessage, files); err != nil {
 		return err
 	}
-	return in.out.writeJSON(doneMessage, outcome{})
+	return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{})
 }
 
 // recomputeFile writes the rows of a file with other values in a column, or divided by days.
 // DuckDB sorts them if that changes their order.
-func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *Recompute, out *output) (files []manifest.File, err error) {
-	rows := q.sql(t, fileSQL(s.worker.settings.Folder, t, f), s.database.number)
+func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *protocol.Recompute, out *output) (files []manifest.File, err error) {
+	rows := recomputeSQL(q, t, fileSQL(s.worker.settings.Folder, t, f), s.database.number)
 	days := []manifest.File{{Day: f.Day, Log: f.Log, Rows: f.Rows, MinTime: f.MinTime, MaxTime: f.MaxTime}}
-	divide := q.dividesDays(t)
+	divide := dividesDays(q, t)
 	if divide {
 		const computed = "temp.recomputed" // the function is called once for each row
 		if err := s.conn.exec("CREATE TEMP TABLE " + computed + " AS " + rows); err != nil {
@@ -113,7 +91,7 @@ func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *Recomput
 		if divide {
 			query = "SELECT * FROM (" + query + ") WHERE " + daySQL(t) + " = DATE " + literal(day.Day)
 		}
-		if order := sortColumns(t); q.changesOrder(t, order) {
+		if order := sortColumns(t); changesOrder(q, t, order) {
 			query += " ORDER BY " + quotedList(order)
 		}
 		day.Log = f.Log
@@ -127,13 +105,13 @@ func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *Recomput
 }
 
 // dividesDays reports whether rows of one day may become rows of several.
-func (q *Recompute) dividesDays(t *manifest.Table) bool {
+func dividesDays(q *protocol.Recompute, t *manifest.Table) bool {
 	name, _ := timeColumn(t)
 	return q.Column == 0 || name == t.Current().ByID(q.Column).Name
 }
 
 // changesOrder reports whether rows may no longer be in the order of some columns.
-func (q *Recompute) changesOrder(t *manifest.Table, order []string) bool {
+func changesOrder(q *protocol.Recompute, t *manifest.Table, order []string) bool {
 	return len(order) > 0 && (q.Column == 0 || slices.Contains(order, t.Current().ByID(q.Column).Name))
 }
 
@@ -159,13 +137,13 @@ func daySQL(t *manifest.Table) string {
 }
 
 // sql replaces the column in the rows of a query.
-func (q *Recompute) sql(t *manifest.Table, query string, database uint64) string {
+func recomputeSQL(q *protocol.Recompute, t *manifest.Table, query string, database uint64) string {
 	if q.Column == 0 {
 		return query
 	}
 	c := t.Current().ByID(q.Column)
 	return fmt.Sprintf("SELECT * REPLACE (CAST(script_value(%d, %d, %s) AS %s) AS %s) FROM (%s)",
-		database, q.attempt(), documentSQL(t, q.Hidden), c.SQLType(), sqltext.QuoteName(c.Name), query)
+		database, q.Attempt(), documentSQL(t, q.Hidden), c.SQLType(), sqltext.QuoteName(c.Name), query)
 }
 
 // documentSQL makes a JSON document of a row of the newest schema, as the event was that it

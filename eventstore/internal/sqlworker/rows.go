@@ -8,6 +8,8 @@ import (
 	"errors"
 	"io"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 )
@@ -19,11 +21,11 @@ type Rows struct {
 	stop   context.CancelFunc // of the time limit
 	closed bool
 
-	columns []Column
-	types   []Type
+	columns []protocol.Column
+	types   []protocol.Type
 	rest    int // bytes of the current piece of the stream that have not been read
 	end     error
-	outcome outcome
+	outcome protocol.Outcome
 
 	stream *ipc.Reader
 	batch  arrow.RecordBatch
@@ -34,29 +36,29 @@ type Rows struct {
 
 // readColumns reads the beginning of the answer.
 func (r *Rows) readColumns() error {
-	kind, text, err := r.answer.in.read()
-	for err == nil && kind == callMessage {
+	kind, text, err := r.answer.in.Read()
+	for err == nil && kind == protocol.CallMessage {
 		if err = r.answer.answerCall(text); err == nil {
-			kind, text, err = r.answer.in.read()
+			kind, text, err = r.answer.in.Read()
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if kind == doneMessage { // an answer without rows
+	if kind == protocol.DoneMessage { // an answer without rows
 		r.end = io.EOF
 		return json.Unmarshal(text, &r.outcome)
 	}
-	if kind != columnsMessage {
+	if kind != protocol.ColumnsMessage {
 		return endOf(kind, text)
 	}
-	var columns []resultColumn
+	var columns []protocol.ResultColumn
 	if err := json.Unmarshal(text, &columns); err != nil {
 		return err
 	}
-	r.columns = []Column{}
+	r.columns = []protocol.Column{}
 	for _, c := range columns {
-		r.columns = append(r.columns, Column{c.Name, c.Type.Name})
+		r.columns = append(r.columns, protocol.Column{Name: c.Name, Type: c.Type.Name})
 		r.types = append(r.types, c.Type)
 	}
 	return nil
@@ -69,22 +71,22 @@ func (r *Rows) Read(b []byte) (int, error) {
 		if r.end != nil {
 			return 0, r.end
 		}
-		kind, size, err := r.answer.in.readHead()
+		kind, size, err := r.answer.in.ReadHead()
 		switch {
 		case err != nil:
 			r.end = err
-		case kind == streamMessage:
+		case kind == protocol.StreamMessage:
 			r.rest = size
-		case kind == callMessage:
+		case kind == protocol.CallMessage:
 			r.end = r.readCall(size)
 		default:
 			r.end = r.readEnd(kind, size)
 		}
 	}
-	n, err := r.answer.in.r.Read(b[:min(len(b), r.rest)])
+	n, err := r.answer.in.Buffered.Read(b[:min(len(b), r.rest)])
 	r.rest -= n
 	if err != nil {
-		r.end = noEOF(err)
+		r.end = protocol.NoEOF(err)
 		return n, r.end
 	}
 	return n, nil
@@ -93,19 +95,19 @@ func (r *Rows) Read(b []byte) (int, error) {
 // readCall answers a call.
 func (r *Rows) readCall(size int) error {
 	body := make([]byte, size)
-	if _, err := io.ReadFull(r.answer.in.r, body); err != nil {
-		return noEOF(err)
+	if _, err := io.ReadFull(r.answer.in.Buffered, body); err != nil {
+		return protocol.NoEOF(err)
 	}
 	return r.answer.answerCall(body)
 }
 
 // readEnd reads the message that ends the answer.
-func (r *Rows) readEnd(kind messageKind, size int) error {
+func (r *Rows) readEnd(kind protocol.Kind, size int) error {
 	text := make([]byte, size)
-	if _, err := io.ReadFull(r.answer.in.r, text); err != nil {
-		return noEOF(err)
+	if _, err := io.ReadFull(r.answer.in.Buffered, text); err != nil {
+		return protocol.NoEOF(err)
 	}
-	if kind == doneMessage {
+	if kind == protocol.DoneMessage {
 		if err := json.Unmarshal(text, &r.outcome); err != nil {
 			return err
 		}
@@ -114,7 +116,7 @@ func (r *Rows) readEnd(kind messageKind, size int) error {
 }
 
 // Columns describes the columns.
-func (r *Rows) Columns() []Column { return r.columns }
+func (r *Rows) Columns() []protocol.Column { return r.columns }
 
 // Next goes to the next row and reports whether there is one.
 func (r *Rows) Next() bool {
@@ -128,7 +130,7 @@ func (r *Rows) Next() bool {
 	}
 	r.row = make([]any, len(r.types))
 	for i := range r.types {
-		r.row[i] = r.types[i].decode(r.batch.Column(i), r.next)
+		r.row[i] = r.types[i].Decode(r.batch.Column(i), r.next)
 	}
 	r.next++
 	return true
@@ -171,7 +173,7 @@ func (r *Rows) fail(err error) {
 func (r *Rows) finish(err error) error {
 	err = r.answer.finish(err)
 	if errors.Is(err, errInnocent) {
-		err = &QueryError{Message: "another query ended the process that ran this one", Hint: "run it again"}
+		err = &protocol.QueryError{Message: "another query ended the process that ran this one", Hint: "run it again"}
 	}
 	return err
 }

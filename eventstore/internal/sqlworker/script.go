@@ -17,22 +17,14 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	duck "github.com/duckdb/duckdb-go-bindings"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A Function is a function of SQL whose values the parent computes, as a script does. It takes
-// a row: a table's name or alias, or any struct.
-type Function struct {
-	Name string
-	Type string // of SQL
-	// Call returns the value of each document as text that casts to Type, nil for NULL. Its
-	// error ends the query. Queries call it at the same time.
-	Call func(ctx context.Context, documents [][]byte) ([][]byte, error) `json:"-"`
-}
-
 // functionsSQL makes the functions in a database.
-func functionsSQL(functions []Function, database uint64) string {
+func functionsSQL(functions []protocol.Function, database uint64) string {
 	var sql strings.Builder
 	for i, f := range functions {
 		fmt.Fprintf(&sql, "CREATE MACRO events.main.%s(document) AS CAST(script_value(%d, %d, CAST(to_json(document) AS VARCHAR)) AS %s);\n", sqltext.QuoteName(f.Name), database, i, f.Type)
@@ -147,23 +139,23 @@ func (c *scriptCaller) call(function int, documents [][]byte) ([][]byte, error) 
 		return nil, context.Cause(c.ctx)
 	}
 	head := binary.LittleEndian.AppendUint32(nil, uint32(function))
-	if err := c.job.out.write(callMessage, head, appendTexts(nil, documents)); err != nil {
+	if err := c.job.out.Write(protocol.CallMessage, head, appendTexts(nil, documents)); err != nil {
 		return nil, err
 	}
-	if err := c.job.out.flush(); err != nil {
+	if err := c.job.out.Flush(); err != nil {
 		return nil, err
 	}
 	select {
 	case body := <-c.job.values:
 		if len(body) == 0 {
-			return nil, errMessage
+			return nil, protocol.ErrInvalidMessage
 		}
 		values, err := splitTexts(body[1:])
 		if err == nil && body[0] != 0 {
 			return nil, errors.New(string(values[0]))
 		}
 		if err == nil && len(values) != len(documents) {
-			err = errMessage
+			err = protocol.ErrInvalidMessage
 		}
 		return values, err
 	case <-c.ctx.Done():
@@ -187,7 +179,7 @@ func appendTexts(dst []byte, texts [][]byte) []byte {
 func splitTexts(body []byte) (texts [][]byte, err error) {
 	for len(body) > 0 {
 		if len(body) < 4 {
-			return nil, errMessage
+			return nil, protocol.ErrInvalidMessage
 		}
 		length := binary.LittleEndian.Uint32(body)
 		body = body[4:]
@@ -196,7 +188,7 @@ func splitTexts(body []byte) (texts [][]byte, err error) {
 			continue
 		}
 		if uint64(length) > uint64(len(body)) {
-			return nil, errMessage
+			return nil, protocol.ErrInvalidMessage
 		}
 		texts, body = append(texts, body[:length:length]), body[length:]
 	}
@@ -207,7 +199,7 @@ func splitTexts(body []byte) (texts [][]byte, err error) {
 func (a *answer) answerCall(body []byte) error {
 	return a.answerCallBy(body, func(ctx context.Context, index int, documents [][]byte) ([][]byte, error) {
 		if index >= len(a.process.functions) {
-			return nil, errMessage
+			return nil, protocol.ErrInvalidMessage
 		}
 		return a.process.functions[index].Call(ctx, documents)
 	})
@@ -216,11 +208,11 @@ func (a *answer) answerCall(body []byte) error {
 // answerCallBy answers a call with what a function of this process returns.
 func (a *answer) answerCallBy(body []byte, call func(ctx context.Context, index int, documents [][]byte) ([][]byte, error)) error {
 	if len(body) < 4 {
-		return errMessage
+		return protocol.ErrInvalidMessage
 	}
 	documents, err := splitTexts(body[4:])
 	if err != nil {
-		return errMessage
+		return protocol.ErrInvalidMessage
 	}
 	status := []byte{0}
 	values, err := call(a.ctx, int(binary.LittleEndian.Uint32(body)), documents)
@@ -228,12 +220,12 @@ func (a *answer) answerCallBy(body []byte, call func(ctx context.Context, index 
 		status[0], values = 1, [][]byte{[]byte(err.Error())}
 	}
 	body = appendTexts(nil, values)
-	if len(body) >= messageMax {
+	if len(body) >= protocol.MaxBytes {
 		status[0], body = 1, appendTexts(nil, [][]byte{[]byte("the values of a function are too large")})
 	}
-	out := newMessageWriter(a.socket)
-	if err := out.write(valuesMessage, status, body); err != nil {
+	out := protocol.NewWriter(a.socket)
+	if err := out.Write(protocol.ValuesMessage, status, body); err != nil {
 		return err
 	}
-	return out.flush()
+	return out.Flush()
 }

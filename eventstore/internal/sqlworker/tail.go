@@ -6,21 +6,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
-	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
-
-// A Tail asks for the next rows of a table in the log.
-type Tail struct {
-	Version uint64        // of the manifest
-	Ends    []wal.FileEnd // up to where the log is acknowledged
-	Table   uint32
-	From    manifest.Position // of the first frame whose rows are wanted; its file must be there
-	Where   string            // predicate that CheckPredicate takes, or ""
-}
 
 // An answer to a Tail ends once its frames have tailRows rows or tailBytes bytes, so that the
 // rows fit into memory. It has at least one frame. Frames of one answer are read by one
@@ -33,15 +25,15 @@ const (
 
 // Tail returns the next rows of a table, in the order in which they were appended. Position
 // tells from where on to ask for more.
-func (c *Client) Tail(ctx context.Context, q Tail) (*Rows, error) {
-	return c.askRows(ctx, &request{Tail: &q}, tailTime, func(*messageWriter) error { return nil })
+func (c *Client) Tail(ctx context.Context, q protocol.Tail) (*Rows, error) {
+	return c.askRows(ctx, &protocol.Request{Tail: &q}, tailTime, func(*protocol.Writer) error { return nil })
 }
 
 // Position returns where a Tail goes on, once Next has returned false without an error.
 func (r *Rows) Position() manifest.Position { return r.outcome.Next }
 
 // tail answers a Tail.
-func (w *worker) tail(ctx context.Context, q *Tail, in *job) error {
+func (w *worker) tail(ctx context.Context, q *protocol.Tail, in *job) error {
 	ctx, stop := withTimeLimit(ctx, tailTime)
 	defer stop()
 	defer context.AfterFunc(ctx, in.hurry)()
@@ -56,9 +48,9 @@ func (w *worker) tail(ctx context.Context, q *Tail, in *job) error {
 	frames, next := nextFrames(log.of(t.ID), q)
 	if len(frames) == 0 {
 		log.close()
-		return in.out.writeJSON(doneMessage, outcome{Next: next})
+		return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{Next: next})
 	}
-	s, err := w.newSession(ctx, min(memoryDefault, w.settings.Memory*3/4))
+	s, err := w.newSession(ctx, min(protocol.MemoryDefault, w.settings.Memory*3/4))
 	if err != nil {
 		log.close()
 		return err
@@ -95,7 +87,7 @@ func (s *session) sendFrames(t *manifest.Table, frames []*logFrame, sql string, 
 
 // nextFrames returns the frames of an answer, which have one version of the schema, and the
 // position behind them.
-func nextFrames(all []*logFrame, q *Tail) (frames []*logFrame, next manifest.Position) {
+func nextFrames(all []*logFrame, q *protocol.Tail) (frames []*logFrame, next manifest.Position) {
 	rows, size := 0, 0
 	for _, f := range all {
 		if f.position.Compare(q.From) < 0 {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	duck "github.com/duckdb/duckdb-go-bindings"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
@@ -22,14 +24,14 @@ var simpleTypes = map[duck.Type]string{
 }
 
 // resultTypes takes the types of a result's columns apart.
-func resultTypes(res *duck.Result) ([]Type, error) {
-	var types []Type
+func resultTypes(res *duck.Result) ([]protocol.Type, error) {
+	var types []protocol.Type
 	for i := range duck.ColumnCount(res) {
 		logical := duck.ColumnLogicalType(res, i)
 		t, ok := takeApart(logical)
 		duck.DestroyLogicalType(&logical)
 		if !ok {
-			return nil, &QueryError{
+			return nil, &protocol.QueryError{
 				Message: fmt.Sprintf("column %s has a type that cannot be sent", duck.ColumnName(res, i)),
 				Hint:    "cast it to VARCHAR",
 			}
@@ -39,7 +41,7 @@ func resultTypes(res *duck.Result) ([]Type, error) {
 	return types, nil
 }
 
-func takeApart(logical duck.LogicalType) (t Type, ok bool) {
+func takeApart(logical duck.LogicalType) (t protocol.Type, ok bool) {
 	id := duck.GetTypeId(logical)
 	if t.Name, ok = simpleTypes[id]; ok {
 		if duck.LogicalTypeGetAlias(logical) == "JSON" {
@@ -55,20 +57,20 @@ func takeApart(logical duck.LogicalType) (t Type, ok bool) {
 		t.Name = "ENUM"
 		return t, true
 	case duck.TypeList:
-		ok = t.child(duck.ListTypeChildType(logical))
+		ok = addChild(&t, duck.ListTypeChildType(logical))
 		t.Name = t.Children[0].Name + "[]"
 	case duck.TypeArray:
-		ok = t.child(duck.ArrayTypeChildType(logical))
+		ok = addChild(&t, duck.ArrayTypeChildType(logical))
 		t.Name = fmt.Sprintf("%s[%d]", t.Children[0].Name, duck.ArrayTypeArraySize(logical))
 	case duck.TypeMap:
-		ok = t.child(duck.MapTypeKeyType(logical))
-		ok = t.child(duck.MapTypeValueType(logical)) && ok
+		ok = addChild(&t, duck.MapTypeKeyType(logical))
+		ok = addChild(&t, duck.MapTypeValueType(logical)) && ok
 		t.Name = fmt.Sprintf("MAP(%s, %s)", t.Children[0].Name, t.Children[1].Name)
 	case duck.TypeStruct:
 		ok = true
 		var parts []string
 		for i := range duck.StructTypeChildCount(logical) {
-			ok = t.child(duck.StructTypeChildType(logical, i)) && ok
+			ok = addChild(&t, duck.StructTypeChildType(logical, i)) && ok
 			parts = append(parts, sqltext.QuoteName(duck.StructTypeChildName(logical, i))+" "+t.Children[i].Name)
 		}
 		t.Name = "STRUCT(" + strings.Join(parts, ", ") + ")"
@@ -76,7 +78,7 @@ func takeApart(logical duck.LogicalType) (t Type, ok bool) {
 	return t, ok
 }
 
-func (t *Type) child(logical duck.LogicalType) bool {
+func addChild(t *protocol.Type, logical duck.LogicalType) bool {
 	defer duck.DestroyLogicalType(&logical)
 	child, ok := takeApart(logical)
 	t.Children = append(t.Children, child)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
@@ -168,7 +170,7 @@ func TestBoundsOfNanoseconds(t *testing.T) {
 			t.Errorf("%s of an expression: got %s rows, want %s", where, got, want)
 		}
 		if text := strings.Split(where, "'"); strings.HasPrefix(where, "tm >") {
-			if got := f.ask(`SELECT count(*) FROM events WHERE `+text[0]+`$t`, Param{Name: "t", Value: text[1]}); got != want {
+			if got := f.ask(`SELECT count(*) FROM events WHERE `+text[0]+`$t`, protocol.Param{Name: "t", Value: text[1]}); got != want {
 				t.Errorf("%s as a parameter: got %s rows, want %s", where, got, want)
 			}
 		}
@@ -187,15 +189,15 @@ func TestOffsetsAreRefused(t *testing.T) {
 	} {
 		sql := "SELECT 1\nFROM events e WHERE " + where
 		_, err := read(f.query(t.Context(), sql))
-		var q *QueryError
-		if q, _ = err.(*QueryError); q == nil || !strings.Contains(q.Message, "drop the offset") || q.Line != 2 || q.Column < 20 {
+		var q *protocol.QueryError
+		if q, _ = err.(*protocol.QueryError); q == nil || !strings.Contains(q.Message, "drop the offset") || q.Line != 2 || q.Column < 20 {
 			t.Errorf("%s: got %v", where, err)
 		}
 		if err := f.client.CheckPredicate(t.Context(), f.m.Version, 1, strings.ReplaceAll(where, "e.", "")); err == nil {
 			t.Errorf("a delete takes %s", where)
 		}
 	}
-	_, err := read(f.query(t.Context(), `SELECT 1 FROM events WHERE time > $from`, Param{Name: "from", Value: "2026-01-06T00:00:00+05:30"}))
+	_, err := read(f.query(t.Context(), `SELECT 1 FROM events WHERE time > $from`, protocol.Param{Name: "from", Value: "2026-01-06T00:00:00+05:30"}))
 	if want := "the comparison with column time would drop the offset of parameter from (write the time in UTC, '2026-01-05T18:30:00Z', or as TIMESTAMPTZ '2026-01-06T00:00:00+05:30')"; err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

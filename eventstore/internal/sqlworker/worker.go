@@ -8,12 +8,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
 	"golang.org/x/sys/unix"
 
@@ -21,47 +21,12 @@ import (
 	"github.com/perigeedb/perigee/internal/document"
 )
 
-// workerVariable tells a process that it is a SQL worker, and holds its settings in JSON.
-const workerVariable = "PERIGEE_SQL_WORKER"
-
-// A role is what a worker is for. Each has a process of its own: none takes the memory that
-// another needs, and files of the log do not wait for a merge.
-type role string
-
-const (
-	queryRole role = "query"
-	sealRole  role = "seal"  // writes closed files of the log as Parquet files
-	mergeRole role = "merge" // merges and rewrites Parquet files
-)
-
-// settings are what a worker needs to know from its start.
-type settings struct {
-	Folder   string // of the store
-	Number   int    // of the worker, among those that the client has started
-	Role     role
-	Memory   int64  // bytes that all requests together may need
-	Threads  int    // that one request may use
-	RowGroup int    // rows of a row group that is written
-	File     string // that it may read beside the store's; "" is none
-
-	Functions []Function
-}
-
-// temp is where a worker may write. The parent removes it when the worker has ended, when
-// another may have taken its place.
-func (s settings) temp() string {
-	return filepath.Join(s.Folder, "temp", string(s.Role)+"-"+strconv.Itoa(s.Number))
-}
-
-// controlFile is the descriptor of the socket that brings the sockets of requests.
-const controlFile = 3
-
 // Run makes a process that was started as a SQL worker serve its parent; it does not return
 // then. In every other process it does nothing.
 //
 // Call it first in main: what a program does before, its workers do too.
 func Run() {
-	text, found := os.LookupEnv(workerVariable)
+	text, found := os.LookupEnv(protocol.WorkerVariable)
 	if !found {
 		return
 	}
@@ -74,7 +39,7 @@ func Run() {
 
 // A worker is the process that runs DuckDB.
 type worker struct {
-	settings   settings
+	settings   protocol.Settings
 	databases  databases
 	statements statements
 	manifests  manifests
@@ -86,7 +51,7 @@ type worker struct {
 
 // serve answers requests until the parent ends.
 func serve(text string) error {
-	var s settings
+	var s protocol.Settings
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return fmt.Errorf("read the settings: %w", err)
 	}
@@ -117,7 +82,7 @@ func receiveSocket() (*os.File, error) {
 	var b [1]byte
 	control := make([]byte, unix.CmsgSpace(4))
 	for {
-		n, controlSize, _, _, err := unix.Recvmsg(controlFile, b[:], control, unix.MSG_CMSG_CLOEXEC)
+		n, controlSize, _, _, err := unix.Recvmsg(protocol.ControlFile, b[:], control, unix.MSG_CMSG_CLOEXEC)
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -128,11 +93,11 @@ func receiveSocket() (*os.File, error) {
 		}
 		messages, err := unix.ParseSocketControlMessage(control[:controlSize])
 		if err != nil || len(messages) != 1 {
-			return nil, errMessage
+			return nil, protocol.ErrInvalidMessage
 		}
 		files, err := unix.ParseUnixRights(&messages[0])
 		if err != nil || len(files) != 1 {
-			return nil, errMessage
+			return nil, protocol.ErrInvalidMessage
 		}
 		return os.NewFile(uintptr(files[0]), "request"), nil
 	}
@@ -141,8 +106,8 @@ func receiveSocket() (*os.File, error) {
 // A job is a request on its socket.
 type job struct {
 	socket *os.File
-	in     *messageReader
-	out    *messageWriter
+	in     *protocol.Reader
+	out    *protocol.Writer
 	cancel context.CancelCauseFunc
 	values chan []byte // of the function that is called
 }
@@ -152,19 +117,19 @@ func (w *worker) serveJob(socket *os.File) {
 	defer socket.Close()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	j := &job{socket: socket, in: newMessageReader(socket), out: newMessageWriter(socket), cancel: cancel, values: make(chan []byte, 1)}
+	j := &job{socket: socket, in: protocol.NewReader(socket), out: protocol.NewWriter(socket), cancel: cancel, values: make(chan []byte, 1)}
 	context.AfterFunc(ctx, j.hurry)
 	release := w.memory.add(cancel)
 	err := w.answer(ctx, j)
 	release()
-	if w.settings.Role != queryRole {
+	if w.settings.Role != protocol.QueryRole {
 		document.TrimAllocator() // before the next request, which has the whole limit again
 	}
 	if err != nil {
-		err = j.out.writeJSON(failedMessage, newFailure(err))
+		err = j.out.WriteJSON(protocol.FailedMessage, protocol.NewFailure(err))
 	}
 	if err == nil {
-		_ = j.out.flush() // the parent may be gone
+		_ = j.out.Flush() // the parent may be gone
 	}
 }
 
@@ -173,20 +138,20 @@ func (w *worker) serveJob(socket *os.File) {
 func (j *job) hurry() { _ = j.socket.SetDeadline(time.Now().Add(time.Second)) }
 
 func (w *worker) answer(ctx context.Context, j *job) error {
-	kind, text, err := j.in.read()
+	kind, text, err := j.in.Read()
 	if err != nil {
-		return errCanceled // the parent wanted no answer before it had asked
+		return protocol.ErrCanceled // the parent wanted no answer before it had asked
 	}
-	if kind != requestMessage {
-		return errMessage
+	if kind != protocol.RequestMessage {
+		return protocol.ErrInvalidMessage
 	}
-	if err := j.out.write(begunMessage); err != nil {
+	if err := j.out.Write(protocol.BegunMessage); err != nil {
 		return err
 	}
-	if err := j.out.flush(); err != nil {
-		return errCanceled // the parent is gone
+	if err := j.out.Flush(); err != nil {
+		return protocol.ErrCanceled // the parent is gone
 	}
-	var q request
+	var q protocol.Request
 	if err := json.Unmarshal(text, &q); err != nil {
 		return err
 	}
@@ -210,21 +175,21 @@ func (w *worker) answer(ctx context.Context, j *job) error {
 	case q.Tail != nil:
 		return w.tail(ctx, q.Tail, j)
 	}
-	return errMessage
+	return protocol.ErrInvalidMessage
 }
 
 // nextRows returns the next rows of an external table, or nil at the end of the request.
 // From then on the end of the stream cancels the job.
 func (j *job) nextRows() (table int, rows []byte, err error) {
-	kind, body, err := j.in.read()
+	kind, body, err := j.in.Read()
 	switch {
 	case err != nil:
-		return 0, nil, errCanceled
-	case kind == endOfRequest:
+		return 0, nil, protocol.ErrCanceled
+	case kind == protocol.EndOfRequest:
 		go j.readValues()
 		return 0, nil, nil
-	case kind != rowsMessage || len(body) < 4:
-		return 0, nil, errMessage
+	case kind != protocol.RowsMessage || len(body) < 4:
+		return 0, nil, protocol.ErrInvalidMessage
 	}
 	return int(binary.LittleEndian.Uint32(body)), body[4:], nil
 }
@@ -232,9 +197,9 @@ func (j *job) nextRows() (table int, rows []byte, err error) {
 // readValues reads what functions of the parent return, until it closes its half.
 func (j *job) readValues() {
 	for {
-		kind, body, err := j.in.read()
-		if err != nil || kind != valuesMessage {
-			j.cancel(errCanceled)
+		kind, body, err := j.in.Read()
+		if err != nil || kind != protocol.ValuesMessage {
+			j.cancel(protocol.ErrCanceled)
 			return
 		}
 		j.values <- body

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/perigeedb/perigee/event"
@@ -42,7 +44,7 @@ const (
 
 // writeSegment writes the rows of a closed file of the log as Parquet files, one for each
 // table and day.
-func (w *worker) writeSegment(ctx context.Context, q *Segment, in *job) error {
+func (w *worker) writeSegment(ctx context.Context, q *protocol.Segment, in *job) error {
 	m, err := w.manifests.load(q.Version)
 	if err != nil {
 		return err
@@ -52,7 +54,7 @@ func (w *worker) writeSegment(ctx context.Context, q *Segment, in *job) error {
 		return err
 	}
 	defer log.close()
-	written := []Written{}
+	written := []protocol.Written{}
 	out := newOutput(q.Number, q.Wide)
 	out.level = sealLevel
 	for _, t := range m.Tables {
@@ -66,16 +68,16 @@ func (w *worker) writeSegment(ctx context.Context, q *Segment, in *job) error {
 		}
 		for _, f := range files {
 			f.Log = q.Log.Number
-			written = append(written, Written{t.ID, f})
+			written = append(written, protocol.Written{Table: t.ID, File: f})
 		}
 	}
 	if err := out.wait(); err != nil {
 		return errors.Join(err, out.abandon())
 	}
-	if err := in.out.writeJSON(filesMessage, written); err != nil {
+	if err := in.out.WriteJSON(protocol.FilesMessage, written); err != nil {
 		return err
 	}
-	return in.out.writeJSON(doneMessage, outcome{})
+	return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{})
 }
 
 // newWriteSession takes a database for writing files.
@@ -89,8 +91,8 @@ func (s *session) explainWrite(err error) error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		err = cause
 	}
-	if outOfMemory(err) || err == errMemory {
-		return ErrMemory
+	if outOfMemory(err) || err == protocol.ErrQueryMemory {
+		return protocol.ErrMemory
 	}
 	return err
 }
@@ -214,7 +216,7 @@ func (s *session) writeFile(t *manifest.Table, f manifest.File, query string, wi
 	for _, deleted := range t.Deletes {
 		f.Deleted = deleted.Number
 	}
-	folder := s.worker.settings.temp()
+	folder := s.worker.settings.Temp()
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return f, err
 	}
@@ -330,14 +332,14 @@ func sortKeySQL(columns []string) string {
 
 // checkPredicate returns an error unless a predicate can be that of a delete: one
 // expression over the columns of a table that has the same result at any time.
-func (w *worker) checkPredicate(ctx context.Context, q *checkRequest, in *job) error {
+func (w *worker) checkPredicate(ctx context.Context, q *protocol.Check, in *job) error {
 	ctx, stop := withTimeLimit(ctx, 10*time.Second)
 	defer stop()
 	t, err := w.table(q.Version, q.Table)
 	if err != nil {
 		return err
 	}
-	s, err := w.newSession(ctx, memoryDefault)
+	s, err := w.newSession(ctx, protocol.MemoryDefault)
 	if err != nil {
 		return err
 	}
@@ -349,7 +351,7 @@ func (w *worker) checkPredicate(ctx context.Context, q *checkRequest, in *job) e
 		s.failed = true
 		return err
 	}
-	return in.out.writeJSON(doneMessage, outcome{})
+	return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{})
 }
 
 func (s *session) checkPredicate(t *manifest.Table, predicate string) error {
@@ -368,17 +370,17 @@ func (s *session) checkPredicate(t *manifest.Table, predicate string) error {
 	node := syntaxNode(parsed.tree).child("node")
 	// Some of these conditions imply others; each is a lock of its own on what a delete may do.
 	if len(parsed.tables) != 1 || node["type"] != "SELECT_NODE" || node["where_clause"] == nil || containsSubquery(node["where_clause"]) || !isBareWhere(node) {
-		return &QueryError{Message: "the predicate must be one expression over the columns of " + t.Name, Hint: "for example: user = 7 AND event <> 'signup'"}
+		return &protocol.QueryError{Message: "the predicate must be one expression over the columns of " + t.Name, Hint: "for example: user = 7 AND event <> 'signup'"}
 	}
 	if name := volatileCall(node["where_clause"]); name != "" {
-		return &QueryError{Message: "the predicate calls " + name + ", whose result changes", Hint: "use constants: the predicate is applied now and later"}
+		return &protocol.QueryError{Message: "the predicate calls " + name + ", whose result changes", Hint: "use constants: the predicate is applied now and later"}
 	}
 	if _, err := s.conn.run(sql); err != nil {
 		return predicateError(begin, sql, err)
 	}
 	described, err := s.conn.run("SELECT column_type FROM (DESCRIBE SELECT (" + predicate + "\n) FROM main." + sqltext.QuoteName(t.Name) + ")")
 	if err == nil && described[0][0] != "BOOLEAN" {
-		return &QueryError{Message: fmt.Sprintf("the predicate is %v, not BOOLEAN", described[0][0]), Hint: "compare the column with a value"}
+		return &protocol.QueryError{Message: fmt.Sprintf("the predicate is %v, not BOOLEAN", described[0][0]), Hint: "compare the column with a value"}
 	}
 	return queryError(err, "")
 }
@@ -389,7 +391,7 @@ func predicateError(begin, sql string, err error) error {
 		return nil
 	}
 	err = queryError(err, sql)
-	if q, ok := errors.AsType[*QueryError](err); ok && q.Line == 1 {
+	if q, ok := errors.AsType[*protocol.QueryError](err); ok && q.Line == 1 {
 		q.Column = max(q.Column-len(begin), 1)
 	}
 	return err

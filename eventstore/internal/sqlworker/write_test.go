@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/perigeedb/perigee/event"
@@ -24,7 +26,7 @@ func (f *folder) seal(number uint64) {
 		if end.Number != number {
 			continue
 		}
-		written, err := f.client.WriteSegment(f.t.Context(), Segment{Version: f.m.Version, Log: end, Number: f.m.NextSegment})
+		written, err := f.client.WriteSegment(f.t.Context(), protocol.Segment{Version: f.m.Version, Log: end, Number: f.m.NextSegment})
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -88,9 +90,9 @@ func TestSegment(t *testing.T) {
 }
 
 // merge merges groups of files of a table and saves that.
-func (f *folder) merge(table *manifest.Table, groups ...[]string) []Merged {
+func (f *folder) merge(table *manifest.Table, groups ...[]string) []protocol.Merged {
 	f.t.Helper()
-	merged, err := f.client.Merge(f.t.Context(), Merge{Version: f.m.Version, Table: table.ID, Groups: groups, Number: f.m.NextSegment})
+	merged, err := f.client.Merge(f.t.Context(), protocol.Merge{Version: f.m.Version, Table: table.ID, Groups: groups, Number: f.m.NextSegment})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -134,7 +136,7 @@ func TestFileLayout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Text(rows[0][0]); got != want {
+		if got := protocol.Text(rows[0][0]); got != want {
 			t.Errorf("%s: got %s, want %s", sql, got, want)
 		}
 	}
@@ -168,7 +170,7 @@ func TestRowGroupsOfWideRows(t *testing.T) {
 // mergeSession begins a session of a merge in this process. Close it.
 func (f *folder) mergeSession() *session {
 	f.t.Helper()
-	own := settings{Folder: f.path, Role: mergeRole, Memory: writerMemory, Threads: 1, RowGroup: rowGroupRows}
+	own := protocol.Settings{Folder: f.path, Role: protocol.MergeRole, Memory: writerMemory, Threads: 1, RowGroup: rowGroupRows}
 	w := &worker{settings: own, databases: databases{settings: own}}
 	s, err := w.newWriteSession(f.t.Context())
 	if err != nil {
@@ -238,14 +240,14 @@ func TestMergeReadsEachFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Text(rows[0][0])
+		return protocol.Text(rows[0][0])
 	}
 	before := connections()
 	rows, err := s.openMerge(table, table.Files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if merged, err := s.conn.run("SELECT count(*), max(id) " + rows.sql()); err != nil || Text(merged[0][0]) != "20" || Text(merged[0][1]) != "19" {
+	if merged, err := s.conn.run("SELECT count(*), max(id) " + rows.sql()); err != nil || protocol.Text(merged[0][0]) != "20" || protocol.Text(merged[0][1]) != "19" {
 		t.Errorf("merged: %v, %v", merged, err)
 	}
 	rows.close()
@@ -276,7 +278,7 @@ func TestDeletes(t *testing.T) {
 	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
 	f.seal(2)
 	f.want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
-	recomputed, err := f.client.Recompute(t.Context(), Recompute{
+	recomputed, err := f.client.Recompute(t.Context(), protocol.Recompute{
 		Version: f.m.Version, Table: table.ID, File: table.Files[0].Name, Number: 90, Column: 2,
 		Call: func(_ context.Context, _ int, documents [][]byte) ([][]byte, error) {
 			return make([][]byte, len(documents)), nil
@@ -311,13 +313,13 @@ func TestPredicates(t *testing.T) {
 		`id = ?`, `true) GROUP BY ALL HAVING (true`, `true) LIMIT (1`, `id = 7; DROP VIEW events`, `id = 7; SELECT 1`, `id = 7 UNION SELECT 1`, `id = 7 INTERSECT SELECT 1 FROM events WHERE true`, `row_number() OVER () = 1`, `read_text('/etc/passwd') = 'x'`, `time`, `time < today()`} {
 		if err := check(bad); err == nil {
 			t.Errorf("%s was taken", bad)
-		} else if _, ok := errors.AsType[*QueryError](err); !ok {
+		} else if _, ok := errors.AsType[*protocol.QueryError](err); !ok {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
 	if err := check(`emial = 'x'`); err == nil || err.Error() == "" {
 		t.Error("no error")
-	} else if q, _ := errors.AsType[*QueryError](err); q == nil || q.Line != 1 || q.Column != 1 {
+	} else if q, _ := errors.AsType[*protocol.QueryError](err); q == nil || q.Line != 1 || q.Column != 1 {
 		t.Errorf("%#v", err)
 	}
 }
@@ -329,14 +331,14 @@ func TestReplacedWriter(t *testing.T) {
 	start := func() *process {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		p, err := c.start(mergeRole, false)
+		p, err := c.start(protocol.MergeRole, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
 	old, now := start(), start()
-	file := filepath.Join(now.settings.temp(), "file")
+	file := filepath.Join(now.settings.Temp(), "file")
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)
 	}

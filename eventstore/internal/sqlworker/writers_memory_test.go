@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+
 	"github.com/perigeedb/perigee/event"
 )
 
@@ -42,7 +44,7 @@ func TestWritersMemory(t *testing.T) {
 			version, number := f.m.Version, f.m.NextSegment
 			f.m.NextSegment++
 			sealing.Go(func() {
-				_, err := f.client.WriteSegment(t.Context(), Segment{Version: version, Log: end, Number: number})
+				_, err := f.client.WriteSegment(t.Context(), protocol.Segment{Version: version, Log: end, Number: number})
 				sealed <- err
 			})
 			group := table.Files

@@ -1,6 +1,4 @@
-//go:build linux && cgo
-
-package sqlworker
+package protocol
 
 import (
 	"fmt"
@@ -15,8 +13,8 @@ type Param struct {
 	Value any
 }
 
-// identifier returns the name by which a statement knows the ith parameter.
-func (p Param) identifier(i int) string {
+// Identifier returns the name by which a statement knows the ith parameter.
+func (p Param) Identifier(i int) string {
 	if p.Name == "" {
 		return strconv.Itoa(i + 1)
 	}
@@ -27,10 +25,10 @@ func (p Param) identifier(i int) string {
 // time.Time is of type TIMESTAMP, in microseconds.
 type TimestampNS int64
 
-func encodeParams(params []Param) ([]jsonParam, error) {
-	var all []jsonParam
+func EncodeParams(params []Param) ([]JSONParam, error) {
+	var all []JSONParam
 	for _, p := range params {
-		encoded := jsonParam{Name: p.Name}
+		encoded := JSONParam{Name: p.Name}
 		switch value := p.Value.(type) {
 		case nil:
 		case bool:
@@ -60,7 +58,7 @@ func encodeParams(params []Param) ([]jsonParam, error) {
 	return all, nil
 }
 
-func decodeParams(params []jsonParam) (all []Param) {
+func DecodeParams(params []JSONParam) (all []Param) {
 	for _, p := range params {
 		decoded := Param{Name: p.Name}
 		switch {

@@ -1,6 +1,4 @@
-//go:build linux && cgo
-
-package sqlworker
+package protocol
 
 import (
 	"encoding/base64"

@@ -1,6 +1,4 @@
-//go:build linux && cgo
-
-package sqlworker
+package protocol
 
 import (
 	"fmt"
@@ -34,8 +32,8 @@ type Type struct {
 	Children []Type `json:"children,omitempty"`
 }
 
-// decode returns a value of an Arrow array.
-func (t *Type) decode(values arrow.Array, row int) any {
+// Decode returns a value of an Arrow array.
+func (t *Type) Decode(values arrow.Array, row int) any {
 	if values.IsNull(row) {
 		return nil
 	}
@@ -74,9 +72,9 @@ func (t *Type) decode(values arrow.Array, row int) any {
 		halves := [2]uint64{n.LowBits(), uint64(n.HighBits())}
 		return Number(decimal(bigInt(halves, t.Name != "UHUGEINT"), int(values.DataType().(*arrow.Decimal128Type).Scale)))
 	case *array.Dictionary:
-		return t.decode(values.Dictionary(), values.GetValueIndex(row))
+		return t.Decode(values.Dictionary(), values.GetValueIndex(row))
 	case array.ExtensionArray:
-		return t.decode(values.Storage(), row)
+		return t.Decode(values.Storage(), row)
 	}
 	if value, ok := t.decodeTime(values, row); ok {
 		return value
@@ -98,7 +96,7 @@ func (t *Type) decodeNested(values arrow.Array, row int) any {
 		fields := make(Struct, values.NumField())
 		names := values.DataType().(*arrow.StructType)
 		for i := range fields {
-			fields[i] = Field{Name: names.Field(i).Name, Value: t.Children[i].decode(values.Field(i), row)}
+			fields[i] = Field{Name: names.Field(i).Name, Value: t.Children[i].Decode(values.Field(i), row)}
 		}
 		return fields
 	case array.ListLike:
@@ -111,7 +109,7 @@ func (t *Type) decodeNested(values arrow.Array, row int) any {
 func (t *Type) decodeRun(values arrow.Array, first, end int64) []any {
 	run := make([]any, end-first)
 	for i := range run {
-		run[i] = t.decode(values, int(first)+i)
+		run[i] = t.Decode(values, int(first)+i)
 	}
 	return run
 }

@@ -1,14 +1,13 @@
 #!/bin/sh
-# Builds the LMDB that package nodedb links: version 0.9.36, whose source the Python
-# package of the name lmdb carries, without the patches of that package, with the edits of
-# guard.sed, and extend.c beside it. Debian's own is of 2019 and allows keys of 511 bytes only.
+# Builds the LMDB that package nodedb links: version 0.9.36, from the source in the Python package
+# "lmdb", without that package's patches, with the edits of guard.sed, and with extend.c. Debian's LMDB
+# is from 2019 and only allows keys of up to 511 bytes.
 #
 #   tools/lmdb/build.sh           .build/lmdb/{lib,include}
 #   tools/lmdb/build.sh fetched   succeeds if the source does not have to be downloaded
 #
-# A second call does nothing unless this folder has changed. Each build has an identity,
-# written into a header in nodedb: Go's build cache does not look at archives, and would
-# not link a new one.
+# The script rebuilds only if this folder has changed. Each build has an identity, which is written to a
+# header in nodedb: Go's build cache does not look at archives, and would not link a new one.
 set -eu
 
 version=3.0.0 # of the Python package
@@ -35,7 +34,7 @@ fail() {
 	exit 1
 }
 
-# fetch downloads the source once.
+# fetch downloads the source if it is missing.
 fetch() {
 	[ ! -d "$source" ] || return 0
 	command -v python3 > /dev/null || fail "python3 is missing; install Debian's python3-pip"
@@ -45,13 +44,13 @@ fetch() {
 	python3 -m pip download --quiet --no-deps --no-binary :all: --dest "$parts" "lmdb==$version" > "$parts/log" 2>&1 ||
 		fail "pip could not fetch the source; see $parts/log"
 	echo "$checksum  $parts/lmdb-$version.tar.gz" | sha256sum -c --quiet - > "$parts/log" 2>&1 ||
-		fail "the fetched source has another checksum than $0 says"
+		fail "the checksum of the fetched source differs from the one in $0"
 	tar -xzf "$parts/lmdb-$version.tar.gz" -C "$parts/parts"
 	mv "$parts/parts/lmdb-$version/lib" "$source"
 	rm -rf "$parts/parts" "$parts/lmdb-$version.tar.gz"
 }
 
-# write_header tells Go's build cache which build is there.
+# write_header writes the identity of the build for Go's build cache.
 write_header() {
 	line="#define LMDB_BUILD \"$stamp\""
 	[ "$(cat "$header" 2> /dev/null)" = "$line" ] || echo "$line" > "$header"
@@ -75,7 +74,7 @@ if [ "$(cat "$dest/stamp" 2> /dev/null)" = "$stamp" ]; then
 fi
 fetch
 
-# MDB_MAXKEYSIZE=0: keys as long as a page allows, 1,980 bytes.
+# MDB_MAXKEYSIZE=0 allows keys as long as a page permits: 1,980 bytes.
 compile() {
 	cc -O2 -g -fPIC -pthread -DMDB_MAXKEYSIZE=0 "-I$work" "-I$source" "-I$here" -w -c "$1" -o "$2" 2>> "$work/log" ||
 		fail "the compiler failed; see $work/log"

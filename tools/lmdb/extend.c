@@ -3,7 +3,7 @@
 
 #include "lmdb.h"
 
-/* What guard.sed makes mdb.c call. */
+/* mdb.c, as edited by guard.sed, calls these. */
 static int guard_spoil(MDB_txn *txn);
 static int guard_page(MDB_cursor *cursor, const void *page, size_t number);
 static int guard_large(MDB_cursor *cursor, const void *page, size_t size);
@@ -41,7 +41,7 @@ int lmdb_remap(MDB_env *env, size_t size, void **old, size_t *old_size) {
 	*old = env->me_map, *old_size = env->me_mapsize;
 	MDB_meta *first = METADATA((MDB_page *)map);
 	MDB_meta *second = (MDB_meta *)((char *)first + env->me_psize);
-	/* Other threads read through these without a lock; either map serves them. */
+	/* Other threads read these without a lock; the old map and the new one both work for them. */
 	__atomic_store_n(&env->me_map, map, __ATOMIC_RELEASE);
 	__atomic_store_n(&env->me_metas[0], first, __ATOMIC_RELEASE);
 	__atomic_store_n(&env->me_metas[1], second, __ATOMIC_RELEASE);
@@ -61,7 +61,7 @@ int lmdb_lock_out(MDB_env *env) {
 	return mdb_env_excl_lock(env, &exclusive) == 0 && exclusive == 1;
 }
 
-/* The page that follows in the same parent, or NULL. */
+/* The next page in the same parent, or NULL. */
 static const char *next_page(const MDB_cursor *cursor) {
 	if (cursor->mc_top == 0) return NULL;
 	const MDB_page *parent = cursor->mc_pg[cursor->mc_top - 1];
@@ -77,7 +77,8 @@ void lmdb_leaf_get(MDB_cursor *cursor, lmdb_leaf *out) {
 	out->page = (const char *)page;
 	out->at = cursor->mc_ki[cursor->mc_top];
 	out->count = NUMKEYS(page);
-	/* No hardware foresees which page follows: its pointers, and its first nodes at the end. */
+	/* The processor cannot predict the next page: prefetch its pointers, and its first nodes, which
+	 * are at its end. */
 	const char *next = next_page(cursor);
 	if (!next) return;
 	for (int i = 0; i < POINTER_LINES; i++) __builtin_prefetch(next + i * LINE);
@@ -92,23 +93,23 @@ int lmdb_node_big(MDB_cursor *cursor, const char *node, MDB_val *out) {
 	return mdb_node_read(cursor, (MDB_node *)node, out);
 }
 
-/* ---- the guard: LMDB trusts its file, this looks at it ----
+/* ---- the guard: LMDB trusts its file, so this code checks it ----
  *
- * A page is looked at when this process first reads it from the file. From then on only an
- * LMDB that works changes it: its bit says that it need not be looked at again. */
+ * A page is checked when this process first reads it from the file. Its bit is then set: only a
+ * working LMDB changes the page from then on, so it needs no further check. */
 
-enum { GUARD_BYTES = 32 << 20 }; /* of bits, for a file of 1 TiB; not of memory until they are used */
+enum { GUARD_BYTES = 32 << 20 }; /* size of the bits, for a file of 1 TiB; unused ones take no memory */
 
 typedef struct {
 	_Atomic uint64_t *bits;
-	_Atomic size_t file_pages; /* that the file is known to have */
+	_Atomic size_t file_pages; /* the file has at least this many */
 } guard;
 
 int lmdb_guard(MDB_env *env) {
 	guard *g = calloc(1, sizeof *g);
 	if (!g) return ENOMEM;
 	g->bits = mmap(NULL, GUARD_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (g->bits == MAP_FAILED) g->bits = NULL; /* each page is looked at each time */
+	if (g->bits == MAP_FAILED) g->bits = NULL; /* then every read of a page checks it */
 	return mdb_env_set_userctx(env, g);
 }
 
@@ -119,7 +120,8 @@ void lmdb_close(MDB_env *env) {
 	free(g);
 }
 
-/* Threads share a transaction that reads: it stays as it is. */
+/* Marks a write transaction as failed. Read transactions are shared by threads and stay
+ * unchanged. */
 static int guard_spoil(MDB_txn *txn) {
 	if (!F_ISSET(txn->mt_flags, MDB_TXN_RDONLY)) txn->mt_flags |= MDB_TXN_ERROR;
 	return MDB_CORRUPTED;
@@ -161,7 +163,7 @@ static int guard_free_pages(MDB_txn *txn, const MDB_val *record) {
 	return 0;
 }
 
-/* Bytes of a node that begins at `at`, 0 if it cannot be one. */
+/* The size of the node at offset `at`, or 0 if it is invalid. */
 static size_t node_size(const MDB_cursor *cursor, const MDB_page *p, size_t at, int first) {
 	const MDB_txn *txn = cursor->mc_txn;
 	const MDB_env *env = txn->mt_env;
@@ -184,8 +186,8 @@ static size_t node_size(const MDB_cursor *cursor, const MDB_page *p, size_t at, 
 	return size > env->me_nodemax || at + size > env->me_psize ? 0 : size;
 }
 
-/* True if the page is one that LMDB could have written: its nodes fill it from `upper` to its end,
- * each of them has one pointer, and none reaches beyond it. */
+/* True if LMDB could have written the page: its nodes fill it from `upper` to its end, each has one
+ * pointer, and none extends beyond the page. */
 static int is_sound(const MDB_cursor *cursor, const MDB_page *p, size_t number) {
 	const MDB_txn *txn = cursor->mc_txn;
 	MDB_env *env = txn->mt_env;
@@ -213,7 +215,7 @@ static int is_sound(const MDB_cursor *cursor, const MDB_page *p, size_t number) 
 
 static int guard_page(MDB_cursor *cursor, const void *page, size_t number) {
 	guard *g = cursor->mc_txn->mt_env->me_userctx;
-	int has_bit = g && g->bits && number < (size_t)GUARD_BYTES * 8 && cursor->mc_dbi != FREE_DBI; /* those are few */
+	int has_bit = g && g->bits && number < (size_t)GUARD_BYTES * 8 && cursor->mc_dbi != FREE_DBI; /* few pages */
 	if (has_bit && atomic_load_explicit(&g->bits[number / 64], memory_order_relaxed) >> (number % 64) & 1) return 0;
 	if (!is_sound(cursor, page, number)) return MDB_CORRUPTED;
 	if (has_bit) atomic_fetch_or_explicit(&g->bits[number / 64], (uint64_t)1 << (number % 64), memory_order_relaxed);
@@ -234,17 +236,17 @@ static const MDB_meta *meta_of(const MDB_metabuf *buffer) {
 	return (const MDB_meta *)METADATA((const MDB_page *)(const void *)buffer);
 }
 
-/* Checks what no commit changes. */
+/* Checks the fields that no commit changes. */
 static int check_header(const MDB_metabuf *buffer, unsigned number, size_t page, char *why, size_t room) {
 	const MDB_page *p = (const MDB_page *)(const void *)buffer;
 	const MDB_meta *m = meta_of(buffer);
 	if (!F_ISSET(p->mp_flags, P_META) || m->mm_magic != MDB_MAGIC) return refuse(why, room, "page %u is not one of LMDB's meta pages", number);
-	if (m->mm_version != MDB_DATA_VERSION) return refuse(why, room, "its format of LMDB is %u, not %u", m->mm_version, MDB_DATA_VERSION);
+	if (m->mm_version != MDB_DATA_VERSION) return refuse(why, room, "its LMDB format is %u, not %u", m->mm_version, MDB_DATA_VERSION);
 	if (m->mm_psize != page) return refuse(why, room, "meta page %u is damaged", number);
 	return 0;
 }
 
-/* Checks what the last commit wrote. */
+/* Checks the fields that the last commit wrote. */
 static int check_commit(const MDB_meta *m, unsigned number, size_t page, off_t size, char *why, size_t room) {
 	if (m->mm_mapsize >> 47 || m->mm_last_pg >> 40 ||
 		(m->mm_dbs[FREE_DBI].md_flags & 0x7F) != MDB_INTEGERKEY || m->mm_dbs[MAIN_DBI].md_flags)
@@ -255,21 +257,21 @@ static int check_commit(const MDB_meta *m, unsigned number, size_t page, off_t s
 		if (db->md_depth >= CURSOR_STACK - 1 || db->md_root < NUM_METAS || db->md_root > m->mm_last_pg)
 			return refuse(why, room, "meta page %u is damaged", number);
 		if (((off_t)db->md_root + 1) * (off_t)page > size)
-			return refuse(why, room, "it has %lld bytes, and its last commit needs more: it was cut off", (long long)size);
+			return refuse(why, room, "it has %lld bytes, fewer than its last commit needs: it was truncated", (long long)size);
 	}
 	return 0;
 }
 
-/* Even commits are in page 0, odd ones in page 1. LMDB uses the page of the last commit. A failed
- * write leaves the other page with the number of an older commit and any of the values that it was
- * to write, which nothing reads before the next commit replaces them. */
+/* Even commits are in page 0, odd ones in page 1. LMDB uses the page of the last commit. A
+ * failed write leaves the other page with the number of an older commit and an arbitrary mix of
+ * old and new values. Nothing reads them before the next commit replaces them. */
 static int check_metas(const MDB_metabuf *first, const MDB_metabuf *second, size_t page, off_t size, char *why, size_t room) {
 	int rc = check_header(first, 0, page, why, room);
 	if (rc == 0) rc = check_header(second, 1, page, why, room);
 	if (rc) return rc;
 	const MDB_meta *even = meta_of(first), *odd = meta_of(second);
 	if ((even->mm_txnid > odd->mm_txnid && even->mm_txnid & 1) || (odd->mm_txnid > even->mm_txnid && !(odd->mm_txnid & 1)))
-		return refuse(why, room, "the numbers of its last commits do not fit");
+		return refuse(why, room, "the numbers of its last commits do not match");
 	unsigned last = even->mm_txnid < odd->mm_txnid;
 	return check_commit(last ? odd : even, last, page, size, why, room);
 }
@@ -283,9 +285,9 @@ int lmdb_check_meta(const char *file, char *why, size_t room) {
 	size_t page = got == sizeof first ? meta_of(&first)->mm_psize : 0;
 	int sized = page >= 512 && page <= MAX_PAGESIZE && !(page & (page - 1));
 	if (sized) got = pread(fd, &second, sizeof second, (off_t)page);
-	int rc = got < 0 || fstat(fd, &about) != 0 ? errno : 0; /* after the reads: another process may make it longer */
+	int rc = got < 0 || fstat(fd, &about) != 0 ? errno : 0; /* after the reads: another process may extend it */
 	if (rc == 0 && (got != sizeof first || (sized && about.st_size < 2 * (off_t)page)))
-		rc = refuse(why, room, "it has %lld bytes only", (long long)about.st_size);
+		rc = refuse(why, room, "it has only %lld bytes", (long long)about.st_size);
 	else if (rc == 0)
 		rc = sized ? check_metas(&first, &second, page, about.st_size, why, room) : refuse(why, room, "meta page 0 is damaged");
 	close(fd);
@@ -296,8 +298,8 @@ int lmdb_check_meta(const char *file, char *why, size_t room) {
 
 typedef struct {
 	MDB_txn *txn;
-	MDB_cursor cursor; /* tells is_sound what the page belongs to */
-	uint8_t *used;     /* a byte a page */
+	MDB_cursor cursor; /* tells is_sound the database of the page */
+	uint8_t *used;     /* one byte per page */
 	lmdb_fault fault;
 	void *user;
 	size_t branches, leaves, large, entries;
@@ -312,7 +314,7 @@ static void tell(audit *a, const char *format, ...) {
 	a->fault(a->user, line);
 }
 
-/* Marks pages; returns false if one of them was marked before or does not exist. */
+/* Marks pages as used. Returns 0 if one of them is already marked or does not exist. */
 static int mark_used(audit *a, size_t number, size_t pages, const char *as) {
 	for (size_t i = number; i < number + pages; i++) {
 		if (i < NUM_METAS || i >= a->txn->mt_next_pgno) {
@@ -321,7 +323,7 @@ static int mark_used(audit *a, size_t number, size_t pages, const char *as) {
 		}
 		if (a->used[i]++) {
 			a->used[i] = 1;
-			tell(a, "page %zu, %s, is used for something else, too", i, as);
+			tell(a, "page %zu, %s, is used twice", i, as);
 			return 0;
 		}
 	}
@@ -356,12 +358,12 @@ static void audit_record(audit *a, const MDB_node *node, const MDB_val *key, con
 		MDB_db sub;
 		snprintf(name, sizeof name, "%.*s", (int)(key->mv_size < 20 ? key->mv_size : 20), (const char *)key->mv_data);
 		memcpy(&sub, data.mv_data, sizeof sub);
-		if (db != &a->txn->mt_dbs[MAIN_DBI]) tell(a, "the database %s lies within another", name);
+		if (db != &a->txn->mt_dbs[MAIN_DBI]) tell(a, "the database %s is inside another database", name);
 		else audit_database(a, MAIN_DBI, &sub, name);
 	}
 }
 
-/* Walks a subtree whose keys lie in [low, high). */
+/* Checks a subtree whose keys are in [low, high). */
 static void audit_page(audit *a, size_t number, unsigned levels, const MDB_val *low, const MDB_val *high, const MDB_db *db) {
 	MDB_env *env = a->txn->mt_env;
 	const MDB_page *p = (const MDB_page *)(env->me_map + number * env->me_psize);
@@ -379,9 +381,9 @@ static void audit_page(audit *a, size_t number, unsigned levels, const MDB_val *
 	for (unsigned i = 0; i < nodes; i++) {
 		MDB_node *node = NODEPTR(p, i);
 		MDB_val *key = &keys[i & 1];
-		int first = levels > 1 && i == 0; /* it counts as the lowest */
+		int first = levels > 1 && i == 0; /* the first key of a branch page counts as the lowest */
 		key->mv_size = NODEKSZ(node), key->mv_data = NODEKEY(node);
-		/* The order within a leaf is seen in a walk over all nodes, which can name them. */
+		/* ndb_check verifies the order within a leaf, since it can name the nodes. */
 		if (!first && ((before && compare(key, before) < (before != low)) || (high && compare(key, high) >= 0)))
 			tell(a, "key %u of page %zu is out of order", i, number);
 		if (levels == 1) {
@@ -408,9 +410,9 @@ static void audit_database(audit *a, MDB_dbi dbi, const MDB_db *db, const char *
 		tell(a, "the database %s has no root", name);
 	} else {
 		audit_page(a, db->md_root, db->md_depth, NULL, NULL, db);
-		if (a->entries != db->md_entries) tell(a, "the database %s has %zu records, %zu are counted", name, a->entries, db->md_entries);
+		if (a->entries != db->md_entries) tell(a, "the database %s has %zu records, but counts %zu", name, a->entries, db->md_entries);
 		if (a->branches != db->md_branch_pages || a->leaves != db->md_leaf_pages || a->large != db->md_overflow_pages)
-			tell(a, "the database %s has %zu pages, %zu are counted", name, a->branches + a->leaves + a->large,
+			tell(a, "the database %s has %zu pages, but counts %zu", name, a->branches + a->leaves + a->large,
 				(size_t)(db->md_branch_pages + db->md_leaf_pages + db->md_overflow_pages));
 	}
 	a->cursor = outer.cursor;

@@ -1,17 +1,17 @@
-# Makes LMDB look at what it reads: a damaged file is an error, where LMDB trusts it. Functions
-# whose names begin with guard_ are in extend.c. build.sh counts the edits.
+# Makes LMDB, which trusts its file, check what it reads, so that a damaged file gives an error. The
+# functions guard_* are in extend.c. build.sh counts the edits.
 
-# An assertion that a damaged file can break is an error of the call, not an end of the process.
+# An assertion that a damaged file can violate becomes an error of the call, instead of an abort.
 s|^#define mdb_cassert(mc, expr).*|#define mdb_cassert(mc, expr) do { if (!(expr)) return guard_spoil((mc)->mc_txn); } while (0)|
 s|^#define mdb_tassert(txn, expr).*|#define mdb_tassert(txn, expr) do { if (!(expr)) return guard_spoil(txn); } while (0)|
 
-# In functions that return nothing.
+# Functions without a result.
 /^mdb_page_dirty(/,/^}/s|^\tmdb_tassert(txn, rc == 0);|\tif (rc) guard_spoil(txn);|
 /^mdb_cursor_chk(/,/^}/s|mdb_tassert(txn, rc == MDB_NOTFOUND);|mdb_eassert(txn->mt_env, rc == MDB_NOTFOUND);|
 /^mdb_node_del(/,/^}/s|^\tmdb_cassert(mc, indx < numkeys);|\tif (indx >= numkeys) { guard_spoil(mc->mc_txn); return; }|
 /^mdb_cursor_init(/,/^}/s|mdb_tassert(txn, mx != NULL);|mdb_eassert(txn->mt_env, mx != NULL);|
 
-# A page from the file.
+# Pages read from the file.
 /^mdb_page_get(/,/^}/{
 s|^\t\tp = (MDB_page \*)(env->me_map + env->me_psize \* pgno);|&\n\t\tif (guard_page(mc, p, pgno)) return guard_spoil(txn);|
 s|^\t\ttxn->mt_flags .= MDB_TXN_ERROR;|\t\tguard_spoil(txn);|

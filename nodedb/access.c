@@ -1,10 +1,10 @@
 //go:build cgo && lmdb
 
-/* access.c: what a session sees, inside and outside transactions.
+/* access.c: reads of a session, inside and outside transactions.
  *
- * Outside a transaction a session keeps a reference to the snapshot of LMDB that it read
- * last. As long as the store's version stands and nothing waits to be committed, reads go to
- * that snapshot without a lock.
+ * Outside a transaction a session keeps a reference to the last LMDB snapshot that it read. While
+ * the store's version is unchanged and no changes are pending, reads use that snapshot without a
+ * lock.
  */
 #include "core.h"
 
@@ -19,22 +19,21 @@ int ndb_session_enter(ndb_session *s) {
 		s->superseded = now;
 		if (s->level) ndb_transaction_free(s);
 		return ndb_fail(NDB_E_SUPERSEDED,
-		    "this process stood still for so long that another took over; changes that were not durable are lost, and an "
+		    "this process was suspended for so long that another took over; changes that were not durable are lost, and an "
 		    "open transaction is rolled back");
 	}
 	return NDB_OK;
 }
 
 int ndb_no_store(void) {
-	return ndb_fail(NDB_E_ARGUMENT, "the session has no store: only names without ^ can be used");
+	return ndb_fail(NDB_E_ARGUMENT, "the session has no store: use names without ^");
 }
 
 void ndb_idle(ndb_session *s) {
 	if (s->level) return;
 	ndb_entry_unref(s->held);
 	s->held = NULL;
-	if (s->store)
-		pthread_mutex_lock(&s->store->lock); /* the releaser may be about to do the same */
+	if (s->store) pthread_mutex_lock(&s->store->lock); /* the releaser may release the view, too */
 	ndb_view_release(&s->view);
 	s->clean = 0;
 	s->version = UINT64_MAX;
@@ -42,7 +41,7 @@ void ndb_idle(ndb_session *s) {
 	s->stamp++;
 }
 
-/* Takes a reference to the store's base. Lock: held. */
+/* Sets the session's base to the store's base. Lock: held. */
 static void follow_base(ndb_session *s) {
 	ndb_store *store = s->store;
 	if (s->view.base != store->base) {
@@ -65,8 +64,8 @@ static inline int is_current(const ndb_session *s) {
 	       *s->store->last_commit == s->number;
 }
 
-/* Makes base the last commit, unless changes wait here: then nobody else commits. Lock: not held;
- * held on return, unless it fails. */
+/* Sets base to the last commit, unless this process has uncommitted changes, while which no other
+ * process commits. Lock: not held; held on return, unless it fails. */
 static int lock_read(ndb_store *store) {
 	pthread_mutex_lock(&store->lock);
 	if ((!store->base || *store->last_commit != store->base->number) &&
@@ -179,15 +178,15 @@ uint64_t ndb_session_version(const ndb_session *s, int stored) {
 	uint64_t inside = (uint64_t)1 << 63 | s->changes;
 	if (!stored || !s->store || s->level) return inside;
 	uint64_t version = atomic_load_explicit(&s->store->version, memory_order_acquire);
-	/* The session has not looked since the last change, or another process has committed (none
-   * does while changes wait here): nothing that was read is current. */
+	/* The session has not read since the last change, or another process has committed, which none
+	 * does while this one has uncommitted changes: no earlier result is current. */
 	if (atomic_load_explicit(&s->version, memory_order_relaxed) != version ||
 	    (s->clean && *s->store->last_commit != s->number))
 		return UINT64_MAX;
 	return version;
 }
 
-/* Looks in the cache, then in the view, for what stays until the stamp moves. */
+/* Looks in the cache, then in the view. Results stay valid until the stamp changes. */
 static int cached_get(ndb_session *s, const ndb_view *view, const char *key, size_t len,
     ndb_scalar *out, uint64_t *expiry) {
 	uint64_t hash = ndb_hash(key, len);
@@ -207,7 +206,7 @@ static int cached_get(ndb_session *s, const ndb_view *view, const char *key, siz
 	return NDB_OK;
 }
 
-/* Copies the text of a value from LMDB: the releaser may let go of its page when the call ends. */
+/* Copies the text of a value from LMDB, since the releaser may release its page after the call. */
 static int copy_value(ndb_session *s, ndb_scalar *value) {
 	if ((value->type != NDB_STRING && value->type != NDB_DIGITS) || !value->len) return NDB_OK;
 	if (value->len <= sizeof s->value) {
@@ -234,13 +233,12 @@ int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
 	if ((result = ndb_session_view(s, 1, &view, &state)) < 0) return result;
 	if (!(state & NDB_VIEW_LOCKED)) {
 		result = cached_get(s, &view, key, len, out, &expiry);
-		if (!(state & NDB_VIEW_READING))
-			return result; /* a transaction, which keeps what it reads */
+		if (!(state & NDB_VIEW_READING)) return result; /* a transaction keeps its snapshot */
 		if (result == NDB_OK) result = copy_value(s, out);
 		ndb_session_view_end(s, state);
 		return result;
 	}
-	view.base = NULL; /* LMDB is read without the lock */
+	view.base = NULL; /* LMDB is read below, without the lock */
 	ndb_entry *entry;
 	result = ndb_view_find(s->store, &view, key, len, out, &expiry, &entry);
 	int hidden = result == NDB_NONE && (entry || ndb_kill_of(view.own_kills, key, len) ||

@@ -1,7 +1,7 @@
 //go:build cgo && lmdb
 
-/* backup.c: consistent copies. A copy is written compacted, from one snapshot, while others
- * write; LMDB's file in it is complete or absent.
+/* backup.c: consistent copies. A copy is compact and reads one snapshot, while others write. Its
+ * LMDB file is either complete or absent.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ static int failed(const char *doing, const char *file) {
 	return ndb_fail(NDB_E_DISK, "%s %s: %s", doing, file, strerror(errno));
 }
 
-/* Copies into folder/data.mdb by way of a name that no reader looks for. */
+/* Writes folder/data.mdb under a temporary name first. */
 static int copy_environment(MDB_env *env, const char *folder, int replace) {
 	char part[4200], whole[4200];
 	snprintf(part, sizeof part, "%s/data.part", folder);
@@ -37,7 +37,7 @@ static int copy_environment(MDB_env *env, const char *folder, int replace) {
 int ndb_backup(ndb_store *store, const char *folder) {
 	char file[4200];
 	if (!*folder || strlen(folder) > 4000)
-		return ndb_fail(NDB_E_ARGUMENT, "\"%.60s\" cannot be the name of a folder", folder);
+		return ndb_fail(NDB_E_ARGUMENT, "invalid folder name \"%.60s\"", folder);
 	if (!store->options.read_only) {
 		int error = ndb_sync(store);
 		if (error < 0) return error;
@@ -47,10 +47,10 @@ int ndb_backup(ndb_store *store, const char *folder) {
 	snprintf(file, sizeof file, "%s/data.mdb", folder);
 	int error = ndb_find_file(file);
 	if (error == NDB_OK)
-		return ndb_fail(
-		    NDB_E_ARGUMENT, "%s holds a node database already: back up into a new folder", folder);
+		return ndb_fail(NDB_E_ARGUMENT,
+		    "%s already contains a node database: back up into a new folder", folder);
 	if (error < 0) return error;
-	ndb_snapshot *keeps; /* the maps of the file, which may grow meanwhile */
+	ndb_snapshot *keeps; /* keeps the file's current map, since the file may grow meanwhile */
 	error = ndb_snapshot_open(store, &keeps);
 	if (error == NDB_OK) {
 		error = copy_environment(store->env, folder, 0);
@@ -60,7 +60,7 @@ int ndb_backup(ndb_store *store, const char *folder) {
 	return error;
 }
 
-/* Only while nobody has the folder open: a process that does would go on with the old file. */
+/* No process may have the folder open, since it would continue to use the old file. */
 int ndb_compact(const char *folder) {
 	ndb_store *store;
 	ndb_options options = {0};

@@ -6,7 +6,7 @@ import (
 )
 
 // A Transaction is a Tx that its caller ends, by Commit or Rollback. Until then it holds a snapshot,
-// which keeps the space of nodes that others delete, and Store.Close fails.
+// so the space of nodes deleted meanwhile is not reused, and Store.Close fails.
 type Transaction struct {
 	Tx
 	store   *Store
@@ -14,7 +14,7 @@ type Transaction struct {
 	release func()
 }
 
-// Begin begins a transaction. Prefer Update, which runs a function again after a conflict.
+// Begin begins a transaction. Prefer Update, which runs its function again after a conflict.
 //
 //	tx, err := store.Begin(ctx)
 //	if err != nil {
@@ -24,8 +24,7 @@ type Transaction struct {
 //	…
 //	return tx.Commit()
 //
-// When ctx ends, Commit fails, also while it waits to change nodes. It does not end the transaction:
-// Rollback is needed.
+// When ctx ends, changes stop waiting and Commit fails. The transaction stays open: call Rollback.
 func (s *Store) Begin(ctx context.Context) (*Transaction, error) {
 	if s.readOnly {
 		return nil, &Error{Op: "begin", Err: ErrReadOnly}
@@ -33,7 +32,7 @@ func (s *Store) Begin(ctx context.Context) (*Transaction, error) {
 	return s.beginTransaction(ctx, nativeSession.begin, false)
 }
 
-// BeginView begins a transaction that reads one snapshot and changes nothing.
+// BeginView begins a read-only transaction on one snapshot.
 func (s *Store) BeginView(ctx context.Context) (*Transaction, error) {
 	return s.beginTransaction(ctx, nativeSession.beginView, true)
 }
@@ -56,9 +55,9 @@ func (s *Store) beginTransaction(ctx context.Context, begin func(nativeSession) 
 	return t, nil
 }
 
-// Commit commits the transaction, and returns nil when its changes are durable, or, with
-// Options.NoWait, visible. Whatever it returns, the transaction has ended: after ErrConflict begin
-// again. The errors are those of Update.
+// Commit commits the transaction and waits until its changes are durable, or, with Options.NoWait,
+// visible. It always ends the transaction, also when it fails: after ErrConflict, begin a new one.
+// The errors are those of Update.
 func (t *Transaction) Commit() error {
 	return t.finish("commit", func(core nativeSession) error {
 		if err := t.ctx.Err(); err != nil {
@@ -84,8 +83,8 @@ func (t *Transaction) Rollback() error {
 	return err
 }
 
-// finish ends the transaction by a call. An iteration may still be open in the session, so nobody uses
-// it again.
+// finish ends the transaction with a call of end. It closes the session rather than reusing it,
+// since an iteration may still be open in it.
 func (t *Transaction) finish(op string, end func(nativeSession) error) error {
 	s := t.session
 	s.mu.Lock()

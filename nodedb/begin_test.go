@@ -21,7 +21,7 @@ func TestBegin(t *testing.T) {
 	want(t, session(t, store), p.At(1), 2)
 	wantError(t, tx.Commit(), nodedb.ErrClosed)
 	wantError(t, tx.Set(p, 3), nodedb.ErrClosed)
-	check(t, tx.Rollback()) // as deferred
+	check(t, tx.Rollback()) // as a deferred call would
 
 	tx = must(store.Begin(ctx))
 	check(t, tx.Set(p, 4))
@@ -41,7 +41,7 @@ func TestBegin(t *testing.T) {
 	want(t, session(t, store), p, 5)
 }
 
-// TestBeginMeetsConflict changes what a transaction has read: its commit fails, and it is over.
+// TestBeginMeetsConflict changes a node that a transaction has read: its commit fails and ends it.
 func TestBeginMeetsConflict(t *testing.T) {
 	store := open(t, nodedb.Options{NoSync: true})
 	p := nodedb.Name("^t")

@@ -2,8 +2,9 @@ package nodedb
 
 import "time"
 
-// The C core, as the Go code uses it. core_cgo.go implements it, and core_absent.go is what a
-// build without it has. All errors are from errors.go, as *Error without Op and Path.
+// This file declares the C core's interface to Go. core_cgo.go implements it; core_absent.go
+// replaces it in builds without the core. All errors are *Error values with an Err from errors.go,
+// without Op and Path.
 
 type nativeStore interface {
 	close() error
@@ -14,12 +15,12 @@ type nativeStore interface {
 	session() (nativeSession, error)
 }
 
-// A nativeSession is used by one goroutine at a time. Keys are encoded paths.
+// A nativeSession may be used by one goroutine at a time. Keys are encoded paths.
 type nativeSession interface {
 	close()
 	readOnly()
-	// interrupt ends the waits of changes and commits, or lets them wait again. It may be called
-	// by another goroutine.
+	// interrupt makes changes and commits stop waiting (true), or wait again (false). Another
+	// goroutine may call it.
 	interrupt(on bool)
 	begin() error
 	beginView() error
@@ -37,26 +38,26 @@ type nativeSession interface {
 	killValue(key string) error
 	kill(key string) error
 	expire(key string, ttl time.Duration) (bool, error)
-	expireAt(key string, ms uint64) (bool, error) // since 1970; 0: never
+	expireAt(key string, ms uint64) (bool, error) // ms since 1970; 0: never
 	setAll(pairs []nativePair) error
 	ttl(key string) (time.Duration, bool, error)
 	nextSibling(key string, reverse bool) (Value, bool, error)
 
 	iterate(key string, o nativeScan) (nativeIterator, error)
-	// These do some steps at a time, from position on. more says that there are more of them.
+	// The following work in steps and keep their place in position. more means: call again.
 	count(key string, position *position, count *uint64) (more bool, err error)
 	merge(to, from string, position *position) (more bool, err error)
 	killRange(key string, from, to Value, position *position) (more bool, err error)
 	expireTree(key string, ms uint64, position *position) (more bool, err error)
 
-	lock(keys []string, timeout time.Duration) error // < 0: without end
+	lock(keys []string, timeout time.Duration) error // < 0: no limit
 	unlock(key string) (bool, error)
 	unlockAll()
 
-	// idle lets go of the state of the store that was read last.
+	// idle releases the snapshot that the session holds.
 	idle()
 
-	// load sets the node of a line of a dump. at is the offending byte of an invalid line.
+	// load sets the node of a dump line. at is the offset of the invalid byte in an invalid line.
 	load(line string) (at int, err error)
 }
 
@@ -66,10 +67,10 @@ type nativePair struct {
 	value Value
 }
 
-// A nativeScan is what an iterator goes over.
+// A nativeScan describes the range of an iterator.
 type nativeScan struct {
 	descendants, self, reverse, values bool
-	from, to                           Value // of siblings; of descendants whole keys, as strings
+	from, to                           Value // subscripts of siblings; of descendants whole keys, as strings
 	limit                              uint64
 }
 
@@ -79,12 +80,12 @@ type nativeIterator interface {
 	// item returns item i of the batch: the subscript of a sibling, or the key of a
 	// descendant.
 	item(i int) (subscript Value, key string, value Value)
-	// appendText appends the lines of a dump of the batch.
+	// appendText appends the batch as lines of a dump.
 	appendText(to []byte) ([]byte, error)
 	close()
 }
 
-// A position is where a call of many steps stands, as a key.
+// A position is the key at which an operation in steps continues.
 type position struct {
 	key [PathMax]byte
 	len int

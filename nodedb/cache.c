@@ -1,10 +1,10 @@
 //go:build cgo && lmdb
 
-/* cache.c: the values that a session has found, by key, for as long as what it sees stands.
+/* cache.c: a session's cache of the values that it has found, by key, while its view is unchanged.
  *
- * A slot is valid while its stamp is the session's: a new snapshot, a kill or a rollback moves
- * the stamp, a change of one node goes through its slot. What a slot points to is held by the
- * session's view or its tree. Sets of two slots; the newer one comes first.
+ * A slot is valid while its stamp equals the session's. A new snapshot, a kill or a rollback
+ * changes the session's stamp; a change of one node updates its slot. The session's view or its
+ * tree keeps the memory that slots point to. Each set has two slots, the newer one first.
  */
 #include <stdlib.h>
 
@@ -37,7 +37,7 @@ static void grow(ndb_session *s) {
 	uint32_t slots = s->cache ? s->cache_slots * 2 : FIRST_SLOTS;
 	ndb_cached *grown = slots <= MAX_SLOTS ? calloc(slots, sizeof *grown) : NULL;
 	s->cache_misses = 0;
-	if (!grown) return; /* it goes on as it is */
+	if (!grown) return; /* keep the present size */
 	free(s->cache);
 	s->cache = grown, s->cache_slots = slots;
 }

@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-/* change.c: how a session changes nodes: its own in a transaction, pending outside. */
+/* change.c: changes of nodes: in a transaction to its own layer, outside to pending. */
 #include <stdlib.h>
 
 #include "core.h"
@@ -9,25 +9,25 @@ static uint64_t transaction_bytes(const ndb_session *s) {
 	return s->store ? s->store->options.transaction_bytes : 256u << 20;
 }
 
-/* What deletes may make a transaction twice as large: a full one can still be made smaller. */
+/* Deletes may use twice the limit, so that a full transaction can still be made smaller. */
 static uint64_t transaction_limit(const ndb_session *s, const ndb_entry *e) {
 	return e->type == NDB_ABSENT ? 2 * transaction_bytes(s) : transaction_bytes(s);
 }
 
 static int too_large(const ndb_session *s) {
 	return ndb_fail(NDB_E_FULL,
-	    "the changes of the transaction are larger than %llu bytes: commit in between, or raise transaction_bytes",
+	    "the changes of the transaction are larger than %llu bytes: commit more often, or raise transaction_bytes",
 	    (unsigned long long)transaction_bytes(s));
 }
 
 int ndb_change_allowed(const ndb_session *s) {
 	if (!s->store) return ndb_no_store();
 	if (s->read_only || s->store->options.read_only)
-		return ndb_fail(NDB_E_ARGUMENT,
-		    "the store was opened read-only: open it without this option to change nodes");
+		return ndb_fail(
+		    NDB_E_ARGUMENT, "the store was opened read-only: open it for writing to change nodes");
 	if (s->view_level)
 		return ndb_fail(
-		    NDB_E_ARGUMENT, "the transaction only reads: begin one that may change nodes");
+		    NDB_E_ARGUMENT, "the transaction is read-only: begin one that may change nodes");
 	return NDB_OK;
 }
 
@@ -35,14 +35,13 @@ int ndb_change_begin(ndb_session *s, const char *key, size_t len) {
 	int error = ndb_session_enter(s);
 	if (error < 0) return error;
 	if (len < 2 || len > NDB_KEY_MAX)
-		return ndb_fail(
-		    NDB_E_KEY, "a key of %zu bytes: from 2 to %d are allowed", len, NDB_KEY_MAX);
+		return ndb_fail(NDB_E_KEY, "invalid key of %zu bytes: use 2 to %d bytes", len, NDB_KEY_MAX);
 	if (!ndb_is_stored(key, len)) return NDB_OK;
 	if ((error = ndb_change_allowed(s)) < 0) return error;
 	if (s->level)
 		return s->broken
 		           ? ndb_fail(s->broken,
-		                 "an earlier change of this transaction failed half way; roll it back")
+		                 "an earlier change of this transaction failed half way: roll it back")
 		           : NDB_OK;
 	return ndb_store_lock_write(s->store, s);
 }
@@ -65,10 +64,10 @@ int ndb_change_put(ndb_session *s, ndb_entry *e) {
 		s->changes++;
 		if (!stored) return ndb_tree_put(tree, e);
 		uint64_t hash = s->cache ? ndb_hash(e->data, e->key_len) : 0, count = tree->count;
-		ndb_cache_drop(s, hash, e->data, e->key_len); /* before the entry that it points to goes */
+		ndb_cache_drop(s, hash, e->data, e->key_len); /* before its entry is freed */
 		int error = ndb_tree_put(tree, e);
 		if (error < 0 || tree->count != count || e->type == NDB_ABSENT || e->expiry) return error;
-		/* A node that is changed for the second time may be changed often. */
+		/* A node changed twice may be changed often. */
 		if (!s->cache) hash = ndb_hash(e->data, e->key_len);
 		ndb_scalar value;
 		ndb_entry_scalar(e, &value);
@@ -91,14 +90,14 @@ int ndb_change_in_place(ndb_session *s, const char *key, size_t len, const ndb_s
 	if (text && value->len > e->value_cap) return 0;
 	s->changes++;
 	e->type = (uint8_t)value->type;
-	e->number = value->type == NDB_NUMBER ? value->number + 0.0 : 0; /* there is no -0 */
+	e->number = value->type == NDB_NUMBER ? value->number + 0.0 : 0; /* turns -0 into 0 */
 	e->value_len = text ? value->len : 0;
 	if (text && value->len) memmove(e->data + e->key_len, value->bytes, value->len);
 	ndb_entry_scalar(e, &c->value);
 	return 1;
 }
 
-/* Kills in a copy, which takes the place of the layer if all of it succeeds. */
+/* Kills in a copy, which replaces the layer on success. */
 static int kill_in_layer(ndb_layer *l, const char *key, size_t len) {
 	ndb_layer copy;
 	ndb_layer_fork(l, &copy);
@@ -125,7 +124,7 @@ int ndb_change_cut(
 	return NDB_OK;
 }
 
-/* Kills in the open transaction; takes e, which has the key. */
+/* Kills in the open transaction. Takes ownership of e, which has the key. */
 static int kill_own(ndb_session *s, ndb_entry *e) {
 	int error = NDB_OK;
 	if (ndb_session_own_bytes(s) + s->killed_bytes + 2 * ndb_entry_size(e) >
@@ -140,7 +139,7 @@ static int kill_own(ndb_session *s, ndb_entry *e) {
 	uint64_t shed = s->own.entries.shed + s->own.kills.shed;
 	s->changes++;
 	s->stamp++;
-	/* to be on the safe side */
+	/* A failed kill should have no effect; broken is a safeguard. */
 	if (error == NDB_OK && (error = kill_in_layer(&s->own, e->data, e->key_len)) < 0)
 		s->broken = error;
 	if (error < 0) {

@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-/* check.c: reads everything and reports what is not as it should be. */
+/* check.c: reads the whole store and reports every fault. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -29,17 +29,18 @@ static void check_key(findings *f, const char *key, size_t len, char *shown, siz
 	int result, count = -1;
 	shown[0] = 0;
 	if (len > NDB_KEY_MAX) {
-		found(f, "a key of %zu bytes", len);
+		found(f, "a key has %zu bytes, which is too long", len);
 		return;
 	}
 	while ((result = ndb_key_decode(key, len, &at, &subscript, text)) == NDB_OK) count++;
 	if (result < 0) found(f, "a key does not decode: %s", ndb_message());
-	else if (count > NDB_SUBSCRIPTS_MAX) found(f, "a key with %d subscripts", count);
+	else if (count > NDB_SUBSCRIPTS_MAX)
+		found(f, "a key has %d subscripts, which is too many", count);
 	long n = result < 0 ? 0 : ndb_zwrite_key(key, len, shown, room - 1);
 	shown[n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1] = 0;
 }
 
-/* Walks a sub-database: its keys are in order, and there are as many as LMDB has counted. */
+/* Checks a sub-database: its keys are in order, and their number matches LMDB's count. */
 static int check_nodes(ndb_store *store, ndb_snapshot *s, findings *f) {
 	MDB_cursor *c;
 	MDB_val key, value, other;
@@ -60,20 +61,20 @@ static int check_nodes(ndb_store *store, ndb_snapshot *s, findings *f) {
 			found(f, "the value of %s does not decode", shown);
 		} else if (!ndb_stored_is_sound(
 		               store->sums, key.mv_data, key.mv_size, value.mv_data, value.mv_size)) {
-			found(f, "%s is not what was written: its checksum differs", shown);
+			found(f, "the checksum of %s does not match", shown);
 		} else if (expiry && key.mv_size <= NDB_KEY_MAX) {
 			char index[8 + NDB_KEY_MAX];
 			for (int i = 0; i < 8; i++) index[i] = (char)(expiry >> (56 - 8 * i));
 			memcpy(index + 8, key.mv_data, key.mv_size);
 			MDB_val at = {8 + key.mv_size, index};
 			if (mdb_get(s->txn, store->expiry, &at, &other) != 0)
-				found(f, "%s expires and is not in the index of expiry", shown);
+				found(f, "%s expires but is missing from the expiry index", shown);
 		}
 	}
 	mdb_cursor_close(c);
 	if (rc && rc != MDB_NOTFOUND) return ndb_lmdb_error(rc, "check");
 	if (!f->stop && count != s->nodes)
-		found(f, "%llu nodes were read, %llu are counted", (unsigned long long)count,
+		found(f, "%llu nodes were read, but LMDB counts %llu", (unsigned long long)count,
 		    (unsigned long long)s->nodes);
 	return NDB_OK;
 }
@@ -87,13 +88,14 @@ static int check_expiry(ndb_store *store, ndb_snapshot *s, findings *f) {
 	if (rc) return ndb_lmdb_error(rc, "check");
 	while (!f->stop && (rc = mdb_cursor_get(c, &key, &value, MDB_NEXT)) == 0) {
 		count++;
-		if (key.mv_size < 9) found(f, "a record of %zu bytes in the index of expiry", key.mv_size);
+		if (key.mv_size < 9)
+			found(f, "the expiry index has a record of %zu bytes, which is too short", key.mv_size);
 		else check_key(f, (const char *)key.mv_data + 8, key.mv_size - 8, shown, sizeof shown);
 	}
 	mdb_cursor_close(c);
 	if (rc && rc != MDB_NOTFOUND) return ndb_lmdb_error(rc, "check");
 	if (!f->stop && count != s->expiring)
-		found(f, "%llu records of expiry were read, %llu are counted", (unsigned long long)count,
+		found(f, "%llu expiry records were read, but LMDB counts %llu", (unsigned long long)count,
 		    (unsigned long long)s->expiring);
 	return NDB_OK;
 }
@@ -110,6 +112,6 @@ int ndb_check(ndb_store *store, ndb_report report, void *user) {
 	if (error == NDB_OK && !f.stop) error = check_nodes(store, s, &f);
 	if (error == NDB_OK && !f.stop) error = check_expiry(store, s, &f);
 	ndb_snapshot_unref(s);
-	/* What the audit has listed explains why the walk came to no end. */
+	/* If the audit has found faults, they explain why the scan failed. */
 	return error == NDB_E_CORRUPT && f.faults ? f.faults : error < 0 ? error : f.faults;
 }

@@ -7,7 +7,7 @@ import "C"
 
 import "runtime/cgo"
 
-// ndb_report_fault is what ndb_check calls with each fault; the handle is of a func(string).
+// ndb_report_fault receives each fault from ndb_check; handle refers to a func(string).
 //
 //export ndb_report_fault
 func ndb_report_fault(handle C.uintptr_t, line *C.char) C.int {

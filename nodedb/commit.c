@@ -1,13 +1,13 @@
 //go:build cgo && lmdb
 
-/* commit.c: changes that wait, and the committer, which writes them to LMDB.
+/* commit.c: pending changes, and the committer, which writes them to LMDB.
  *
- * One thread per store takes all that waits (pending becomes frozen), writes it in one
- * transaction of LMDB, syncs, and lets readers go on to the new snapshot. Meanwhile new
- * changes gather in pending for the next commit. An attempt that fails leaves frozen as it is
- * and is made again with growing waits; readers go on, writers go on until pending is full.
- * The committer also sweeps what has expired, shows that the process lives while it has the
- * lease, and hands the lease over.
+ * The committer is one thread per store. It takes all pending changes (pending becomes frozen),
+ * writes them in one LMDB transaction, syncs, and moves readers to the new snapshot. Meanwhile new
+ * changes gather in pending for the next commit. After a failure frozen stays, and the committer
+ * retries with growing delays; reads continue, and writes continue until pending is full. The
+ * committer also deletes expired nodes, sends heartbeats while it has the lease, and hands the
+ * lease over.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,18 +16,18 @@
 #include "core.h"
 
 enum {
-	STOP_MS = 10,       /* between looks at whether a waiting call has to end */
-	SLICE_MS = 20,      /* between signs of life while the lease is here */
-	HOLD_MS = 5,        /* for which a process keeps the lease although another wants it */
-	COMMIT_MS = 30000,  /* by which a sign of life runs ahead of a commit */
-	SWEEP_MS = 1000,    /* between looks for what has expired */
-	SWEEP_SOON_MS = 10, /* the same, if some of it is left */
-	SWEEP_NODES = 1000, /* nodes that one commit removes */
-	RETRY_MS = 50,      /* after a failed commit, doubled each time */
+	STOP_MS = 10,       /* how often a waiting call checks whether it has to stop */
+	SLICE_MS = 20,      /* between heartbeats of a process with the lease */
+	HOLD_MS = 5,        /* how long a process keeps the lease although another wants it */
+	COMMIT_MS = 30000,  /* how far a heartbeat reaches ahead during a commit */
+	SWEEP_MS = 1000,    /* between checks for expired nodes */
+	SWEEP_SOON_MS = 10, /* the same, if some are left */
+	SWEEP_NODES = 1000, /* expired nodes deleted per commit */
+	RETRY_MS = 50,      /* delay after a failed commit, doubled each time */
 	RETRY_MAX_MS = 1000,
-	LOG_MAX = 1 << 18, /* changes that are kept for open transactions */
+	LOG_MAX = 1 << 18, /* changes logged for open transactions */
 	LOG_BYTES_MAX = 64 << 20,
-	EXCLUSIVE_MS = 10000 /* that a transaction may run alone */
+	EXCLUSIVE_MS = 10000 /* how long a transaction may run alone */
 };
 
 static void *committer(void *argument);
@@ -42,7 +42,7 @@ void ndb_store_log(ndb_store *store, ndb_entry *e, int kill) {
 		void *grown = cap <= LOG_MAX && store->log_bytes < LOG_BYTES_MAX
 		                  ? realloc(store->log, cap * sizeof *store->log)
 		                  : NULL;
-		if (!grown) { /* older transactions that have read anything run again */
+		if (!grown) { /* drop the log: older transactions that have read anything will conflict */
 			for (uint64_t i = 0; i < count; i++) ndb_entry_unref(store->log[i].entry);
 			store->log_start = ++store->log_end;
 			store->log_bytes = 0;
@@ -76,7 +76,7 @@ uint64_t ndb_session_waiting(ndb_session *s) {
 }
 
 void ndb_session_gave(ndb_session *s, uint64_t bytes) {
-	ndb_session_waiting(s); /* what was given before is durable with the change before */
+	ndb_session_waiting(s); /* first counts the earlier bytes that are durable by now */
 	s->given += bytes;
 }
 
@@ -104,8 +104,8 @@ static int report_failure(ndb_store *store) {
 	return ndb_fail(store->failure, "%s", store->failure_text);
 }
 
-/* Waits for the committer, until ms at most. NDB_E_TIMEOUT if the session's calls have to end.
- * Lock: held, dropped while it waits. */
+/* Waits for the committer, until ms at most. NDB_E_TIMEOUT if the session's calls must stop.
+ * Lock: held, dropped during the wait. */
 static int wait_for_committer(ndb_store *store, const ndb_session *s, uint64_t ms) {
 	if (s->stop && *s->stop)
 		return ndb_fail(NDB_E_TIMEOUT, "the call was stopped while it waited to change nodes");
@@ -114,15 +114,16 @@ static int wait_for_committer(ndb_store *store, const ndb_session *s, uint64_t m
 	return NDB_OK;
 }
 
-/* True if what waits to be written leaves no room for a change of the session. Lock: held. */
+/* True if pending is too full for a change of the session. Lock: held. */
 static int has_no_room(ndb_store *store, ndb_session *s) {
 	if (ndb_layer_bytes(&store->pending) >= store->options.pending_bytes) return 1;
 	return s->pending_limit && s->given - s->given_durable >= s->pending_limit &&
 	       ndb_session_waiting(s) >= s->pending_limit;
 }
 
-/* Another transaction runs alone. Who has waited for too long goes on no more, and lets the others go
- * on: the owner sleeps, or its function waits for this very call. Lock: held, dropped while it waits. */
+/* Waits while another transaction runs alone. A waiter that times out ends that privilege and
+ * fails: the owner is suspended, or its function waits for this very call. Lock: held, dropped
+ * during the wait. */
 static int wait_for_exclusive(ndb_store *store, const ndb_session *s) {
 	uint64_t end = store->exclusive_since + EXCLUSIVE_MS;
 	if (ndb_monotonic_ms() < end) return wait_for_committer(store, s, end);
@@ -130,7 +131,7 @@ static int wait_for_exclusive(ndb_store *store, const ndb_session *s) {
 	pthread_cond_broadcast(&store->done);
 	return ndb_fail(NDB_E_TIMEOUT,
 	    "another transaction, which met conflicts, has run alone for %d s: if its function makes this change, make it in that "
-	    "transaction, or in one inside it",
+	    "transaction, or in one nested in it",
 	    EXCLUSIVE_MS / 1000);
 }
 
@@ -162,7 +163,7 @@ int ndb_store_lock_write(ndb_store *store, ndb_session *s) {
 			continue;
 		}
 		if (NDB_UNLIKELY(ndb_lease_lost(store))) {
-			/* the committer will see it */
+			/* the committer will notice */
 			if (store->committing)
 				ndb_wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000);
 			else ndb_lease_superseded(store);
@@ -182,13 +183,13 @@ int ndb_store_flush(ndb_store *store, uint64_t number) {
 	for (;;) {
 		if (NDB_UNLIKELY(store->lost_from < number && number <= store->lost_to)) {
 			result = ndb_fail(NDB_E_SUPERSEDED,
-			    "the changes were dropped: this process stood still for so long that another took over");
+			    "the changes were dropped: this process was suspended for so long that another took over");
 			break;
 		}
 		if (store->durable >= number) break;
 		if (store->failure && store->attempts != attempts) {
 			result = ndb_fail(store->failure,
-			    "%s; the changes stay visible in this process, which tries again to write them until it ends",
+			    "%s; the changes stay visible in this process, which retries the write until it ends",
 			    store->failure_text);
 			break;
 		}
@@ -209,7 +210,7 @@ int ndb_sync(ndb_store *store) {
 
 /* ---- the committer ---- */
 
-/* Deletes what the kill hides. */
+/* Deletes the nodes that the kill hides. */
 static int write_kill(MDB_cursor *c, const ndb_entry *kill) {
 	MDB_val k = {kill->key_len, (void *)(uintptr_t)kill->data}, data;
 	int rc = mdb_cursor_get(c, &k, &data, MDB_SET_RANGE);
@@ -271,19 +272,19 @@ static int write_layer(ndb_store *store, MDB_txn *txn, const ndb_layer *l) {
 
 /* Writes and syncs the layer in one transaction. NDB_OK, or an NDB_E code with a message. Lock: not
  * held. */
-static int commit_layer(ndb_store *store, const ndb_layer *l, int forgive) {
+static int commit_layer(ndb_store *store, const ndb_layer *l, int after_failure) {
 	ndb_lease_beat(store, COMMIT_MS);
 	pthread_mutex_lock(&store->map_lock);
 	int rc, error = NDB_OK;
 	for (;;) {
 		MDB_txn *txn;
-		if (forgive) lmdb_forgive(store->env);
+		if (after_failure) lmdb_forgive(store->env);
 		rc = mdb_txn_begin(store->env, NULL, 0, &txn);
 		if (rc == 0) {
 			size_t number = mdb_txn_id(txn);
-			if (number != store->expected + 1) { /* another process has taken over and committed */
+			if (number != store->expected + 1) { /* another process took over and committed */
 				mdb_txn_abort(txn);
-				error = ndb_fail(NDB_E_SUPERSEDED, "another process has taken over");
+				error = ndb_fail(NDB_E_SUPERSEDED, "another process took over the right to write");
 				break;
 			}
 			rc = write_layer(store, txn, l);
@@ -294,7 +295,7 @@ static int commit_layer(ndb_store *store, const ndb_layer *l, int forgive) {
 			if (rc == 0 && changed) store->expected = number;
 		}
 		if (rc != MDB_MAP_RESIZED && rc != MDB_MAP_FULL) break;
-		/* Grow and apply again. */
+		/* Enlarge the map and apply the layer again. */
 		size_t size = rc == MDB_MAP_RESIZED ? 0 : lmdb_map_size(store->env) * 2;
 		if (size && size < lmdb_map_size(store->env) + 2 * ndb_layer_bytes(l))
 			size = lmdb_map_size(store->env) + 2 * ndb_layer_bytes(l);
@@ -306,8 +307,8 @@ static int commit_layer(ndb_store *store, const ndb_layer *l, int forgive) {
 	return error;
 }
 
-/* Takes what waits and commits it. Lock: held, dropped while it writes, and while it frees what was
- * written. */
+/* Freezes pending, if frozen is empty, and commits frozen. Lock: held, dropped while it writes and
+ * while it frees the written layer. */
 static void commit_pending(ndb_store *store) {
 	if (ndb_lease_lost(store)) {
 		ndb_lease_superseded(store);
@@ -325,11 +326,11 @@ static void commit_pending(ndb_store *store) {
 		store->dirty_since = 0;
 		atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
 	}
-	int forgive = store->failure != 0;
+	int after_failure = store->failure != 0;
 	store->committing = 1;
 	pthread_mutex_unlock(&store->lock);
 	ndb_snapshot *fresh = NULL;
-	int error = commit_layer(store, &store->frozen, forgive);
+	int error = commit_layer(store, &store->frozen, after_failure);
 	if (error == NDB_OK) error = ndb_snapshot_open(store, &fresh);
 	pthread_mutex_lock(&store->lock);
 	store->committing = 0;
@@ -339,7 +340,7 @@ static void commit_pending(ndb_store *store) {
 		return;
 	}
 	if (error < 0) {
-		store->draining = 0; /* writers go on as long as there is room */
+		store->draining = 0; /* writers continue while there is space */
 		store->failure = error;
 		store->attempts++;
 		snprintf(store->failure_text, sizeof store->failure_text, "%s", ndb_message());
@@ -358,13 +359,13 @@ static void commit_pending(ndb_store *store) {
 	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
 	pthread_cond_broadcast(&store->done);
 	pthread_mutex_unlock(&store->lock);
-	ndb_layer_clear(&written); /* much to free, perhaps */
+	ndb_layer_clear(&written); /* without the lock: it may be large */
 	ndb_snapshot_unref(before);
 	if (store->commits % 1024 == 0) mdb_reader_check(store->env, NULL);
 	pthread_mutex_lock(&store->lock);
 }
 
-/* When the next commit is due; 0: at once, UINT64_MAX: nothing waits. Lock: held. */
+/* When the next commit is due; 0: now, UINT64_MAX: nothing to commit. Lock: held. */
 static uint64_t due(const ndb_store *store, uint64_t retry) {
 	if (!ndb_layer_empty(&store->frozen)) return retry;
 	if (!store->dirty_since) return UINT64_MAX;
@@ -378,12 +379,13 @@ static uint64_t due(const ndb_store *store, uint64_t retry) {
 	return held < at ? held : at;
 }
 
-/* True if the lease has to stay here although nothing waits: for who commits alone. Lock: held. */
+/* True if a transaction runs alone, for which the lease is kept without pending changes. Lock:
+ * held. */
 static int is_exclusive(ndb_store *store) {
 	return store->exclusive && ndb_monotonic_ms() < store->exclusive_since + EXCLUSIVE_MS;
 }
 
-/* Removes what has expired if it is time to look, and nobody else has the lease. Lock: held, dropped
+/* Deletes expired nodes if a check is due and no other process has the lease. Lock: held, dropped
  * while it commits. */
 static void sweep(ndb_store *store, uint64_t now) {
 	if (!store->sweeps || now < store->next_sweep || !ndb_layer_empty(&store->frozen)) return;

@@ -4,11 +4,11 @@ package nodedb
 
 import "unsafe"
 
-// Version returns the names and versions of what the database is built on, or "" if this build
-// does not have it.
+// Version returns the names and versions of the database's libraries, or "" in a build without the
+// database.
 func Version() string { return "" }
 
-// Functions returns nil.
+// Functions returns nil: this build has no core.
 func Functions() unsafe.Pointer { return nil }
 
 func openCore(string, Options) (nativeStore, error) { return nil, &Error{Err: ErrUnavailable} }

@@ -12,7 +12,7 @@ package nodedb
 #include "lmdb_build.h"
 #include "nodedb.h"
 
-// Go may not store pointers to its memory in an ndb_scalar, so values cross in pieces.
+// Go must not store pointers to its memory in an ndb_scalar, so its fields are passed one by one.
 #define SCALAR(n) uint32_t type##n, double number##n, const char *bytes##n, uint32_t len##n
 #define MAKE(n) &(ndb_scalar){.number = number##n, .bytes = bytes##n, .len = len##n, .type = type##n}
 
@@ -31,7 +31,7 @@ static int kill_range(ndb_session *s, const char *key, size_t len, SCALAR(1), SC
 	return ndb_kill_range(s, key, len, type1 ? MAKE(1) : NULL, type2 ? MAKE(2) : NULL, steps, position, position_len);
 }
 
-// A pair is a node in pieces: its key and its value's bytes lie one behind the other in a text.
+// A pair is a node to set. Its key and its value's bytes follow one another in a common text.
 typedef struct {
 	size_t key_len;
 	double number;
@@ -60,7 +60,7 @@ static int lock(ndb_session *s, const char *keys, const size_t *lens, size_t cou
 
 static int key_append(char *key, size_t len, SCALAR(1)) { return ndb_key_append(key, len, NDB_KEY_MAX, MAKE(1)); }
 
-// key_decode leaves the bytes of a scalar in text.
+// key_decode writes the bytes of a scalar to text.
 static int key_decode(const char *key, size_t len, size_t *at, uint32_t *type, double *number, uint32_t *text_len, char *text) {
 	ndb_scalar s;
 	int code = ndb_key_decode(key, len, at, &s, text);
@@ -72,9 +72,9 @@ static int key_decode(const char *key, size_t len, size_t *at, uint32_t *type, d
 	return NDB_OK;
 }
 
-// format writes the lines of a dump of items from *at on, as many as have room. It returns the
-// bytes written; if not even one has room, the negative of the room that it needs; UNREADABLE if a
-// key or value does not decode.
+// format writes dump lines for the items from *at on, as many as fit, and returns the number of
+// bytes written. If not even one line fits, it returns the negative of the size needed; if a key or
+// value does not decode, UNREADABLE.
 #define UNREADABLE LONG_MIN
 static long format(const ndb_items *items, uint32_t *at, char *out, size_t cap) {
 	size_t used = 0;
@@ -94,7 +94,7 @@ static long format(const ndb_items *items, uint32_t *at, char *out, size_t cap) 
 	return (long)used;
 }
 
-// load sets the node of a line; bytes has room for len bytes. *at is the offending byte.
+// load sets the node of a line; bytes has capacity len. *at is the offset of the invalid byte.
 static int load(ndb_session *s, const char *text, size_t len, size_t *at, char *bytes) {
 	char key[NDB_KEY_MAX];
 	ndb_scalar value;
@@ -125,15 +125,15 @@ import (
 	"unsafe"
 )
 
-// Version returns the names and versions of what the database is built on, or "" if this build
-// does not have it.
+// Version returns the names and versions of the database's libraries, or "" in a build without the
+// database.
 func Version() string {
-	_ = C.LMDB_BUILD // in the build cache's key: it does not look at the archive
+	_ = C.LMDB_BUILD // makes the build cache depend on the archive, which it does not look at
 	version, _, _ := strings.Cut(C.GoString(C.mdb_version(nil, nil, nil)), ":")
 	return version
 }
 
-// sentinels are those of the core's codes.
+// sentinels maps the core's codes to errors.
 var sentinels = map[C.int]error{
 	C.NDB_E_ARGUMENT: ErrArgument, C.NDB_E_KEY: ErrPathTooLong, C.NDB_E_VALUE: ErrValueTooLong,
 	C.NDB_E_FULL: ErrTransactionTooLarge, C.NDB_E_CONFLICT: ErrConflict, C.NDB_E_TIMEOUT: ErrTimeout,
@@ -141,8 +141,8 @@ var sentinels = map[C.int]error{
 	C.NDB_E_SUPERSEDED: ErrSuperseded, C.NDB_E_MERGE: ErrMerge, C.NDB_E_NUMBER: ErrNumberRange, C.NDB_E_LOCKS: ErrTooManyLocks,
 }
 
-// try calls the core. The message of an error belongs to the thread.
-func try(call func() C.int) (C.int, error) {
+// callCore calls the core, and returns its result or an error with the thread's message.
+func callCore(call func() C.int) (C.int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	code := call()
@@ -152,13 +152,13 @@ func try(call func() C.int) (C.int, error) {
 	return code, nil
 }
 
-// do is try for a call that returns nothing else.
-func do(call func() C.int) error {
-	_, err := try(call)
+// checkCore is callCore for a call without another result.
+func checkCore(call func() C.int) error {
+	_, err := callCore(call)
 	return err
 }
 
-// pieces are what a Value crosses as: the arguments for SCALAR.
+// pieces are the fields of a Value in C form: the arguments for SCALAR.
 type pieces struct {
 	kind   C.uint32_t
 	number C.double
@@ -183,13 +183,13 @@ func piecesOf(v Value) pieces {
 	return p
 }
 
-// chars returns the bytes of s, for a call.
+// chars returns the bytes of s as an argument of a C call.
 func chars(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s))) }
 
 func valueOfScalar(s *C.ndb_scalar) Value {
 	switch s._type {
 	case C.NDB_NUMBER:
-		if math.Abs(float64(s.number)) > exactMax { // as a script has set it
+		if math.Abs(float64(s.number)) > exactMax { // a script can set such a number
 			v, _ := floatValue(float64(s.number)) // it is finite
 			return v
 		}
@@ -202,7 +202,7 @@ func valueOfScalar(s *C.ndb_scalar) Value {
 	return valueOfText(s._type, string(unsafe.Slice((*byte)(unsafe.Pointer(s.bytes)), int(s.len))))
 }
 
-// valueOfText returns the value of DIGITS or of a STRING.
+// valueOfText returns the value of a DIGITS or STRING.
 func valueOfText(kind C.uint32_t, text string) Value {
 	if kind == C.NDB_STRING {
 		return Value{kind: String, text: text}
@@ -214,7 +214,7 @@ func valueOfText(kind C.uint32_t, text string) Value {
 
 func keyOfName(name string) (string, error) {
 	key := make([]byte, C.NDB_KEY_MAX)
-	n, err := try(func() C.int {
+	n, err := callCore(func() C.int {
 		return C.ndb_key_name((*C.char)(unsafe.Pointer(&key[0])), C.NDB_KEY_MAX, chars(name), C.size_t(len(name)))
 	})
 	if err != nil {
@@ -226,7 +226,7 @@ func keyOfName(name string) (string, error) {
 func appendKey(key []byte, v Value) ([]byte, error) {
 	grown := make([]byte, C.NDB_KEY_MAX)
 	used, s := copy(grown, key), piecesOf(v)
-	n, err := try(func() C.int {
+	n, err := callCore(func() C.int {
 		return C.key_append((*C.char)(unsafe.Pointer(&grown[0])), C.size_t(used), s.kind, s.number, s.bytes, s.len)
 	})
 	if err != nil {
@@ -252,7 +252,7 @@ func keyText(key string) string {
 func parseKey(text string) (string, int, error) {
 	key := make([]byte, C.NDB_KEY_MAX)
 	at := new(C.size_t)
-	n, err := try(func() C.int {
+	n, err := callCore(func() C.int {
 		return C.ndb_zwrite_parse_key(chars(text), C.size_t(len(text)), at, (*C.char)(unsafe.Pointer(&key[0])))
 	})
 	if err != nil {
@@ -261,8 +261,8 @@ func parseKey(text string) (string, int, error) {
 	return string(key[:n]), int(*at), nil
 }
 
-// decodeKey returns the name or the subscript at a place of a key, and the place behind it, 0 at
-// the end.
+// decodeKey returns the name or subscript at an offset of a key, and the offset after it, 0 at the
+// end.
 func decodeKey(key string, at int) (Value, int) {
 	place, kind, number, n := C.size_t(at), C.uint32_t(0), C.double(0), C.uint32_t(0)
 	text := make([]byte, C.NDB_KEY_MAX)
@@ -297,7 +297,7 @@ func openCore(folder string, o Options) (nativeStore, error) {
 		pending_bytes:     C.uint64_t(max(o.PendingBytes, 0)),
 	}
 	var c *C.ndb_store
-	if err := do(func() C.int { return C.ndb_open(name, &options, &c) }); err != nil {
+	if err := checkCore(func() C.int { return C.ndb_open(name, &options, &c) }); err != nil {
 		return nil, err
 	}
 	return &store{c}, nil
@@ -308,16 +308,16 @@ func nativeAddress(s nativeStore) unsafe.Pointer { return unsafe.Pointer(s.(*sto
 func compactCore(folder string) error {
 	name := C.CString(folder)
 	defer C.free(unsafe.Pointer(name))
-	return do(func() C.int { return C.ndb_compact(name) })
+	return checkCore(func() C.int { return C.ndb_compact(name) })
 }
 
-func (s *store) close() error { return do(func() C.int { return C.ndb_close(s.c) }) }
+func (s *store) close() error { return checkCore(func() C.int { return C.ndb_close(s.c) }) }
 
-func (s *store) sync() error { return do(func() C.int { return C.ndb_sync(s.c) }) }
+func (s *store) sync() error { return checkCore(func() C.int { return C.ndb_sync(s.c) }) }
 
 func (s *store) stat() (Stat, error) {
 	var c C.ndb_statistics
-	err := do(func() C.int { return C.ndb_stat(s.c, &c) })
+	err := checkCore(func() C.int { return C.ndb_stat(s.c, &c) })
 	return Stat{
 		Nodes: uint64(c.nodes), UsedBytes: uint64(c.used_bytes), FreeBytes: uint64(c.free_bytes),
 		MapBytes: uint64(c.map_bytes), PendingBytes: uint64(c.pending_bytes), Commits: uint64(c.commits),
@@ -329,13 +329,13 @@ func (s *store) stat() (Stat, error) {
 func (s *store) backup(folder string) error {
 	name := C.CString(folder)
 	defer C.free(unsafe.Pointer(name))
-	return do(func() C.int { return C.ndb_backup(s.c, name) })
+	return checkCore(func() C.int { return C.ndb_backup(s.c, name) })
 }
 
 func (s *store) check(report func(string)) (int, error) {
 	handle := cgo.NewHandle(report)
 	defer handle.Delete()
-	n, err := try(func() C.int { return C.check(s.c, C.uintptr_t(handle)) })
+	n, err := callCore(func() C.int { return C.check(s.c, C.uintptr_t(handle)) })
 	return int(max(n, 0)), err
 }
 
@@ -347,18 +347,18 @@ func openMemory() (nativeSession, error) { return openSession(nil) }
 
 type session struct {
 	c    *C.ndb_session
-	out  C.ndb_scalar // of the last call
-	stop *C.uint32_t  // not 0: waits end
+	out  C.ndb_scalar // result of the last call
+	stop *C.uint32_t  // waits end while it is not 0
 }
 
 func openSession(store *C.ndb_store) (nativeSession, error) {
 	s := new(session)
 	var c *C.ndb_session
-	if err := do(func() C.int { return C.ndb_session_open(store, &c) }); err != nil {
+	if err := checkCore(func() C.int { return C.ndb_session_open(store, &c) }); err != nil {
 		return nil, err
 	}
 	s.c = c
-	s.stop = (*C.uint32_t)(C.calloc(1, C.sizeof_uint32_t)) // the only thing for which C keeps an address; calloc of cgo never fails
+	s.stop = (*C.uint32_t)(C.calloc(1, C.sizeof_uint32_t)) // C keeps its address; cgo's calloc never fails
 	C.ndb_session_limits(c, 0, s.stop)
 	return s, nil
 }
@@ -374,31 +374,31 @@ func (s *session) interrupt(on bool) {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(s.stop)), uint32(boolInt(on)))
 }
 
-func (s *session) beginView() error { return do(func() C.int { return C.ndb_begin_view(s.c) }) }
+func (s *session) beginView() error { return checkCore(func() C.int { return C.ndb_begin_view(s.c) }) }
 
-func (s *session) begin() error { return do(func() C.int { return C.ndb_begin(s.c) }) }
+func (s *session) begin() error { return checkCore(func() C.int { return C.ndb_begin(s.c) }) }
 
 func (s *session) commit() (uint64, error) {
 	var number C.uint64_t
-	err := do(func() C.int { return C.ndb_commit(s.c, &number) })
+	err := checkCore(func() C.int { return C.ndb_commit(s.c, &number) })
 	return uint64(number), err
 }
 
 func (s *session) wait(commit uint64) error {
-	return do(func() C.int { return C.ndb_wait(s.c, C.uint64_t(commit)) })
+	return checkCore(func() C.int { return C.ndb_wait(s.c, C.uint64_t(commit)) })
 }
 
-func (s *session) rollback() error { return do(func() C.int { return C.ndb_rollback(s.c) }) }
+func (s *session) rollback() error { return checkCore(func() C.int { return C.ndb_rollback(s.c) }) }
 
-func (s *session) restart() error { return do(func() C.int { return C.ndb_restart(s.c) }) }
+func (s *session) restart() error { return checkCore(func() C.int { return C.ndb_restart(s.c) }) }
 
-// found reports whether a call did not return NDB_NONE.
+// found reports whether a call returned anything but NDB_NONE.
 func found(call func() C.int) (bool, error) {
-	code, err := try(call)
+	code, err := callCore(call)
 	return err == nil && code != C.NDB_NONE, err
 }
 
-// scalar returns what a call leaves in s.out, Absent if it returns NDB_NONE.
+// scalar returns the value that a call stores in s.out, Absent if it returns NDB_NONE.
 func (s *session) scalar(call func() C.int) (Value, bool, error) {
 	ok, err := found(call)
 	if !ok {
@@ -414,7 +414,7 @@ func (s *session) get(key string) (Value, error) {
 
 func (s *session) set(key string, v Value) error {
 	p := piecesOf(v)
-	return do(func() C.int {
+	return checkCore(func() C.int {
 		return C.set(s.c, chars(key), C.size_t(len(key)), p.kind, p.number, p.bytes, p.len)
 	})
 }
@@ -434,7 +434,7 @@ func (s *session) compareAndSet(key string, expected, v Value) (bool, error) {
 }
 
 func (s *session) data(key string) (int, error) {
-	n, err := try(func() C.int { return C.ndb_data(s.c, chars(key), C.size_t(len(key))) })
+	n, err := callCore(func() C.int { return C.ndb_data(s.c, chars(key), C.size_t(len(key))) })
 	return int(max(n, 0)), err
 }
 
@@ -447,11 +447,11 @@ func (s *session) increment(key string, by Value) (Value, error) {
 }
 
 func (s *session) killValue(key string) error {
-	return do(func() C.int { return C.ndb_kill_value(s.c, chars(key), C.size_t(len(key))) })
+	return checkCore(func() C.int { return C.ndb_kill_value(s.c, chars(key), C.size_t(len(key))) })
 }
 
 func (s *session) kill(key string) error {
-	return do(func() C.int { return C.ndb_kill(s.c, chars(key), C.size_t(len(key))) })
+	return checkCore(func() C.int { return C.ndb_kill(s.c, chars(key), C.size_t(len(key))) })
 }
 
 func (s *session) expire(key string, ttl time.Duration) (bool, error) {
@@ -472,7 +472,7 @@ func (s *session) setAll(pairs []nativePair) error {
 		text = append(append(text, one.key...), one.value.text...)
 		all[i] = C.pair{key_len: C.size_t(len(one.key)), number: p.number, _type: p.kind, len: p.len}
 	}
-	return do(func() C.int {
+	return checkCore(func() C.int {
 		return C.set_all(s.c, &all[0], C.size_t(len(pairs)), (*C.char)(unsafe.Pointer(unsafe.SliceData(text))))
 	})
 }
@@ -492,12 +492,12 @@ func (s *session) nextSibling(key string, reverse bool) (Value, bool, error) {
 	})
 }
 
-// stepsPerCall bounds one call of what may take many steps.
+// stepsPerCall limits one call of an operation that works in steps.
 const stepsPerCall = 10_000
 
 func (s *session) count(key string, at *position, count *uint64) (more bool, err error) {
 	n, counted := C.size_t(at.len), C.uint64_t(*count)
-	code, err := try(func() C.int {
+	code, err := callCore(func() C.int {
 		return C.ndb_count(s.c, chars(key), C.size_t(len(key)), stepsPerCall, at.chars(), &n, &counted)
 	})
 	at.len, *count = int(n), uint64(counted)
@@ -506,7 +506,7 @@ func (s *session) count(key string, at *position, count *uint64) (more bool, err
 
 func (s *session) merge(to, from string, at *position) (more bool, err error) {
 	n := C.size_t(at.len)
-	code, err := try(func() C.int {
+	code, err := callCore(func() C.int {
 		return C.ndb_merge(s.c, chars(to), C.size_t(len(to)), chars(from), C.size_t(len(from)), stepsPerCall, at.chars(), &n)
 	})
 	at.len = int(n)
@@ -515,7 +515,7 @@ func (s *session) merge(to, from string, at *position) (more bool, err error) {
 
 func (s *session) killRange(key string, from, to Value, at *position) (more bool, err error) {
 	n, low, high := C.size_t(at.len), piecesOf(from), piecesOf(to)
-	code, err := try(func() C.int {
+	code, err := callCore(func() C.int {
 		return C.kill_range(s.c, chars(key), C.size_t(len(key)), low.kind, low.number, low.bytes, low.len,
 			high.kind, high.number, high.bytes, high.len, stepsPerCall, at.chars(), &n)
 	})
@@ -525,7 +525,7 @@ func (s *session) killRange(key string, from, to Value, at *position) (more bool
 
 func (s *session) expireTree(key string, ms uint64, at *position) (more bool, err error) {
 	n := C.size_t(at.len)
-	code, err := try(func() C.int {
+	code, err := callCore(func() C.int {
 		return C.ndb_expire_tree(s.c, chars(key), C.size_t(len(key)), C.uint64_t(ms), stepsPerCall, at.chars(), &n)
 	})
 	at.len = int(n)
@@ -543,7 +543,7 @@ func (s *session) lock(keys []string, timeout time.Duration) error {
 	if timeout >= 0 {
 		wait = C.int64_t(milliseconds(timeout))
 	}
-	return do(func() C.int { return C.lock(s.c, chars(all), &lens[0], C.size_t(len(keys)), wait) })
+	return checkCore(func() C.int { return C.lock(s.c, chars(all), &lens[0], C.size_t(len(keys)), wait) })
 }
 
 func (s *session) unlock(key string) (bool, error) {
@@ -555,11 +555,11 @@ func (s *session) idle()      { C.ndb_idle(s.c) }
 
 func (s *session) load(line string) (int, error) {
 	at, bytes := new(C.size_t), make([]byte, len(line)+1)
-	code, err := try(func() C.int {
+	code, err := callCore(func() C.int {
 		return C.load(s.c, chars(line), C.size_t(len(line)), at, (*C.char)(unsafe.Pointer(&bytes[0])))
 	})
 	if code == C.NDB_NONE {
-		err = &Error{Err: ErrArgument, message: "a line has the form ^name(1,\"subscript\")=\"value\""}
+		err = &Error{Err: ErrArgument, message: "invalid line: use the form ^name(1,\"subscript\")=\"value\""}
 	}
 	return int(*at), err
 }
@@ -569,7 +569,7 @@ func (s *session) load(line string) (int, error) {
 type iterator struct {
 	c     *C.ndb_iter
 	scan  nativeScan
-	items C.ndb_items // of the last fill: what the scan does not ask for is not set
+	items C.ndb_items // of the last fill; fields that the scan did not ask for are not set
 }
 
 func (s *session) iterate(key string, scan nativeScan) (nativeIterator, error) {
@@ -589,7 +589,7 @@ func (s *session) iterate(key string, scan nativeScan) (nativeIterator, error) {
 	}
 	it := &iterator{scan: scan}
 	var c *C.ndb_iter
-	err := do(func() C.int {
+	err := checkCore(func() C.int {
 		return C.iter_open(s.c, chars(key), C.size_t(len(key)), flags, from.kind, from.number, from.bytes, from.len,
 			to.kind, to.number, to.bytes, to.len, C.uint64_t(scan.limit), &c)
 	})
@@ -643,7 +643,7 @@ func (it *iterator) appendText(to []byte) ([]byte, error) {
 
 func (it *iterator) close() { C.ndb_iter_close(it.c) }
 
-// milliseconds rounds up, so that a short time does not become none.
+// milliseconds rounds up, so that a short duration does not become 0.
 func milliseconds(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }

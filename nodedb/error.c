@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-/* error.c: the message of the last error, one per thread, and the names of error codes. */
+/* error.c: the message of each thread's last error, and the names of error codes. */
 #include "error.h"
 
 #include <stdarg.h>

@@ -1,9 +1,9 @@
-/* error.h: how the core reports an error (private).
+/* error.h: reports errors inside the core (private).
  *
- *   return ndb_fail(NDB_E_ARGUMENT, "%u subscripts: at most %u are allowed", n, NDB_SUBSCRIPTS_MAX);
+ *   return ndb_fail(NDB_E_ARGUMENT, "the path has more than %u subscripts", NDB_SUBSCRIPTS_MAX);
  *
- * The sentence names the offending value and what to do. It is kept per thread until the
- * next one; ndb_message() returns it. */
+ * A message names the invalid value and says what to do. Each thread keeps its last message, which
+ * ndb_message() returns. */
 #ifndef NODEDB_ERROR_H
 #define NODEDB_ERROR_H
 

@@ -2,8 +2,7 @@ package nodedb
 
 import "fmt"
 
-// Errors that callers decide on. What this package returns wraps one of them, so compare with
-// errors.Is.
+// Errors of this package. Every error that it returns wraps one of them; test with errors.Is.
 var (
 	ErrUnavailable         = newSentinel("nodedb: this build has no node database", `build with "make build" in a clone of the repository: it needs cgo and the build tag lmdb`)
 	ErrClosed              = newSentinel("nodedb: closed", "")
@@ -12,47 +11,47 @@ var (
 	ErrPathTooLong         = newSentinel("nodedb: path too long", "")
 	ErrValueTooLong        = newSentinel("nodedb: value too long", "")
 	ErrTransactionTooLarge = newSentinel("nodedb: transaction too large", "split the work into several transactions, or raise Options.TransactionBytes")
-	// ErrConflict says that another transaction changed what this one read. Update runs the
-	// function again, also if the function returns this error.
+	// ErrConflict means that another transaction changed nodes that this one read. Update runs its
+	// function again, also if the function itself returns this error.
 	ErrConflict = newSentinel("nodedb: conflict with another transaction", "")
 	ErrTimeout  = newSentinel("nodedb: lock not free in time", "")
-	// ErrLevel says that no transaction is open, or that an inner one still is.
+	// ErrLevel means that no transaction is open, or that an inner one still is.
 	ErrLevel = newSentinel("nodedb: wrong transaction level", "")
-	// ErrDisk says that the disk is full or that a write failed. If the Error has a Commit, the
-	// transaction is committed and visible to this process, which tries again to write it until it
-	// ends: see Store.Wait. So are the changes for which a failed Sync waited. Any other operation has
-	// done nothing.
-	ErrDisk    = newSentinel("nodedb: write failed", "free space on the disk of the folder; changes that wait are written as soon as there is room")
-	ErrCorrupt = newSentinel("nodedb: corrupt", `"perigee node check" lists the faults; "perigee node restore" makes a store of a backup`)
+	// ErrDisk means that the disk is full or a write failed. If the Error has a Commit, the
+	// transaction is committed and visible to this process, which retries the write until it ends:
+	// see Store.Wait. The same is true of the changes that a failed Sync waited for. Any other
+	// operation that fails with ErrDisk has no effect.
+	ErrDisk    = newSentinel("nodedb: write failed", "free space on the disk of the folder; pending changes are then written")
+	ErrCorrupt = newSentinel("nodedb: corrupt", `list the faults with "perigee node check"; restore a backup with "perigee node restore"`)
 	ErrMemory  = newSentinel("nodedb: out of memory", "")
-	// ErrSuperseded says that this process was suspended for so long that another took over
-	// its right to write; changes that were not yet durable are lost, as after a crash.
+	// ErrSuperseded means that this process was suspended for so long that another process took
+	// over the right to write. Changes that were not yet durable are lost, as after a crash.
 	ErrSuperseded   = newSentinel("nodedb: another process took over", "")
 	ErrMerge        = newSentinel("nodedb: source and target of a merge overlap", "")
 	ErrNumberRange  = newSentinel("nodedb: number out of range", "")
 	ErrTooManyLocks = newSentinel("nodedb: too many locks", "unlock nodes that are no longer needed, or lock one ancestor in place of many nodes")
 )
 
-// A sentinel is one of the errors above, with what to do about it.
+// A sentinel is one of the errors above, with a hint on how to resolve it.
 type sentinel struct{ text, hint string }
 
 func newSentinel(text, hint string) error { return &sentinel{text, hint} }
 
 func (s *sentinel) Error() string { return s.text }
 
-// ErrorHint returns what to do about the error, or "".
+// ErrorHint returns how to resolve the error, or "".
 func (s *sentinel) ErrorHint() string { return s.hint }
 
-// An Error says what failed, and where.
+// An Error describes a failed operation.
 type Error struct {
-	Op   string // as in "set"
-	Path Path   // zero where the operation has none
+	Op   string // such as "set"
+	Path Path   // the node; zero if the operation has none
 	Err  error  // one of the errors of this package
-	// Commit is the number of a transaction that is committed and not yet durable, for Store.Wait;
-	// 0: there is none.
+	// Commit is the number of a transaction that is committed but not yet durable, for Store.Wait.
+	// 0 means none.
 	Commit uint64
 
-	message string // of the core: a sentence
+	message string // a sentence from the core
 }
 
 func (e *Error) Error() string {

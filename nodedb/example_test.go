@@ -68,8 +68,8 @@ func ExampleStore_Update() {
 	defer done()
 	ctx := context.Background()
 
-	// Move an amount from one account to another. The function runs again if somebody else
-	// changes one of them meanwhile.
+	// Move an amount from one account to another. If another transaction changes one of them
+	// meanwhile, the function runs again.
 	accounts := nodedb.Name("^accounts")
 	errBroke := errors.New("not enough money")
 	transfer := func(from, to string, amount int) error {

@@ -1,8 +1,8 @@
-/* functions.h: the functions of nodedb.h as a table, for code that is linked apart: C code in another
- * Go package, and the FFI of a Lua that has no library to look in.
+/* functions.h: the functions of nodedb.h as a table, for code that is not linked to them: C code in
+ * another Go package, and the FFI of a Lua without a library to load.
  *
- * X(result, name, parameters, arguments) is called for each function of a session, whose first
- * parameter is the session, and Y(result, name, parameters) for each other one. */
+ * X(result, name, parameters, arguments) is applied to each function whose first parameter is a
+ * session and that is called inside one, Y(result, name, parameters) to each other function. */
 #ifndef NODEDB_FUNCTIONS_H
 #define NODEDB_FUNCTIONS_H
 

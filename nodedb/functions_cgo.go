@@ -17,6 +17,6 @@ import "C"
 
 import "unsafe"
 
-// Functions returns the functions of the core, an ndb_functions of functions.h, for C code in another
-// package. It is nil in a build without the core.
+// Functions returns a table of the core's functions, an ndb_functions of functions.h, for C code in
+// another package. It returns nil in a build without the core.
 func Functions() unsafe.Pointer { return C.address() }

@@ -8,7 +8,7 @@ import (
 	"github.com/perigeedb/perigee/nodedb"
 )
 
-// open opens a store for a test, which is skipped in a build without the database.
+// open opens a store for a test. It skips the test in a build without the database.
 func open(t testing.TB, o nodedb.Options) *nodedb.Store {
 	t.Helper()
 	return openFolder(t, t.TempDir(), o)

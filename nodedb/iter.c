@@ -1,61 +1,61 @@
 //go:build cgo && lmdb
 
-/* iter.c: iterators, and walks in slices.
+/* iter.c: iterators, single steps, and counts in slices.
  *
- * An iterator holds references to what it walks through while it fills a batch, and gives out
- * copies: the releaser lets go of the references outside a transaction, and the items stay valid until the next
- * fill whatever is changed meanwhile. When the session sees something else than the iterator has
- * captured, the next fill captures again and looks behind the last item given.
+ * An iterator holds references to the layers while it fills a batch, and returns copies: outside a
+ * transaction the releaser may release the references, yet the items stay valid until the next
+ * fill, whatever changes meanwhile. When the session's view has changed since the capture, the next
+ * fill captures it again and seeks past the last item returned.
  */
 #include <stdlib.h>
 
 #include "scan.h"
 
 enum {
-	FIRST_BATCH = 8,     /* items */
-	PAGE_ITEMS = 16,     /* items of a page for which it is copied whole */
-	PAGES_MAX = 8,       /* pages copied for a batch */
-	COPY_MAX = 256 << 10 /* bytes of a batch, unless its first item is larger */
+	FIRST_BATCH = 8,     /* items of the first fill */
+	PAGE_ITEMS = 16,     /* number of items from which a leaf page is copied as a whole */
+	PAGES_MAX = 8,       /* most pages copied for a batch */
+	COPY_MAX = 256 << 10 /* bytes copied for a batch, unless its first item is larger */
 };
 
-/* A version that no session has: the iterator holds nothing. */
+/* A version that no session has; the iterator then holds nothing. */
 #define RELEASED (UINT64_MAX - 1)
 
 struct ndb_iter {
 	ndb_session *session;
-	ndb_iter *next, *previous; /* of the session */
+	ndb_iter *next, *previous; /* in the session's list */
 	int stored, flags;
-	ndb_view view; /* of its own; valid if captured */
+	ndb_view view; /* a view of its own, if captured */
 	_Atomic int captured;
-	int placed; /* the scan stands on the item behind the last one */
+	int placed; /* the scan is at the item after the last one returned */
 	_Atomic uint64_t version;
 	_Atomic uint32_t fills;
-	uint32_t fills_seen; /* by the releaser */
-	int idle;            /* as the releaser has found it */
-	/* ndb_session_shed at the capture, and the bytes of the session that it captured */
+	uint32_t fills_seen; /* the releaser's last observation of fills */
+	int idle;            /* the releaser's finding: no fill between two checks */
+	/* ndb_session_shed at the capture, and the session's own bytes captured */
 	uint64_t shed, holds;
 	ndb_scan scan;
 	int has_from, has_to, started, finished;
-	uint32_t batch; /* items of the next fill */
-	uint64_t left;  /* of the limit; UINT64_MAX: none */
+	uint32_t batch; /* item limit of the next fill */
+	uint64_t left;  /* items left of the limit; UINT64_MAX: no limit */
 	size_t top_len, from_len, to_len, last_len;
-	uint32_t count; /* of the last fill */
+	uint32_t count; /* items of the last fill */
 	ndb_scalar subscripts[NDB_BATCH], values[NDB_BATCH];
 	const char *keys[NDB_BATCH];
 	uint32_t key_lens[NDB_BATCH];
 	char *text;
 	size_t text_used, text_cap;
-	char *copy; /* of what the items of the last fill point to */
+	char *copy; /* text that the items of the last fill point to */
 	size_t copy_cap;
-	char *pages; /* copies of whole leaf pages, for the same purpose */
+	char *pages; /* copies of whole leaf pages, which items may also point to */
 	size_t pages_bytes, pages_used;
 	char top[NDB_KEY_MAX + 2], from[NDB_KEY_MAX + 2], to[NDB_KEY_MAX + 2], last[NDB_KEY_MAX + 2];
 };
 
-/* Memory of an iterator, with its cursor and the text of a batch. */
+/* Memory of an iterator, including its cursor and a batch's text. */
 static const uint64_t ITERATOR_BYTES = sizeof(ndb_iter) + NDB_KEY_MAX + NDB_BATCH * 32 + 1024;
 
-/* Sessions' lists of iterators are also read by the releaser. */
+/* The releaser also reads the session's list of iterators. */
 static void lock_list(ndb_session *s) {
 	if (s->store) pthread_mutex_lock(&s->store->lock);
 }
@@ -66,7 +66,7 @@ static void unlock_list(ndb_session *s) {
 
 static int memory(void) { return ndb_fail(NDB_E_MEMORY, "out of memory"); }
 
-/* Length of the child of top that key is or lies below. */
+/* Length of the key of top's child that is key or its ancestor. */
 static int child_len(const char *key, size_t len, size_t top_len) {
 	if (top_len == 0) {
 		const char *end = memchr(key, 0, len);
@@ -80,7 +80,8 @@ static int bound_key(const char *top, size_t top_len, const ndb_scalar *bound, i
     size_t *out_len) {
 	int n;
 	if (whole) {
-		if (bound->len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a bound of %u bytes", bound->len);
+		if (bound->len > NDB_KEY_MAX)
+			return ndb_fail(NDB_E_KEY, "the bound has %u bytes: too long", bound->len);
 		memcpy(out, bound->bytes, bound->len);
 		n = (int)bound->len;
 	} else if (top_len == 0) {
@@ -100,7 +101,8 @@ int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const 
 	int error = ndb_session_enter(s);
 	if (error < 0) return error;
 	if (len > NDB_KEY_MAX)
-		return ndb_fail(NDB_E_KEY, "a key of %zu bytes: at most %d are allowed", len, NDB_KEY_MAX);
+		return ndb_fail(
+		    NDB_E_KEY, "invalid key of %zu bytes: at most %d are allowed", len, NDB_KEY_MAX);
 	ndb_iter *it = malloc(sizeof *it);
 	if (!it) return memory();
 	memset(it, 0, offsetof(ndb_iter, subscripts));
@@ -180,7 +182,7 @@ uint64_t ndb_iterators_pinned(const ndb_session *s) {
 	return (sum[0] < oldest[0] ? sum[0] : oldest[0]) + (sum[1] < oldest[1] ? sum[1] : oldest[1]);
 }
 
-/* Makes the iterator see what the session sees. */
+/* Captures the session's current view for the iterator. */
 static int capture(ndb_iter *it) {
 	if (ndb_iter_valid(it)) return NDB_OK;
 	ndb_view fresh;
@@ -193,7 +195,7 @@ static int capture(ndb_iter *it) {
 	it->holds =
 	    it->stored ? ndb_session_own_bytes(s) + s->given - s->given_durable : s->local.bytes;
 	if (it->captured) {
-		it->batch = FIRST_BATCH; /* it may change again soon */
+		it->batch = FIRST_BATCH; /* the view may soon change again */
 		ndb_view before = it->view;
 		if (!fresh.base) ndb_scan_close(&it->scan);
 		it->view = fresh;
@@ -210,7 +212,7 @@ static int capture(ndb_iter *it) {
 	return error;
 }
 
-/* The key to seek for the next item, in room. */
+/* Writes to room the key from which to seek the next item. */
 static size_t next_place(const ndb_iter *it, char *room) {
 	size_t len;
 	int reverse = it->flags & NDB_REVERSE, below = it->flags & NDB_DESCENDANTS;
@@ -231,15 +233,15 @@ static size_t next_place(const ndb_iter *it, char *room) {
 	return len;
 }
 
-/* Is the scan's node behind the bound? */
+/* True if the scan's current child, of key length len, is beyond the bound. */
 static int beyond(const ndb_iter *it, size_t len) {
 	if (!it->has_to) return 0;
 	int order = ndb_key_compare(it->scan.key, len, it->to, it->to_len);
 	return it->flags & NDB_REVERSE ? order < 0 : order > 0;
 }
 
-/* Room for the text of a subscript. It may not move once it was handed out, so it is made
- * for the whole batch. */
+/* Returns space for the text of a subscript. The buffer must not move within a batch, so it is
+ * allocated for a whole one. */
 static char *text_room(ndb_iter *it) {
 	if (it->text_cap - it->text_used < NDB_KEY_MAX) return NULL;
 	return it->text + it->text_used;
@@ -274,9 +276,9 @@ static int fill_descendants(ndb_iter *it) {
 	return c->error;
 }
 
-/* The subscript of a key that has no other behind top, if it is a small integer or a string
- * without escapes; else 0. A string stays where it is. The key lies in a leaf page, where at
- * least 8 bytes of the node's header come before it. */
+/* Decodes the subscript of a direct child of top, if it is a small integer or a string without
+ * escapes, and returns 1; else 0. A string is not copied. The key must lie in a leaf page, where at
+ * least the 8 bytes of the node's header precede it. */
 static inline int read_subscript(const char *key, size_t len, size_t top_len, ndb_scalar *out) {
 	unsigned tag = (unsigned char)key[top_len];
 	size_t n = len - top_len - 1;
@@ -305,7 +307,7 @@ static inline int read_subscript(const char *key, size_t len, size_t top_len, nd
 	return 1;
 }
 
-/* Copies a leaf page of which many items are taken, so that what they point to lies in the copy. */
+/* Copies a leaf page if enough of its items are needed, so that items can point into the copy. */
 static const char *own_page(ndb_iter *it, const char *page, unsigned items) {
 	size_t size = lmdb_page_size(it->scan.lmdb);
 	if (items < PAGE_ITEMS || it->pages_used == PAGES_MAX) return page;
@@ -317,24 +319,25 @@ static const char *own_page(ndb_iter *it, const char *page, unsigned items) {
 	return memcpy(it->pages + size * it->pages_used++, page, size);
 }
 
-/* True if the value of an item is text, as then those of its neighbours may be. */
+/* True if the value of an item is text; its neighbours' values then probably are, too. */
 static int has_text(const char *page, unsigned at) {
 	size_t len;
 	const char *value = lmdb_node_value(lmdb_leaf_node(page, at), &len);
 	return value && len && ndb_stored_is_text(value);
 }
 
-/* Takes children without descendants from the leaf pages of LMDB, until it meets another node. */
+/* Adds children without descendants, straight from LMDB's leaf pages, up to the first other
+ * node. */
 static int fill_from_leaves(ndb_iter *it) {
 	ndb_scan *c = &it->scan;
 	int values = it->flags & NDB_VALUES;
-	/* At the end of LMDB's nodes, the scan stands on what is pending behind them. */
+	/* At the end of LMDB's nodes, the scan moves to pending nodes, which have an entry. */
 	while (it->count < it->batch && c->key && !c->entry) {
 		lmdb_leaf leaf;
 		lmdb_leaf_get(c->lmdb, &leaf);
 		size_t len, value_len;
 		const char *key = lmdb_node_key(lmdb_leaf_node(leaf.page, leaf.count - 1), &len);
-		/* What lies between two keys within top is within it, too. */
+		/* All keys between two keys within top are within it, too. */
 		int all = ndb_key_within(key, len, it->top, it->top_len);
 		unsigned i = leaf.at, stop = leaf.count;
 		if (stop - i > it->batch - it->count) stop = i + (it->batch - it->count);
@@ -347,7 +350,7 @@ static int fill_from_leaves(ndb_iter *it) {
 			const char *node = lmdb_leaf_node(page, i);
 			key = lmdb_node_key(node, &len);
 			if (!all && !ndb_key_within(key, len, it->top, it->top_len)) break;
-			/* A key that is longer than one can be falls out here, too. */
+			/* This also rejects a key that is too long. */
 			if (NDB_UNLIKELY(len - it->top_len - 1 >= NDB_KEY_MAX - it->top_len) ||
 			    !read_subscript(key, len, it->top_len, &it->subscripts[at]))
 				break;
@@ -369,8 +372,8 @@ static int fill_from_leaves(ndb_iter *it) {
 			}
 		}
 		int stopped = i < stop;
-		/* In a damaged file keys may be out of order. A batch has to end behind its first item, or the
-		 * next one may be the same. */
+		/* In a damaged file keys may be out of order. The last key of a batch must follow its
+		 * first, or the next batch may be the same. */
 		if (at - it->count > 1 && ndb_key_compare(it->keys[it->count], it->key_lens[it->count],
 		                              it->keys[at - 1], it->key_lens[at - 1]) >= 0)
 			return ndb_lmdb_error(MDB_CORRUPTED, "walk");
@@ -393,12 +396,13 @@ static int fill_siblings(ndb_iter *it) {
 			continue;
 		}
 		if (plain) {
-			/* The node that stopped it, if there is one, and the child that it belongs to, follow below. */
+			/* The code below handles the node that stopped it, and the child that contains that
+			 * node. */
 			uint32_t before = it->count;
 			int error = fill_from_leaves(it);
 			if (error < 0) return error;
 			if (it->count != before) {
-				/* Was the last one followed by its own descendants? */
+				/* Skip descendants of the last child. */
 				const char *last = it->keys[it->count - 1];
 				size_t last_len = it->key_lens[it->count - 1];
 				if (c->key && ndb_key_within(c->key, c->len, last, last_len)) {
@@ -430,7 +434,7 @@ static int fill_siblings(ndb_iter *it) {
 			if (error == NDB_NONE) it->values[i].type = NDB_ABSENT;
 		}
 		it->count++;
-		/* Behind the child and what is below it: a step or two, else a jump. */
+		/* Move past the child and its descendants: one or two steps, else a seek. */
 		int exact = c->len == key_len;
 		if (!reverse || exact) {
 			ndb_scan_next(c);
@@ -446,7 +450,7 @@ static int fill_siblings(ndb_iter *it) {
 	return c->error;
 }
 
-/* True if it is text that does not lie in the iterator's own memory. */
+/* True for text outside the iterator's own memory. */
 static inline int is_text(const ndb_iter *it, const ndb_scalar *s) {
 	return (s->type == NDB_STRING || s->type == NDB_DIGITS) && s->len &&
 	       (uintptr_t)s->bytes - (uintptr_t)it->pages >= it->pages_bytes &&
@@ -466,8 +470,8 @@ static int make_copy_room(ndb_iter *it, size_t need) {
 	return NDB_OK;
 }
 
-/* Copies what the items point to, so that they do not need the snapshot. Drops items that have no
- * room: they come with the next fill. */
+/* Copies the text that items point to, so that they do not depend on the snapshot. Drops items that
+ * exceed COPY_MAX; the next fill returns them. */
 static int copy_items(ndb_iter *it) {
 	int values = it->flags & NDB_VALUES, keys = it->flags & (NDB_DESCENDANTS | NDB_KEYS),
 	    subscripts = !(it->flags & NDB_DESCENDANTS);
@@ -540,7 +544,7 @@ static int fill(ndb_iter *it, ndb_items *out) {
 		memcpy(it->last, it->keys[it->count - 1], it->last_len);
 	}
 	if (it->session->level && it->stored && !it->session->view_level) {
-		/* What was passed is what was read; at the end also that nothing follows. */
+		/* The range passed counts as read; at the end, so does the gap that follows. */
 		char end[NDB_KEY_MAX + 2];
 		size_t end_len = it->count ? it->last_len : it->top_len;
 		memcpy(end, it->count ? it->last : it->top, end_len);
@@ -598,7 +602,7 @@ void ndb_iters_release(ndb_session *s) {
 
 /* ---- single steps ---- */
 
-/* What the scan stands on, copied for the caller: the view is given back when the call ends. */
+/* Copies the scan's current key for the caller, since the view is released after the call. */
 static const char *keep_key(ndb_session *s, const char *key, size_t len) {
 	memcpy(s->key, key, len);
 	return s->key;
@@ -616,7 +620,7 @@ int ndb_next_sibling(ndb_session *s, const char *key, size_t len, int reverse, n
 	ndb_scan c;
 	char place[NDB_KEY_MAX + 1];
 	if (result < 0) return result;
-	if (len < 2 || len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a key of %zu bytes", len);
+	if (len < 2 || len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "invalid key of %zu bytes", len);
 	if ((parent = ndb_key_parent(key, len)) < 0) return parent;
 	int stored = ndb_is_stored(key, len);
 	if ((result = ndb_session_view(s, stored, &view, &locked)) < 0) return result;
@@ -661,7 +665,7 @@ int ndb_next_node(
 	char place[NDB_KEY_MAX + 1];
 	if (result < 0) return result;
 	const char *name_end = len <= NDB_KEY_MAX ? memchr(key, 0, len) : NULL;
-	if (!name_end) return ndb_fail(NDB_E_KEY, "a key of %zu bytes without a name", len);
+	if (!name_end) return ndb_fail(NDB_E_KEY, "invalid key of %zu bytes: it has no name", len);
 	size_t name_len = (size_t)(name_end - key) + 1;
 	int stored = ndb_is_stored(key, len);
 	if ((result = ndb_session_view(s, stored, &view, &locked)) < 0) return result;
@@ -695,7 +699,7 @@ int ndb_data(ndb_session *s, const char *key, size_t len) {
 	uint64_t expiry;
 	char place[NDB_KEY_MAX + 1];
 	if (result < 0) return result;
-	if (len < 2 || len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "a key of %zu bytes", len);
+	if (len < 2 || len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "invalid key of %zu bytes", len);
 	int stored = ndb_is_stored(key, len);
 	if ((result = ndb_session_view(s, stored, &view, &locked)) < 0) return result;
 	memcpy(place, key, len);
@@ -724,7 +728,7 @@ int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char 
 	int result = ndb_session_enter(s);
 	if (result < 0) return result;
 	if (len > NDB_KEY_MAX || *position_len > NDB_KEY_MAX)
-		return ndb_fail(NDB_E_KEY, "a key of %zu bytes", len);
+		return ndb_fail(NDB_E_KEY, "invalid key of %zu bytes", len);
 	int stored = ndb_is_stored(key, len);
 	if ((result = ndb_session_capture(s, stored, &view, &version)) < 0) return result;
 	if ((result = ndb_scan_open(&c, s->store, &view, 0)) == NDB_OK) {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A Range says what an iteration gives. The zero Range gives all.
+// A Range selects the items of an iteration. The zero Range selects all.
 type Range struct {
-	// From and To are bounds, both inclusive; From comes first in the direction of travel, and nil
-	// means no bound. For Children they are subscripts. For Walk they are subscripts of children or
-	// Paths below the node, and stand for all that is below them, too.
+	// From and To are inclusive bounds; nil means no bound. From is the first in the direction of
+	// iteration. For Children they are subscripts. For Walk they are subscripts of children, or
+	// Paths below the node, and include their descendants.
 	From, To any
-	Limit    int // the most items; 0: all
+	Limit    int // maximum number of items; 0: no limit
 	Reverse  bool
-	NoValues bool // leave the values out, which is quicker
+	NoValues bool // omit the values, which is faster
 }
 
 // A Child is a child of a node.
@@ -24,16 +24,16 @@ type Child struct {
 	Value     Value // Absent if only its descendants have values
 }
 
-// A Node is a node with a value.
+// A Node is a node that has a value.
 type Node struct {
 	Path  Path
 	Value Value
 }
 
-// Children iterates over the children of a node in their order. It sees changes that are made
-// meanwhile behind where it stands. It ends with an error, and when ctx ends.
+// Children iterates over the children of a node in order. It sees changes made during the iteration
+// after its current position. It stops with an error, and when ctx ends.
 //
-// With the zero Path it iterates over the names of the store.
+// For the zero Path it iterates over the names of the store.
 func (n *nodes) Children(ctx context.Context, p Path, r Range) iter.Seq2[Child, error] {
 	return func(yield func(Child, error) bool) {
 		scan := nativeScan{reverse: r.Reverse, values: !r.NoValues, limit: uint64(max(r.Limit, 0))}
@@ -53,9 +53,9 @@ func (n *nodes) Children(ctx context.Context, p Path, r Range) iter.Seq2[Child, 
 	}
 }
 
-// Walk iterates over the nodes with a value in a subtree, the node itself included, depth first. With
-// the zero Path it walks the whole store. With a bound it begins with the first node within the
-// bound.
+// Walk iterates depth first over the nodes of a subtree that have a value, the node itself
+// included. For the zero Path it walks the whole store. With a bound it starts at the first node
+// within it.
 func (n *nodes) Walk(ctx context.Context, p Path, r Range) iter.Seq2[Node, error] {
 	return func(yield func(Node, error) bool) {
 		scan, err := r.walk(p)
@@ -84,7 +84,7 @@ func (r Range) walk(p Path) (scan nativeScan, err error) {
 	if err != nil {
 		return scan, err
 	}
-	// The end of a node's descendants is its key with 0xFF behind it.
+	// The descendants of a node end before its key followed by 0xFF.
 	const end = "\xff"
 	if r.Reverse && from != "" {
 		from += end
@@ -100,7 +100,7 @@ func (r Range) walk(p Path) (scan nativeScan, err error) {
 	return scan, nil
 }
 
-// boundOf returns the key of a bound of a walk of p, "" for none.
+// boundOf returns the key of a bound of a walk of p, "" for nil.
 func boundOf(p Path, bound any) (string, error) {
 	if bound == nil {
 		return "", nil
@@ -108,16 +108,16 @@ func boundOf(p Path, bound any) (string, error) {
 	at, isPath := bound.(Path)
 	switch {
 	case isPath && (at.IsZero() || !strings.HasPrefix(at.key, p.key)):
-		return "", invalid("walk", "the bound %v does not lie below %v", at, p)
+		return "", invalid("walk", "the bound %v is not below %v", at, p)
 	case !isPath && p.IsZero():
-		return "", invalid("walk", "a bound of a walk of the whole store is a Path, not %v", bound)
+		return "", invalid("walk", "invalid bound %v: a walk of the whole store takes a Path", bound)
 	case !isPath:
 		at = p.At(bound)
 	}
 	return at.key, at.err
 }
 
-// iterate calls use with the items of a scan until it returns false.
+// iterate calls use with each item of a scan until use returns false.
 func (n *nodes) iterate(ctx context.Context, op string, p Path, scan nativeScan, use func(it nativeIterator, i int) bool) error {
 	return n.eachBatch(ctx, op, p, scan, func(it nativeIterator, count int) (bool, error) {
 		for i := range count {
@@ -129,7 +129,7 @@ func (n *nodes) iterate(ctx context.Context, op string, p Path, scan nativeScan,
 	})
 }
 
-// eachBatch calls use with the batches of a scan until it returns false or an error.
+// eachBatch calls use with each batch of a scan until use returns false or an error.
 func (n *nodes) eachBatch(ctx context.Context, op string, p Path, scan nativeScan, use func(it nativeIterator, count int) (bool, error)) error {
 	if err := n.usable(op, p); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (n *nodes) eachBatch(ctx context.Context, op string, p Path, scan nativeSca
 	}
 }
 
-// Count returns the number of nodes with a value in a subtree, the node itself included.
+// Count returns the number of nodes in a subtree that have a value, the node itself included.
 func (n *nodes) Count(ctx context.Context, p Path) (count uint64, err error) {
 	var at position
 	err = n.inSteps(ctx, func() (more bool, err error) {
@@ -170,8 +170,8 @@ func (n *nodes) Count(ctx context.Context, p Path) (count uint64, err error) {
 	return count, err
 }
 
-// Merge copies the value and the descendants of one node to another. Outside a transaction it does
-// so in a transaction of its own. One node must not lie below the other.
+// Merge copies the value and the descendants of a node to another node. Neither node may be a
+// descendant of the other.
 func (tx *Tx) Merge(ctx context.Context, to, from Path) error {
 	if from.err != nil {
 		return from.err
@@ -192,8 +192,8 @@ func (s *Session) Merge(ctx context.Context, to, from Path) error {
 	return err
 }
 
-// KillRange deletes the children of a node from one subscript to another, both inclusive, with their
-// descendants; nil means no bound. Outside a transaction it does so in one of its own.
+// KillRange deletes the children of a node between two subscripts, both inclusive, with their
+// descendants; nil means no bound.
 func (tx *Tx) KillRange(ctx context.Context, p Path, from, to any) error {
 	low, err := ValueOf(from)
 	if err != nil {
@@ -219,8 +219,8 @@ func (s *Session) KillRange(ctx context.Context, p Path, from, to any) error {
 	return err
 }
 
-// ExpireTree is Expire for all nodes of a subtree that have a value now. Outside a transaction it is
-// one of its own. Nodes that are set later have no limit.
+// ExpireTree is Expire for all nodes of a subtree that have a value now. Nodes set later do not
+// expire.
 func (tx *Tx) ExpireTree(ctx context.Context, p Path, ttl time.Duration) error {
 	if err := checkLifetime("expire", ttl); err != nil {
 		return err
@@ -231,7 +231,7 @@ func (tx *Tx) ExpireTree(ctx context.Context, p Path, ttl time.Duration) error {
 	return tx.expireTree(ctx, p, millisecondOf(time.Now().Add(ttl)))
 }
 
-// ExpireTreeAt is ExpireTree at a time; the zero Time removes the limits.
+// ExpireTreeAt is ExpireTree at a time; the zero Time removes the expiry.
 func (tx *Tx) ExpireTreeAt(ctx context.Context, p Path, at time.Time) error {
 	if at.IsZero() {
 		return tx.expireTree(ctx, p, 0)
@@ -262,7 +262,7 @@ func (s *Session) ExpireTreeAt(ctx context.Context, p Path, at time.Time) error 
 	return err
 }
 
-// inSteps repeats step until there are no more, or ctx ends.
+// inSteps calls step until it returns false or an error, or ctx ends.
 func (n *nodes) inSteps(ctx context.Context, step func() (more bool, err error)) error {
 	for {
 		if err := ctx.Err(); err != nil {

@@ -94,7 +94,7 @@ func TestKillRange(t *testing.T) {
 	wantError(t, s.KillRange(ctx, p, true, nil), nodedb.ErrArgument)
 }
 
-// TestKillRangeOfMany kills more nodes than one step does, also while another session adds one.
+// TestKillRangeOfMany kills more nodes than fit one step, once while another session adds a node.
 func TestKillRangeOfMany(t *testing.T) {
 	store := open(t, nodedb.Options{NoSync: true, NoWait: true})
 	s, other := session(t, store), session(t, store)

@@ -1,18 +1,18 @@
 //go:build cgo && lmdb
 
-/* key.c: one path as one string of bytes, which memcmp orders as M orders nodes.
+/* key.c: encodes a path as one string of bytes, which memcmp orders as M orders nodes.
  *
  *   name 00                          then, for each subscript:
  *   ""               02
  *   whole number     80±n, n bytes   magnitude, big endian; complemented if negative
- *   number           floor FF p… 00  the floor as a whole number, then the fraction that is
- *                                    left in pairs of digits, each pair plus one
+ *   number           floor FF p… 00  the floor as a whole number, then the remaining fraction
+ *                                    in pairs of digits, each pair plus one
  *   string           C0 … 00         with 00 as 01 01 and 01 as 01 02
  *
- * No encoded subscript is the start of another, and none begins with FF; the FF of a
- * fraction stands behind all children of its floor. So the descendants of a node are the
- * keys between its own and its own followed by FF. Each node has one encoding; decoding
- * rejects all others as corrupt. Functions here keep no state. */
+ * No encoded subscript is a prefix of another, and none begins with FF; the FF of a fraction
+ * sorts after all children of its floor. So the descendants of a node are the keys between its
+ * own key and that key followed by FF. Each node has exactly one encoding; decoding rejects all
+ * others as corrupt. The functions here keep no state. */
 #include <string.h>
 
 #include "decimal.h"
@@ -20,11 +20,11 @@
 
 enum {
 	TAG_EMPTY = 0x02,
-	TAG_ZERO = 0x80,  /* the whole number 0; ± the bytes of the magnitude */
+	TAG_ZERO = 0x80,  /* the whole number 0; other whole numbers add or subtract their length */
 	WHOLE_BYTES = 20, /* of the largest magnitude, below 10^47 */
 	TAG_STRING = 0xC0,
 	TAG_FRACTION = 0xFF,
-	ESCAPE = 0x01, /* in a string, before 01 for 00 and 02 for 01 */
+	ESCAPE = 0x01, /* in a string: 01 01 encodes 00, and 01 02 encodes 01 */
 	FRACTION_DIGITS = 62
 };
 
@@ -34,12 +34,12 @@ static int corrupt(size_t at) { return ndb_fail(NDB_E_CORRUPT, NO_SUBSCRIPT, at)
 
 static int too_long(void) {
 	return ndb_fail(
-	    NDB_E_KEY, "the path is longer than %d bytes; shorten its subscripts", NDB_KEY_MAX);
+	    NDB_E_KEY, "the path is longer than %d bytes: shorten its subscripts", NDB_KEY_MAX);
 }
 
 static int is_letter(unsigned char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/* 1 for a name as M has them, perhaps behind a ^. */
+/* True for a valid name, with or without ^. */
 static int is_name(const char *name, size_t len) {
 	if (len && *name == '^') {
 		name++;
@@ -55,7 +55,7 @@ static int is_name(const char *name, size_t len) {
 int ndb_key_name(char *key, size_t cap, const char *name, size_t len) {
 	if (!is_name(name, len))
 		return ndb_fail(NDB_E_ARGUMENT,
-		    "\"%.*s\" is not a name: use a letter and at most %d letters and digits, ^ before it if it is stored",
+		    "invalid name \"%.*s\": use a letter and up to %d letters and digits, after a ^ if it is stored",
 		    len > 60 ? 60 : (int)len, name, NDB_NAME_MAX - 1);
 	if (len + 1 > cap) return too_long();
 	memcpy(key, name, len);
@@ -90,13 +90,13 @@ static uint32_t divide_ten(magnitude *m) {
 	return (uint32_t)rest;
 }
 
-/* out has room for 9 bytes; returns how many count. */
+/* Writes size without leading zero bytes, and returns its length. out must hold 9 bytes. */
 static size_t put_whole(unsigned char *out, uint64_t size, int negative) {
 	if (size == 0) {
 		out[0] = TAG_ZERO;
 		return 1;
 	}
-	unsigned zeros = (unsigned)__builtin_clzll(size) & ~7u; /* bits of leading zero bytes */
+	unsigned zeros = (unsigned)__builtin_clzll(size) & ~7u; /* bits in leading zero bytes */
 	size_t n = 8 - zeros / 8;
 	uint64_t word = __builtin_bswap64((negative ? ~size : size) << zeros);
 	memcpy(out + 1, &word, 8);
@@ -130,7 +130,7 @@ static size_t put_fraction(unsigned char *out, const ndb_decimal *value) {
 		digits[i] = (unsigned char)(rest % 10);
 		rest /= 10;
 	}
-	if (value->negative) { /* the distance from the floor; the last digit is not 0 */
+	if (value->negative) { /* encode the distance from the floor, which is never 0 */
 		whole++;
 		for (int i = 0; i < places; i++) digits[i] = (unsigned char)(9 - digits[i]);
 		digits[places - 1]++;
@@ -161,7 +161,7 @@ static int append_decimal(char *key, size_t len, size_t cap, const ndb_decimal *
 
 /* ---- strings ---- */
 
-/* 1 if one of the 8 bytes is 00 or 01. */
+/* True if one of the 8 bytes is 00 or 01. */
 static int has_low_byte(uint64_t word) {
 	const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
 	uint64_t other = word & ~ones; /* 00 where the byte is 00 or 01 */
@@ -199,15 +199,15 @@ static int append_string(char *key, size_t len, size_t cap, const char *bytes, s
 	return (int)(out - (unsigned char *)key);
 }
 
-/* ---- scanning ---- */
+/* ---- skipping ---- */
 
-/* Bytes of the whole number that begins with tag, without it; -1 if tag is none. */
+/* Number of bytes after tag in a whole number; -1 if tag does not start one. */
 static int whole_bytes(unsigned char tag) {
 	int n = tag >= TAG_ZERO ? tag - TAG_ZERO : TAG_ZERO - tag;
 	return n <= WHOLE_BYTES ? n : -1;
 }
 
-/* The end of the subscript at at < len, or 0 if it is cut off or none. */
+/* The end of the subscript at at < len, or 0 if it is truncated or invalid. */
 static size_t skip_subscript(const unsigned char *key, size_t len, size_t at) {
 	unsigned char tag = key[at];
 	if (tag == TAG_EMPTY) return at + 1;
@@ -222,13 +222,13 @@ static size_t skip_subscript(const unsigned char *key, size_t len, size_t at) {
 	return end ? (size_t)(end - key) + 1 : 0;
 }
 
-/* The end of the name with its 00, or 0. */
+/* The offset after the name and its 00, or 0. */
 static size_t skip_name(const unsigned char *key, size_t len) {
 	const unsigned char *end = memchr(key, 0, len < NDB_NAME_MAX + 2 ? len : NDB_NAME_MAX + 2);
 	return end ? (size_t)(end - key) + 1 : 0;
 }
 
-/* 1 if the key has as many subscripts as there may be. Stops as soon as too few bytes are left. */
+/* True if the key has the most subscripts allowed. Stops early if too few bytes are left. */
 static int is_deepest(const unsigned char *key, size_t len) {
 	size_t at = skip_name(key, len);
 	size_t depth = 0;
@@ -260,7 +260,7 @@ int ndb_key_append(char *key, size_t len, size_t cap, const ndb_scalar *subscrip
 		return append_string(key, len, cap, text, (size_t)ndb_decimal_text(&decimal, text));
 	}
 	if (subscript->type != NDB_STRING && subscript->type != NDB_DIGITS)
-		return ndb_fail(NDB_E_ARGUMENT, "a subscript is a number or a string, not %s",
+		return ndb_fail(NDB_E_ARGUMENT, "invalid subscript: use a number or a string, not %s",
 		    subscript->type == NDB_ABSENT  ? "nil"
 		    : subscript->type == NDB_TRUE  ? "true"
 		    : subscript->type == NDB_FALSE ? "false"
@@ -283,7 +283,8 @@ int ndb_key_append(char *key, size_t len, size_t cap, const ndb_scalar *subscrip
 
 /* ---- decoding ---- */
 
-/* Reads n bytes of a magnitude; 0 if its first byte is 00 or it has more than 18 significant digits. */
+/* Reads n bytes of a magnitude. 0 if the first byte is 00, or it has more than 18 significant
+ * digits. */
 static int read_whole(const unsigned char *bytes, int n, int negative, ndb_decimal *out) {
 	unsigned char flip = negative ? 0xFF : 0;
 	if (n > 0 && (bytes[0] ^ flip) == 0) return 0;
@@ -309,7 +310,7 @@ static int read_whole(const unsigned char *bytes, int n, int negative, ndb_decim
 	return ndb_decimal_in_range(out);
 }
 
-/* Reads the pairs up to the 00 at end and adds them to the floor in value. */
+/* Adds the fraction in n bytes of pairs to the floor in value. */
 static int read_fraction(const unsigned char *pairs, size_t n, ndb_decimal *value) {
 	unsigned char digits[FRACTION_DIGITS];
 	if (n == 0 || n > FRACTION_DIGITS / 2 || pairs[n - 1] == 1 || value->exponent != 0) return 0;

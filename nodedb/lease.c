@@ -1,28 +1,29 @@
 //go:build cgo && lmdb
 
-/* lease.c: the right to write, which one of the processes that share a folder has at a time.
+/* lease.c: the right to write, which one process of a folder has at a time.
  *
- * A process may have changes that are not committed only while it has the lease; so what it
- * reads before it changes something is the latest, and sums are exact. It gives the lease
- * back when nothing waits to be committed, and hands it over after a commit when another
- * process asks, once it has had it for HOLD_MS (commit.c).
+ * A process may have uncommitted changes only while it has the lease. So a change always starts
+ * from the latest state, and increments are exact. A process gives the lease back when nothing is
+ * pending. When another process asks for it, the owner hands it over after a commit, once it has
+ * had it for HOLD_MS (commit.c).
  *
- * If the owner has died, the lease is free at once. If it shows no sign of life for STALE_MS
- * (it was stopped, or its machine hung), it is taken over. Who takes it over commits something
- * first. That is the fence: an owner commits only if no other commit came after its last one,
- * which it sees inside LMDB's write transaction; else its changes are dropped. After a death
- * the same commit lets LMDB finish what the dead process had begun.
+ * If the owner has died, the lease is free at once. If it sends no heartbeat for STALE_MS (it was
+ * stopped, or its machine hung), another process takes the lease over, and commits a fence before
+ * anything else. An owner commits only if no other commit followed its own last one, which it
+ * checks inside LMDB's write transaction; otherwise it drops its changes. After a crash, the fence
+ * commit also lets LMDB recover from the dead process's unfinished write.
  *
- * While an owner writes it announces a longer time, for a slow disk; a process that is stopped
- * just then also has LMDB's own mutex, and nobody writes until it goes on or dies.
+ * During a commit the owner's heartbeat reaches further ahead, for slow disks. A process that is
+ * stopped during a commit also holds LMDB's own mutex, so no process can write until it continues
+ * or dies.
  */
 #include "core.h"
 
 enum {
-	STALE_MS = 3000,    /* without a sign of life, after which the lease is taken over */
-	POLL_MS = 20,       /* between looks at a lease that another has */
-	YIELD_MS = 2,       /* for which another process may take a lease that was given back */
-	PATIENCE_MS = 60000 /* to wait for the lease */
+	STALE_MS = 3000,    /* without a heartbeat until the lease is taken over */
+	POLL_MS = 20,       /* between checks of a lease that another process has */
+	YIELD_MS = 2,       /* how long other processes get to take a lease that was given back */
+	PATIENCE_MS = 60000 /* longest wait for the lease */
 };
 
 void ndb_lease_beat(ndb_store *store, uint64_t ahead_ms) {
@@ -49,7 +50,7 @@ static void clear_owner(ndb_store *store) {
 	if (atomic_load(&cell->requests)) ndb_wake_word(&cell->moved);
 }
 
-/* Commits the number of takeovers. This process has the lease. Lock: not held. */
+/* Commits the fence: a count of takeovers. This process has the lease. Lock: not held. */
 static int commit_fence(ndb_store *store) {
 	int rc;
 	pthread_mutex_lock(&store->map_lock);
@@ -77,8 +78,8 @@ static int commit_fence(ndb_store *store) {
 	return rc ? ndb_lmdb_error(rc, "take over the right to write") : NDB_OK;
 }
 
-/* The lease was taken; with a fence if its owner may have left something behind. Lock: held, dropped
- * while it commits the fence. */
+/* Starts to use a lease just claimed. fence: its owner may have left an unfinished write. Lock:
+ * held, dropped while it commits the fence. */
 static int start_writing(ndb_store *store, int fence) {
 	int error = NDB_OK;
 	if (fence) {
@@ -86,16 +87,16 @@ static int start_writing(ndb_store *store, int fence) {
 		error = commit_fence(store);
 		pthread_mutex_lock(&store->lock);
 	}
-	if (error == NDB_OK && ndb_lease_lost(store)) return NDB_MORE; /* stopped meanwhile */
+	if (error == NDB_OK && ndb_lease_lost(store)) return NDB_MORE; /* suspended meanwhile */
 	if (error == NDB_OK) error = ndb_store_refresh(store);
 	if (error < 0) {
-		/* The next owner must commit the fence, too: leave the lease as if its owner had died. */
+		/* The next owner must commit the fence, too: leave the cell as if this owner had died. */
 		if (!fence) clear_owner(store);
 		return error;
 	}
 	store->expected = store->base->number;
 	store->lease = 1;
-	pthread_cond_signal(&store->work); /* to give it back in time */
+	pthread_cond_signal(&store->work); /* the committer will give it back */
 	return NDB_OK;
 }
 
@@ -108,7 +109,8 @@ int ndb_lease_acquire(ndb_store *store, const ndb_session *s) {
 	ndb_cell *cell = &shared->file->lease;
 	if (shared->fd < 0) return ndb_shared_refuse_child();
 	if (s->stop && *s->stop) return stopped();
-	if (store->acquiring) { /* who does so looks for an end of its own wait only */
+	if (store
+	        ->acquiring) { /* that thread checks only its own stop flag: return to check this one's */
 		ndb_wait_until(&store->done, &store->lock, ndb_monotonic_ms() + POLL_MS);
 		return NDB_OK;
 	}
@@ -119,7 +121,7 @@ int ndb_lease_acquire(ndb_store *store, const ndb_session *s) {
 		uint32_t moved = atomic_load(&cell->moved);
 		ndb_owner owner = atomic_load(&cell->owner);
 		int fence = 0, free = owner == 0;
-		if (owner == shared->me) { /* a fence that could not be committed */
+		if (owner == shared->me) { /* an earlier attempt could not commit its fence */
 			result = start_writing(store, 1);
 			continue;
 		}
@@ -138,7 +140,7 @@ int ndb_lease_acquire(ndb_store *store, const ndb_session *s) {
 		uint64_t waited = ndb_clock_ms() - start;
 		if (waited > PATIENCE_MS) {
 			result = ndb_fail(NDB_E_TIMEOUT,
-			    "process %u has the right to write and has not given it up for %llu s: see whether its disk is full",
+			    "process %u has the right to write and has not released it for %llu s: check whether its disk is full",
 			    ndb_shared_pid(shared, owner), (unsigned long long)waited / 1000);
 			break;
 		}
@@ -164,7 +166,7 @@ void ndb_lease_release(ndb_store *store) {
 	int wanted = ndb_lease_wanted(store);
 	clear_owner(store);
 	if (!wanted) return;
-	/* Let another process have it before this one asks again. */
+	/* Let another process take it before this one asks again. */
 	uint32_t moved = atomic_load(&cell->moved);
 	pthread_mutex_unlock(&store->lock);
 	if (atomic_load(&cell->owner) == 0) ndb_wait_word(&cell->moved, moved, YIELD_MS);
@@ -181,7 +183,7 @@ void ndb_lease_superseded(ndb_store *store) {
 	if (store->number > store->durable) {
 		store->lost_from = store->durable;
 		store->lost_to = store->number;
-		store->durable = ++store->number; /* what comes now is not lost */
+		store->durable = ++store->number; /* later changes are not lost */
 		atomic_fetch_add(&store->superseded, 1);
 	}
 	store->exclusive = NULL;

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLongestLine: each node of a store has a line in a dump that can be loaded. No text is longer
-// than that of bytes of these two kinds by turns.
+// TestLongestLine checks that Load accepts the dump line of any node. Alternating bytes of these
+// two kinds give the longest text.
 func TestLongestLine(t *testing.T) {
 	const pair = "\x7f\xff"
 	name := Name("^" + strings.Repeat("x", NameMax))

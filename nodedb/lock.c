@@ -3,10 +3,10 @@
 /* lock.c: counted locks on nodes, across processes.
  *
  * A lock conflicts with those of other sessions on the same node, its ancestors and its
- * descendants. The table in the file `shared` has an entry per session and node; a mutex
- * guards it (shared.h). Who waits sleeps until something is released, and looks at least
- * every POLL_MS whether the holder is still alive. There is no queue and no search for
- * deadlocks: give a timeout. */
+ * descendants. The lock table in the file `shared` has an entry per session and node; a mutex
+ * guards it (shared.h). A waiter sleeps until a lock is released, and checks at least every
+ * POLL_MS whether the holder is still alive. Waiters do not queue, and deadlocks are not
+ * detected: set a timeout. */
 #include <string.h>
 
 #include "core.h"
@@ -14,7 +14,8 @@
 
 enum {
 	POLL_MS = 50,
-	MUTEX_MS = 1000, /* beyond the caller's time: only a stopped process holds the mutex for long */
+	MUTEX_MS =
+	    1000, /* added to the caller's timeout: only a stopped process holds the mutex long */
 };
 
 static uint32_t hash_on(uint32_t hash, const char *bytes, size_t len) {
@@ -24,7 +25,7 @@ static uint32_t hash_on(uint32_t hash, const char *bytes, size_t len) {
 
 static int describe(const ndb_key *key, ndb_lock_key *out) {
 	const char *end = key->len <= NDB_KEY_MAX ? memchr(key->key, 0, key->len) : NULL;
-	if (!end) return ndb_fail(NDB_E_ARGUMENT, "not the key of a node");
+	if (!end) return ndb_fail(NDB_E_ARGUMENT, "invalid key: it has no name");
 	size_t at = (size_t)(end - key->key) + 1;
 	*out = (ndb_lock_key){key->key, (uint32_t)key->len, 0, {0}};
 	uint32_t hash = hash_on(2166136261u, key->key, at);
@@ -42,9 +43,9 @@ static int describe(const ndb_key *key, ndb_lock_key *out) {
 	return NDB_OK;
 }
 
-/* ---- entries of a key; the mutex is held ---- */
+/* ---- entries for a key. Mutex: held. ---- */
 
-/* Compares the first len bytes of an entry's key; *next is the byte behind them, -1 if none. */
+/* Compares the first len bytes of an entry's key; *next is the byte after them, -1 at the end. */
 static int begins_with(const ndb_shared_file *file, const ndb_lock_entry *entry, const char *bytes,
     uint32_t len, int *next) {
 	uint32_t block = entry->block, at = 0;
@@ -60,7 +61,7 @@ static int begins_with(const ndb_shared_file *file, const ndb_lock_entry *entry,
 	}
 }
 
-/* 1 if one of the nodes is the other or an ancestor of it. */
+/* True if the nodes are the same, or one is an ancestor of the other. */
 static int is_related(
     const ndb_shared_file *file, const ndb_lock_entry *entry, const ndb_lock_key *key) {
 	uint32_t depth = atomic_load_explicit(&entry->used, memory_order_relaxed) - 1;
@@ -71,7 +72,7 @@ static int is_related(
 	if (!begins_with(file, entry, key->bytes, entry->len < key->len ? entry->len : key->len, &next))
 		return 0;
 	if (entry->len < key->len) next = (unsigned char)key->bytes[entry->len];
-	return next != 0xFF; /* 5 is the beginning of 5.5, and not its ancestor */
+	return next != 0xFF; /* the encoding of 5 starts that of 5.5, but is not its ancestor */
 }
 
 static ndb_lock_entry *find_own(ndb_shared *shared, uint32_t session, const ndb_lock_key *key) {
@@ -88,7 +89,7 @@ static ndb_lock_entry *find_own(ndb_shared *shared, uint32_t session, const ndb_
 	return NULL;
 }
 
-/* An entry of another session that conflicts, or NULL. */
+/* Returns a conflicting entry of another session, or NULL. */
 static ndb_lock_entry *find_conflict(
     ndb_shared *shared, uint32_t session, const ndb_lock_key *key) {
 	ndb_shared_file *file = shared->file;
@@ -101,13 +102,13 @@ static ndb_lock_entry *find_conflict(
 	return NULL;
 }
 
-/* ---- taking ---- */
+/* ---- taking locks ---- */
 
 enum {
-	DESCRIBED_MAX = 64 /* keys of one call */
+	DESCRIBED_MAX = 64 /* keys per call */
 };
 
-/* Checks that all keys fit into the table. Mutex: held. */
+/* Checks that the table has space for all keys. Mutex: held. */
 static int check_room(
     ndb_shared *shared, uint32_t session, const ndb_lock_key *keys, size_t count) {
 	ndb_shared_file *file = shared->file;
@@ -115,8 +116,8 @@ static int check_room(
 	for (size_t i = 0; i < count; i++) {
 		const ndb_lock_entry *own = find_own(shared, session, &keys[i]);
 		if (own && own->count >= UINT32_MAX - DESCRIBED_MAX)
-			return ndb_fail(
-			    NDB_E_LOCKS, "the lock was taken %u times and cannot count further", own->count);
+			return ndb_fail(NDB_E_LOCKS,
+			    "the lock is held %u times, which is the most: unlock it first", own->count);
 		entries += !own;
 		blocks += own ? 0 : ndb_lock_blocks(keys[i].len);
 	}
@@ -124,13 +125,13 @@ static int check_room(
 	for (uint32_t i = 0; i < file->lock_end; i++) free_entries -= file->locks[i].used != 0;
 	if (entries > free_entries || blocks > file->free_blocks + (NDB_LOCK_BLOCKS - file->block_end))
 		return ndb_fail(NDB_E_LOCKS,
-		    "the table of locks is full: it has %d locks, and %d bytes for their keys; lock common parents instead",
+		    "the lock table is full: it holds %d locks, and %d bytes of their keys; lock common ancestors instead",
 		    NDB_LOCKS_MAX, NDB_LOCK_BLOCKS * NDB_LOCK_BLOCK_BYTES);
 	return NDB_OK;
 }
 
-/* One attempt: NDB_NONE if a living session holds a conflicting lock; *holder is its process
- * and *releases what to wait on. Mutex: not held. */
+/* Makes one attempt. NDB_NONE: a living session holds a conflicting lock; *holder is the pid of its
+ * process, and *releases the futex value to wait on. Mutex: not held. */
 static int try_take(ndb_shared *shared, uint32_t session, const ndb_lock_key *keys, size_t count,
     int64_t wait_ms, uint32_t *holder, uint32_t *releases) {
 	int code = ndb_shared_lock(shared, wait_ms < 0 ? -1 : wait_ms + MUTEX_MS);
@@ -164,13 +165,13 @@ int ndb_locks_take(
     ndb_shared *shared, uint32_t session, const ndb_key *keys, size_t count, int64_t timeout_ms) {
 	ndb_lock_key described[DESCRIBED_MAX];
 	if (count > DESCRIBED_MAX)
-		return ndb_fail(NDB_E_ARGUMENT, "%zu locks at once; at most %d are taken together", count,
-		    DESCRIBED_MAX);
+		return ndb_fail(
+		    NDB_E_ARGUMENT, "%zu locks in one call: at most %d are allowed", count, DESCRIBED_MAX);
 	for (size_t i = 0; i < count; i++) {
 		int code = describe(&keys[i], &described[i]);
 		if (code != NDB_OK) return code;
 	}
-	/* One more than asked for: the clock has whole milliseconds, and no wait is too short. */
+	/* 1 ms more than asked for, since the clock counts whole milliseconds. */
 	uint64_t end = timeout_ms > 0 ? ndb_clock_ms() + (uint64_t)timeout_ms + 1 : 0;
 	for (;;) {
 		uint64_t now = end ? ndb_clock_ms() : 0;
@@ -180,7 +181,7 @@ int ndb_locks_take(
 		if (code != NDB_NONE) return code;
 		if (left == 0)
 			return ndb_fail(NDB_E_TIMEOUT,
-			    "the lock is held by process %u and was not free within %lld ms", holder,
+			    "process %u holds the lock and did not release it within %lld ms", holder,
 			    (long long)timeout_ms);
 		atomic_fetch_add(&shared->file->waiters, 1);
 		ndb_wait_word(&shared->file->releases, releases,
@@ -189,7 +190,7 @@ int ndb_locks_take(
 	}
 }
 
-/* ---- releasing ---- */
+/* ---- releasing locks ---- */
 
 int ndb_locks_release(ndb_shared *shared, uint32_t session, const char *key, size_t len) {
 	ndb_lock_key described;
@@ -235,21 +236,21 @@ uint32_t ndb_locks_count(ndb_shared *shared) {
 	return count;
 }
 
-/* ---- of sessions ---- */
+/* ---- locks of sessions ---- */
 
 int ndb_lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms) {
 	int error = ndb_session_enter(s);
 	if (error < 0) return error;
 	if (!s->store || !s->store->shared)
-		return ndb_fail(NDB_E_ARGUMENT, s->store
-		                                    ? "the folder cannot be written, so it has no locks"
-		                                    : "the session has no store: locks belong to one");
+		return ndb_fail(NDB_E_ARGUMENT,
+		    s->store ? "this process cannot write the folder, so it cannot lock nodes"
+		             : "the session has no store, so it cannot lock nodes");
 	if (!s->lock_session) s->lock_session = atomic_fetch_add(&s->store->shared->sessions, 1) + 1;
 	if ((error = ndb_locks_take(s->store->shared, s->lock_session, keys, count, timeout_ms)) < 0)
 		return error;
 	if (s->store->options.read_only) return NDB_OK;
-	/* What another process set under these locks may still be pending there: with the right to
-   * write comes all of it. */
+	/* Another process may have pending changes that it made under these locks. They are visible
+	 * once this process has the right to write. */
 	if ((error = ndb_store_lock_write(s->store, s)) < 0) {
 		for (size_t i = 0; i < count; i++)
 			ndb_locks_release(s->store->shared, s->lock_session, keys[i].key, keys[i].len);

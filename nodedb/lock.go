@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// lockSlice bounds one wait for a lock, so that the end of a context is noticed.
+// lockSlice is the longest single wait for a lock in the core, so that Lock notices the end of ctx.
 const lockSlice = 50 * time.Millisecond
 
 // Lock takes the locks of all of the nodes, or of none. It waits until they are free or ctx ends;
-// then the error wraps ErrTimeout and ctx's own. A lock keeps other sessions, of any process, from
-// locking the node, its ancestors and its descendants; it does not keep them from reading and
-// writing. Locks count: each needs its Unlock. They end with their session, and with the
-// transaction of Store.Update.
+// then its error wraps ErrTimeout and ctx's error. While a session holds a lock, no other session,
+// of any process, can lock the node, its ancestors or its descendants; they can still read and
+// write them. Locks are counted: each Lock needs its Unlock. They end with their session, and with
+// the transaction of Store.Update.
 func (n *nodes) Lock(ctx context.Context, paths ...Path) error {
 	keys := make([]string, len(paths))
 	var first Path
@@ -35,7 +35,7 @@ func (n *nodes) Lock(ctx context.Context, paths ...Path) error {
 	}
 }
 
-// lockWait returns how long to wait before ctx is looked at again.
+// lockWait returns how long the core may wait before Lock checks ctx again.
 func lockWait(ctx context.Context) time.Duration {
 	if ctx.Done() == nil {
 		return -1
@@ -49,7 +49,7 @@ func lockWait(ctx context.Context) time.Duration {
 	return lockSlice
 }
 
-// Unlock takes back one Lock of a node, and reports whether it was locked.
+// Unlock takes back one Lock of a node, and reports whether the session held it.
 func (n *nodes) Unlock(p Path) (held bool, err error) {
 	err = n.call("unlock", p, func(core nativeSession) (err error) {
 		held, err = core.unlock(p.key)

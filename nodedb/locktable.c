@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-/* locktable.c: the entries and blocks of the table of locks; see locktable.h. */
+/* locktable.c: the entries and blocks of the lock table; see locktable.h. */
 #include "locktable.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
-/* locktable.h: the table of locks in the file `shared` (private).
+/* locktable.h: the lock table in the file `shared` (private).
  *
- * An entry counts while `used` is set, which is written last and cleared first. A death in
- * between leaves blocks that belong to no entry; the next who takes the mutex rebuilds the
- * lists from the entries.
+ * An entry is valid while `used` is set, which is written last and cleared first. A crash in
+ * between leaves blocks that belong to no entry; the next holder of the mutex rebuilds the lists
+ * from the entries.
  *
- * Lock: the mutex of the file is held on entry of every function, and kept. */
+ * Lock: every function expects the mutex of the file to be held, and leaves it held. */
 #ifndef NODEDB_LOCKTABLE_H
 #define NODEDB_LOCKTABLE_H
 
@@ -14,7 +14,7 @@ enum {
 	NDB_LOCK_HASHES = 3
 };
 
-/* A key with what its entry needs. */
+/* A key, prepared for its entry. */
 typedef struct {
 	const char *bytes;
 	uint32_t len, depth;
@@ -30,14 +30,14 @@ static inline ndb_owner ndb_lock_owner(const ndb_shared_file *file, const ndb_lo
 	return (ndb_owner)atomic_load(&file->slots[entry->slot].generation) << 32 | (entry->slot + 1u);
 }
 
-/* Adds an entry of this process. There is an entry and there are blocks for it. */
+/* Adds an entry for a lock of this process. The table must have a free entry and enough blocks. */
 void ndb_lock_entry_add(ndb_shared *shared, uint32_t session, const ndb_lock_key *key);
 void ndb_lock_entry_free(ndb_shared_file *file, ndb_lock_entry *entry);
-/* Wakes those who wait for a lock. */
+/* Wakes processes that wait for a lock. */
 void ndb_locks_announce(ndb_shared_file *file);
-/* Drops the locks of a slot. */
+/* Releases the locks of a slot. */
 void ndb_locks_drop_slot(ndb_shared_file *file, uint16_t slot);
-/* Makes the table whole after a death in the mutex, or empty. */
+/* Repairs the table after a crash with the mutex held, or clears it. */
 void ndb_locks_rebuild(ndb_shared *shared);
 
 #endif

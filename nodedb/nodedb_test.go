@@ -32,7 +32,7 @@ func TestOpenWithoutCore(t *testing.T) {
 	wantError(t, nodedb.Name("^a").Err(), nodedb.ErrUnavailable)
 }
 
-// TestRoundTrip sets values of each kind and reads them, also after the store was opened again.
+// TestRoundTrip sets values of each kind and reads them, also after the store was reopened.
 func TestRoundTrip(t *testing.T) {
 	folder := t.TempDir()
 	values := []any{
@@ -173,7 +173,7 @@ func TestOperations(t *testing.T) {
 	want(t, s, nodedb.Name("^copy").At(1, "x"), 4)
 }
 
-// TestShortNames merges nodes with the shortest paths that there are.
+// TestShortNames merges nodes with the shortest possible paths.
 func TestShortNames(t *testing.T) {
 	s := session(t, open(t, nodedb.Options{}))
 	for _, names := range [][2]string{{"a", "b"}, {"^a", "^b"}, {"a", "^b"}, {"^c", "b"}} {
@@ -184,8 +184,8 @@ func TestShortNames(t *testing.T) {
 	}
 }
 
-// TestChildrenOfPages lists children from the pages of a store, where only some have descendants,
-// which lie between them.
+// TestChildrenOfPages lists children from the pages of a store, where some have descendants between
+// them.
 func TestChildrenOfPages(t *testing.T) {
 	store := open(t, nodedb.Options{})
 	s, p := session(t, store), nodedb.Name("^c")
@@ -327,7 +327,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestChangesDuringIteration writes behind where an iteration stands, and deletes what it gave.
+// TestChangesDuringIteration writes after the position of an iteration, and deletes items that it
+// has returned.
 func TestChangesDuringIteration(t *testing.T) {
 	s := session(t, open(t, nodedb.Options{}))
 	p := nodedb.Name("^c")
@@ -386,7 +387,7 @@ func TestUpdate(t *testing.T) {
 	wantError(t, store.View(cancelled, nil), context.Canceled)
 }
 
-// TestPanicRollsBack has a transaction panic, and uses its session again.
+// TestPanicRollsBack panics in a transaction, and then uses its session again.
 func TestPanicRollsBack(t *testing.T) {
 	store := open(t, nodedb.Options{})
 	p := nodedb.Name("^p")
@@ -406,7 +407,7 @@ func TestPanicRollsBack(t *testing.T) {
 	}))
 }
 
-// TestConcurrentUpdates has goroutines increment what they read.
+// TestConcurrentUpdates increments nodes by read and write from several goroutines.
 func TestConcurrentUpdates(t *testing.T) {
 	const goroutines, each = 8, 50
 	store := open(t, nodedb.Options{NoWait: true})
@@ -575,8 +576,8 @@ func TestLimits(t *testing.T) {
 	wantError(t, err, nodedb.ErrNumberRange)
 }
 
-// TestReadOnlyBesideWriter opens a folder read-only that the process also has open to write: the
-// read-only store changes nothing, by whatever operation.
+// TestReadOnlyBesideWriter opens a folder read-only that the process also has open for writing. No
+// operation can change nodes through the read-only store.
 func TestReadOnlyBesideWriter(t *testing.T) {
 	folder := t.TempDir()
 	writer := openFolder(t, folder, nodedb.Options{})
@@ -584,7 +585,7 @@ func TestReadOnlyBesideWriter(t *testing.T) {
 	check(t, session(t, writer).Set(p, 1))
 	reader := openFolder(t, folder, nodedb.Options{ReadOnly: true})
 	s := session(t, reader)
-	check(t, s.Set(tree.At(1), "mine")) // trees in memory are its own
+	check(t, s.Set(tree.At(1), "mine")) // the session owns its trees in memory
 	inTx := func(f func(tx *nodedb.Tx) error) func() error {
 		return func() error { return s.Update(ctx, f) }
 	}
@@ -610,8 +611,8 @@ func TestReadOnlyBesideWriter(t *testing.T) {
 	want(t, session(t, writer), p.At(1), nil)
 }
 
-// TestUpdateInsideUpdate changes, in a transaction of its own, what the transaction around it has
-// read: the outer one never gets through. Both end soon after their context.
+// TestUpdateInsideUpdate changes, in a separate transaction, a node that the enclosing transaction
+// has read, so that the latter never commits. Both end soon after their context.
 func TestUpdateInsideUpdate(t *testing.T) {
 	store := open(t, nodedb.Options{NoWait: true})
 	p := nodedb.Name("^n")
@@ -636,7 +637,7 @@ func TestUpdateInsideUpdate(t *testing.T) {
 	if runs < 3 {
 		t.Errorf("%d runs, want at least 3", runs)
 	}
-	check(t, store.Update(ctx, func(tx *nodedb.Tx) error { return tx.Set(p, "free") })) // nobody runs alone any more
+	check(t, store.Update(ctx, func(tx *nodedb.Tx) error { return tx.Set(p, "free") })) // no transaction runs alone any more
 }
 
 func TestReadOnly(t *testing.T) {
@@ -682,7 +683,7 @@ func TestBackup(t *testing.T) {
 	want(t, session(t, openFolder(t, folder+"/store", nodedb.Options{})), p.At(1), nil)
 }
 
-// TestCheckOfTheLimits checks a store whose paths are as long and as deep as they may be.
+// TestCheckOfTheLimits checks a store with the longest and deepest possible paths.
 func TestCheckOfTheLimits(t *testing.T) {
 	store := open(t, nodedb.Options{})
 	s := session(t, store)
@@ -706,18 +707,18 @@ func TestCheckOfTheLimits(t *testing.T) {
 	}
 }
 
-// TestCheckFindsDamage spoils bytes of a node in the file of a store, and checks it.
+// TestCheckFindsDamage damages bytes of a node in the file of a store, and checks it.
 func TestCheckFindsDamage(t *testing.T) {
 	const second = "\xc0second\x00\x44two"
 	for name, test := range map[string]struct {
 		stored, spoilt string
-		want           []string // beginnings of the faults
+		want           []string // prefixes of the faults
 	}{
 		"path":     {second, "\xc0s\x01cond\x00\x44two", []string{"a key does not decode: ", ""}},
-		"order":    {second, "\xc0zecond\x00\x44two", []string{`^damaged("zecond") is not what was written`, `^damaged("third") is out of order`}},
+		"order":    {second, "\xc0zecond\x00\x44two", []string{`the checksum of ^damaged("zecond") does not match`, `^damaged("third") is out of order`}},
 		"type":     {second, "\xc0second\x00\x7ftwo", []string{`the value of ^damaged("second") does not decode`}},
-		"value":    {second, "\xc0second\x00\x44tvo", []string{`^damaged("second") is not what was written`}},
-		"checksum": {second, "\xc0second\x00\x04two", []string{`^damaged("second") is not what was written`}},
+		"value":    {second, "\xc0second\x00\x44tvo", []string{`the checksum of ^damaged("second") does not match`}},
+		"checksum": {second, "\xc0second\x00\x04two", []string{`the checksum of ^damaged("second") does not match`}},
 	} {
 		folder := t.TempDir()
 		store := openFolder(t, folder, nodedb.Options{})

@@ -1,7 +1,7 @@
 //go:build cgo && lmdb
 
-/* nodes.c: what changes a single node, and what asks for one. A change outside a transaction
- * reads and writes in one step, under the store's lock.
+/* nodes.c: reads and changes of single nodes. Outside a transaction, a change reads and writes
+ * atomically, under the store's lock.
  */
 #include <math.h>
 
@@ -16,17 +16,17 @@ static int check_value(const ndb_scalar *value) {
 	case NDB_DIGITS:
 	case NDB_STRING:
 		if (value->len <= NDB_VALUE_MAX) return NDB_OK;
-		return ndb_fail(
-		    NDB_E_VALUE, "a value of %u bytes: at most %u are allowed", value->len, NDB_VALUE_MAX);
+		return ndb_fail(NDB_E_VALUE, "the value has %u bytes: at most %u are allowed", value->len,
+		    NDB_VALUE_MAX);
 	case NDB_FALSE:
 	case NDB_TRUE: return NDB_OK;
 	}
-	return ndb_fail(
-	    NDB_E_ARGUMENT, "a value is a string, a number or a boolean; to remove it, use kill_value");
+	return ndb_fail(NDB_E_ARGUMENT,
+	    "invalid value: use a string, a number or a boolean; to remove a value, use kill_value");
 }
 
-/* A double that is no NUMBER of nodedb.h, as what it stands for: DIGITS, or the STRING of its digits.
- * Else value as it is. text has NDB_NUMBER_TEXT bytes. */
+/* Converts a double that is not a NUMBER of nodedb.h to DIGITS, or to the STRING of its digits,
+ * in room. Returns other values unchanged. text must hold NDB_NUMBER_TEXT bytes. */
 static const ndb_scalar *normal(const ndb_scalar *value, ndb_scalar *room, char *text) {
 	if (value->type != NDB_NUMBER) return value;
 	double size = fabs(value->number);
@@ -44,7 +44,7 @@ static const ndb_scalar *normal(const ndb_scalar *value, ndb_scalar *room, char 
 
 static ndb_entry *new_entry(const char *key, size_t len, const ndb_scalar *value, uint64_t expiry) {
 	ndb_entry *e = ndb_entry_new(key, len, value, expiry);
-	if (e && e->type == NDB_NUMBER && e->number == 0) e->number = 0; /* there is no -0 */
+	if (e && e->type == NDB_NUMBER && e->number == 0) e->number = 0; /* turns -0 into 0 */
 	return e;
 }
 
@@ -71,7 +71,7 @@ int ndb_set_new(ndb_session *s, const char *key, size_t len, const ndb_scalar *v
 	return ndb_compare_and_set(s, key, len, &none, value);
 }
 
-/* DIGITS equal a STRING that spells them: a host whose numbers do not hold them hands out text. */
+/* DIGITS equal a STRING of the same digits: hosts without exact decimals read DIGITS as strings. */
 static int same_value(const ndb_scalar *present, const ndb_scalar *expected) {
 	char present_text[NDB_NUMBER_TEXT], expected_text[NDB_NUMBER_TEXT];
 	ndb_scalar present_room, expected_room;
@@ -123,7 +123,7 @@ int ndb_kill_value(ndb_session *s, const char *key, size_t len) {
 		ndb_scalar none = {.type = NDB_ABSENT};
 		result = ndb_change_put(s, ndb_entry_new(key, len, &none, 0));
 	} else {
-		char end[NDB_KEY_MAX + 1]; /* key and 00 is the first key behind key */
+		char end[NDB_KEY_MAX + 1]; /* the key followed by 00 is the first key after it */
 		memcpy(end, key, len);
 		end[len] = 0;
 		result = ndb_change_cut(s, key, len, end, len + 1);
@@ -181,7 +181,7 @@ static int set_each(ndb_session *s, const ndb_pair *pairs, size_t count) {
 	return error;
 }
 
-/* Makes the trees in memory what they were; local is what to drop afterwards. */
+/* Restores the trees in memory; local receives the tree to drop afterwards. */
 static void put_back(ndb_session *s, ndb_tree *local) {
 	ndb_tree changed = s->local;
 	s->shed_local += changed.shed + changed.bytes;
@@ -203,7 +203,7 @@ int ndb_set_all(ndb_session *s, const ndb_pair *pairs, size_t count) {
 	ndb_tree local;
 	ndb_tree_fork(&s->local, &local);
 	error = set_each(s, pairs, count);
-	/* it has read nothing, so it meets no conflict */
+	/* it has read nothing, so it cannot conflict */
 	if (error == NDB_OK && own) error = ndb_commit(s, NULL);
 	if (error < 0) {
 		put_back(s, &local);

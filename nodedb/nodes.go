@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// nodes has the operations of sessions and transactions.
+// nodes implements the operations that sessions and transactions share.
 type nodes struct {
 	session  *sharedSession
 	readOnly bool
-	inTx     bool        // they are those of a transaction
-	ended    atomic.Bool // the transaction
+	inTx     bool        // used by a transaction, not by a session alone
+	ended    atomic.Bool // the transaction has ended
 }
 
 func (n *nodes) end() { n.ended.Store(true) }
 
-// usable returns why an operation on a node is impossible.
+// usable returns an error if the transaction has ended or the path is invalid.
 func (n *nodes) usable(op string, p Path) error {
 	if p.err == nil && n.ended.Load() {
 		return &Error{Op: op, Path: p, Err: ErrClosed, message: "the transaction has ended"}
@@ -50,7 +50,7 @@ func (n *nodes) changeTo(op string, p Path, value any, f func(nativeSession, Val
 	return n.change(op, p, func(core nativeSession) error { return f(core, v) })
 }
 
-// Get returns the value of a node, Absent if it has none.
+// Get returns the value of a node; it is Absent if the node has none.
 func (n *nodes) Get(p Path) (v Value, err error) {
 	err = n.call("get", p, func(core nativeSession) (err error) {
 		v, err = core.get(p.key)
@@ -64,7 +64,7 @@ func (n *nodes) Set(p Path, value any) error {
 	return n.changeTo("set", p, value, func(core nativeSession, v Value) error { return core.set(p.key, v) })
 }
 
-// SetNew sets the value of a node that has none, and reports whether it did.
+// SetNew sets the value of a node unless it has one, and reports whether it did.
 func (n *nodes) SetNew(p Path, value any) (done bool, err error) {
 	err = n.changeTo("set", p, value, func(core nativeSession, v Value) (err error) {
 		done, err = core.setNew(p.key, v)
@@ -73,8 +73,8 @@ func (n *nodes) SetNew(p Path, value any) (done bool, err error) {
 	return done, err
 }
 
-// CompareAndSet sets the value of a node if its value is the expected one, or if it has none and nil
-// is expected. It reports whether it did.
+// CompareAndSet sets the value of a node if its current value equals expected; nil expects no
+// value. It reports whether it did.
 func (n *nodes) CompareAndSet(p Path, expected, value any) (done bool, err error) {
 	old, err := ValueOf(expected)
 	if err != nil {
@@ -98,7 +98,7 @@ func (n *nodes) Data(p Path) (value, descendants bool, err error) {
 }
 
 // Increment adds a number to the value of a node, in exact decimal, and returns the sum. A missing
-// value counts as 0, and text as the number that it begins with.
+// value counts as 0, and text as its longest numeric prefix.
 func (n *nodes) Increment(p Path, by any) (sum Value, err error) {
 	err = n.changeTo("increment", p, by, func(core nativeSession, v Value) (err error) {
 		sum, err = core.increment(p.key, v)
@@ -112,15 +112,15 @@ func (n *nodes) KillValue(p Path) error {
 	return n.change("kill the value of", p, func(core nativeSession) error { return core.killValue(p.key) })
 }
 
-// Kill deletes a node and its descendants, in one step whatever their number.
+// Kill deletes a node and its descendants, in one step regardless of their number.
 func (n *nodes) Kill(p Path) error {
 	return n.change("kill", p, func(core nativeSession) error { return core.kill(p.key) })
 }
 
-// Delete is Kill: it deletes a node and its descendants. DeleteValue is KillValue.
+// Delete is another name for Kill: it deletes a node and its descendants.
 func (n *nodes) Delete(p Path) error { return n.Kill(p) }
 
-// DeleteValue deletes the value of a node and leaves its descendants.
+// DeleteValue is another name for KillValue: it keeps the descendants.
 func (n *nodes) DeleteValue(p Path) error { return n.KillValue(p) }
 
 // Exists reports whether a node has a value or descendants.
@@ -129,10 +129,11 @@ func (n *nodes) Exists(p Path) (bool, error) {
 	return value || descendants, err
 }
 
-// Expire makes the store delete the value of a node after a time, unless it is set again before. With
-// 0 the value is gone at once. It reports whether the node has a value. Persist removes the limit.
+// Expire makes the value of a node expire after ttl, unless the node is set again before; 0 means
+// now. It reports whether the node has a value. Persist removes the expiry.
 //
-// Times are those of the machine's clock: if that is set, limits come sooner or later by as much.
+// Expiry follows the machine's clock: if the clock is set, nodes expire earlier or later by as
+// much.
 func (n *nodes) Expire(p Path, ttl time.Duration) (found bool, err error) {
 	if err := checkLifetime("expire", ttl); err != nil {
 		return false, err
@@ -146,17 +147,17 @@ func (n *nodes) Expire(p Path, ttl time.Duration) (found bool, err error) {
 
 func checkLifetime(op string, ttl time.Duration) error {
 	if ttl < 0 || ttl > 0 && ttl < time.Millisecond {
-		return invalid(op, "a time to live is at least 1 ms, or 0 to end at once: not %v", ttl)
+		return invalid(op, "invalid time to live %v: use at least 1 ms, or 0 to expire now", ttl)
 	}
 	return nil
 }
 
-// ExpireAt is Expire at a time; one that is past ends the value at once.
+// ExpireAt makes the value of a node expire at a time; a time in the past means now.
 func (n *nodes) ExpireAt(p Path, at time.Time) (found bool, err error) {
 	return n.expireAt("expire", p, millisecondOf(at))
 }
 
-// Persist removes the limit of a node's lifetime. It reports whether the node has a value.
+// Persist removes the expiry of a node. It reports whether the node has a value.
 func (n *nodes) Persist(p Path) (found bool, err error) { return n.expireAt("persist", p, 0) }
 
 func (n *nodes) expireAt(op string, p Path, ms uint64) (found bool, err error) {
@@ -167,13 +168,13 @@ func (n *nodes) expireAt(op string, p Path, ms uint64) (found bool, err error) {
 	return found, err
 }
 
-// longPast is a time that is over, as ExpireAt's milliseconds. 0 means never.
+// longPast is a time in the past, in ms for expireAt, where 0 means never.
 const longPast = 1
 
-// millisecondOf returns the milliseconds from 1970 to a time, or longPast.
+// millisecondOf returns a time in ms since 1970, at least longPast.
 func millisecondOf(at time.Time) uint64 { return uint64(max(at.UnixMilli(), longPast)) }
 
-// GetAll returns the values of nodes as they are at one moment, Absent for those that have none.
+// GetAll returns the values of nodes at one moment, Absent for nodes without one.
 func (n *nodes) GetAll(paths ...Path) ([]Value, error) {
 	values := make([]Value, len(paths))
 	var at Path
@@ -203,13 +204,13 @@ func (n *nodes) GetAll(paths ...Path) ([]Value, error) {
 	return values, nil
 }
 
-// An Assignment is a node and the value that SetAll gives it.
+// An Assignment is a node and its new value, for SetAll.
 type Assignment struct {
 	Path  Path
 	Value any
 }
 
-// SetAll sets nodes, in order, all of them or none.
+// SetAll sets nodes in order, all of them or none.
 func (n *nodes) SetAll(assignments ...Assignment) error {
 	pairs := make([]nativePair, len(assignments))
 	for i, a := range assignments {
@@ -225,7 +226,7 @@ func (n *nodes) SetAll(assignments ...Assignment) error {
 	return n.call("set", Path{}, func(core nativeSession) error { return core.setAll(pairs) })
 }
 
-// TTL returns how long a node lives. limited is false if it has no value, or no limit.
+// TTL returns the time until a node expires. limited is false if it has no value, or no expiry.
 func (n *nodes) TTL(p Path) (ttl time.Duration, limited bool, err error) {
 	err = n.call("look at", p, func(core nativeSession) (err error) {
 		ttl, limited, err = core.ttl(p.key)
@@ -234,10 +235,10 @@ func (n *nodes) TTL(p Path) (ttl time.Duration, limited bool, err error) {
 	return ttl, limited, err
 }
 
-// Next returns the sibling after p, which need not exist, and the zero Path if p is the last.
+// Next returns the sibling after p, and the zero Path if p is the last. p need not exist.
 func (n *nodes) Next(p Path) (Path, error) { return n.sibling("find the node after", p, false) }
 
-// Previous returns the sibling before p, and the zero Path if p is the first.
+// Previous returns the sibling before p, and the zero Path if p is the first. p need not exist.
 func (n *nodes) Previous(p Path) (Path, error) { return n.sibling("find the node before", p, true) }
 
 func (n *nodes) sibling(op string, p Path, reverse bool) (Path, error) {

@@ -72,7 +72,7 @@ func TestExpireAt(t *testing.T) {
 	}
 }
 
-// TestTimeStandsInTransaction lets a node's time come while a transaction runs that has seen it.
+// TestTimeStandsInTransaction reads a node in a transaction until after its expiry.
 func TestTimeStandsInTransaction(t *testing.T) {
 	store := open(t, nodedb.Options{NoSync: true, NoWait: true})
 	s := session(t, store)

@@ -1,9 +1,9 @@
 //go:build cgo && lmdb
 
-/* number.c: numbers by M's rules, in exact decimal of 18 significant digits.
+/* number.c: arithmetic by M's rules, in exact decimal of 18 significant digits.
  *
- * What was cut was never rounded: M cuts operands to 18 digits, aligns the smaller one to
- * the digits of the larger one, and cuts the result. Nothing here depends on the locale. */
+ * Digits are truncated, never rounded: M truncates operands to 18 digits, aligns the smaller one to
+ * the digits of the larger one, and truncates the result. Nothing here depends on the locale. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "decimal.h"
 #include "error.h"
 
-#define LARGEST_PLACE 46   /* the first digit of a number stands at most at 10^46 */
+#define LARGEST_PLACE 46   /* the first digit of a number is at most at 10^46 */
 #define SMALLEST_PLACE -43 /* and at least at 10^-43 */
 
 const uint64_t ndb_ten_to[20] = {
@@ -71,7 +71,7 @@ static int count_digits(uint64_t n) {
 	return count;
 }
 
-/* Moves trailing zeros of digits into the exponent. */
+/* Moves trailing zeros from digits to the exponent. */
 static void normalise(ndb_decimal *value) {
 	if (value->digits == 0) {
 		value->exponent = 0;
@@ -98,12 +98,12 @@ int ndb_decimal_canonical(const char *bytes, size_t len, ndb_decimal *out) {
 	int negative = *at == '-';
 	at += negative;
 	if (at == end) return 0;
-	if (*at == '0') { /* alone, as 0 */
+	if (*at == '0') { /* only 0 itself starts with 0 */
 		*out = (ndb_decimal){0, 0, 0};
 		return len == 1;
 	}
 	uint64_t digits = 0;
-	/* zeros: trailing ones not yet in digits */
+	/* zeros counts trailing zeros that are not yet in digits */
 	int significant = 0, zeros = 0, places = 0, point = 0;
 	for (; at < end; at++) {
 		if (*at == '.') {
@@ -128,7 +128,7 @@ int ndb_decimal_canonical(const char *bytes, size_t len, ndb_decimal *out) {
 	return ndb_decimal_in_range(out);
 }
 
-/* Reads "d.ddde-xx" of printf; what stands for the point depends on the locale. */
+/* Reads printf's "d.ddde-xx". The decimal point depends on the locale. */
 static void read_scientific(const char *text, ndb_decimal *out) {
 	uint64_t digits = 0;
 	int count = 0;
@@ -143,7 +143,7 @@ static void read_scientific(const char *text, ndb_decimal *out) {
 
 int ndb_decimal_of_double(double number, ndb_decimal *out) {
 	if (!isfinite(number))
-		return ndb_fail(NDB_E_ARGUMENT, "%s is not a number that a node can hold",
+		return ndb_fail(NDB_E_ARGUMENT, "%s cannot be stored: use a finite number",
 		    isnan(number) ? "nan" : "infinity");
 	out->negative = number < 0;
 	double size = fabs(number);
@@ -153,7 +153,7 @@ int ndb_decimal_of_double(double number, ndb_decimal *out) {
 		normalise(out);
 		return NDB_OK;
 	}
-	/* A spelling of at most 15 digits that reads as this double is the only one of its length. */
+	/* At most one spelling of up to 15 digits reads as this double. */
 	for (int places = 1; places <= 22; places++) {
 		double scaled = size * ten_to_exactly[places] + 0.5;
 		if (scaled >= 1e15) break;
@@ -208,7 +208,7 @@ int ndb_decimal_of_prefix(const char *bytes, size_t len, ndb_decimal *out) {
 	if (digits == 0) return NDB_OK;
 	int64_t place = count_digits(digits) - 1 + exponent;
 	if (place > LARGEST_PLACE)
-		return ndb_fail(NDB_E_NUMBER, "%.*s is beyond the range of numbers (below 1E47)",
+		return ndb_fail(NDB_E_NUMBER, "%.*s is out of range: a number must be below 1E47",
 		    len > 60 ? 60 : (int)len, bytes);
 	if (place < SMALLEST_PLACE) return NDB_OK;
 	*out = (ndb_decimal){digits, (int32_t)exponent, negative};
@@ -247,13 +247,13 @@ int ndb_decimal_text(const ndb_decimal *value, char *text) {
 	return (int)(at - text) + count;
 }
 
-/* 1 if a double stands for the decimal, which has a fraction. */
+/* 1 if a double represents the decimal, which has a fraction. */
 static int double_of_fraction(const ndb_decimal *value, double *out) {
 	int places = -value->exponent;
 	if (places <= 22 && value->digits < 1000000000000000u) {
 		*out = (double)value->digits / ten_to_exactly[places];
 	} else {
-		char text[40]; /* without a point: the same in every locale */
+		char text[40]; /* no decimal point, so it is the same in every locale */
 		snprintf(text, sizeof text, "%llue-%d", (unsigned long long)value->digits, places);
 		*out = strtod(text, NULL);
 		ndb_decimal shortest;
@@ -272,7 +272,7 @@ void ndb_decimal_scalar(const ndb_decimal *value, ndb_scalar *out, char *text) {
 	if (value->exponent < 0) {
 		if (double_of_fraction(value, &out->number)) return;
 	} else if (value->exponent <= 15) {
-		/* At most 10^18 * 10^15: looked at as a double, which is exact where it matters. */
+		/* At most 10^18 * 10^15. As a double it is exact wherever the comparison needs it. */
 		double size = (double)value->digits * ten_to_exactly[value->exponent];
 		if (size <= (double)NDB_EXACT_INTEGER && value->digits <= NDB_EXACT_INTEGER) {
 			out->number = value->negative ? -size : size;
@@ -285,7 +285,7 @@ void ndb_decimal_scalar(const ndb_decimal *value, ndb_scalar *out, char *text) {
 	out->len = (uint32_t)ndb_decimal_text(value, text);
 }
 
-/* The decimal that a scalar counts as. */
+/* Converts a scalar to a decimal. */
 static int decimal_of_scalar(const ndb_scalar *value, ndb_decimal *out) {
 	switch (value->type) {
 	case NDB_NUMBER: {
@@ -294,7 +294,7 @@ static int decimal_of_scalar(const ndb_scalar *value, ndb_decimal *out) {
 		if (ndb_decimal_in_range(out)) return NDB_OK;
 		if (fabs(value->number) > 1)
 			return ndb_fail(
-			    NDB_E_NUMBER, "%g is beyond the range of numbers (below 1E47)", value->number);
+			    NDB_E_NUMBER, "%g is out of range: a number must be below 1E47", value->number);
 		*out = (ndb_decimal){0, 0, 0};
 		return NDB_OK;
 	}
@@ -304,7 +304,7 @@ static int decimal_of_scalar(const ndb_scalar *value, ndb_decimal *out) {
 	case NDB_ABSENT:
 	case NDB_FALSE: *out = (ndb_decimal){0, 0, 0}; return NDB_OK;
 	}
-	return ndb_fail(NDB_E_ARGUMENT, "a scalar of unknown type %u", value->type);
+	return ndb_fail(NDB_E_ARGUMENT, "invalid scalar type %u", value->type);
 }
 
 int ndb_number_text(const ndb_scalar *value, char *text) {
@@ -327,7 +327,7 @@ int ndb_number_canonical(const char *bytes, size_t len, ndb_scalar *out) {
 	return 1;
 }
 
-/* The magnitude at the exponent of the larger operand; lower digits are cut. */
+/* The digits at the exponent of the larger operand; lower digits are truncated. */
 static uint64_t align(const ndb_decimal *value, int32_t exponent) {
 	int32_t shift = value->exponent - exponent;
 	if (shift >= 0) return value->digits * ndb_ten_to[shift]; /* stays below 10^18 */
@@ -355,7 +355,7 @@ static void add(const ndb_decimal *a, const ndb_decimal *b, ndb_decimal *sum) {
 }
 
 int ndb_number_add(const ndb_scalar *value, const ndb_scalar *by, ndb_scalar *sum, char *text) {
-	/* Small integers, which most counters are. */
+	/* Fast path for small integers, the usual counters. */
 	if (value->type == NDB_NUMBER && by->type == NDB_NUMBER) {
 		double total = value->number + by->number;
 		if (fabs(value->number) < 1e15 && fabs(by->number) < 1e15 &&
@@ -372,7 +372,7 @@ int ndb_number_add(const ndb_scalar *value, const ndb_scalar *by, ndb_scalar *su
 	add(&a, &b, &total);
 	if (!ndb_decimal_in_range(&total)) {
 		if (total.exponent > 0)
-			return ndb_fail(NDB_E_NUMBER, "the sum is beyond the range of numbers (below 1E47)");
+			return ndb_fail(NDB_E_NUMBER, "the sum is out of range: a number must be below 1E47");
 		total = (ndb_decimal){0, 0, 0};
 	}
 	ndb_decimal_scalar(&total, sum, text);

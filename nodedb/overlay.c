@@ -2,8 +2,8 @@
 
 /* overlay.c: the copy-on-write B+tree of overlay.h.
  *
- * Nodes are not merged when they become small, only removed when they are empty: trees live
- * as long as a commit or a session does.
+ * A node is removed when it is empty, but small nodes are not merged: trees live only as long as a
+ * commit or a session.
  */
 #include "overlay.h"
 
@@ -16,7 +16,7 @@ enum {
 	FAN = 32
 };
 
-/* The lower bound of a child, shared by the copies of its parent. */
+/* The lower bound of a child. Copies of the parent share it. */
 typedef struct {
 	_Atomic uint32_t refs;
 	uint32_t len;
@@ -32,7 +32,7 @@ struct ndb_tree_node {
 		ndb_entry *entry;
 		ndb_tree_node *child;
 		separator *bound;
-		/* of a leaf: FAN entries; else FAN children and the lower bounds of all but the first */
+		/* leaf: FAN entries; otherwise FAN children, then the lower bounds of all but the first */
 	} slot[];
 };
 typedef ndb_tree_node node;
@@ -99,7 +99,7 @@ ndb_tree_node *ndb_root_ref(ndb_tree_node *n) {
 	return n;
 }
 
-/* Recursion is as deep as the tree, at most NDB_TREE_HEIGHT. */
+/* The recursion is as deep as the tree, at most NDB_TREE_HEIGHT. */
 void ndb_root_unref(ndb_tree_node *n) {
 	if (!n || atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) != 1) return;
 	for (int i = 0; i < n->count; i++) {
@@ -121,12 +121,12 @@ static void shed_entry(ndb_tree *t, const ndb_entry *e) {
 	if (atomic_load_explicit(&e->refs, memory_order_relaxed) > 1) t->shed += ndb_entry_size(e);
 }
 
-/* Makes *slot a node that only this tree sees; the node above is one already. */
+/* Makes *slot a node that only this tree sees. The parent must already be one. */
 static int own_node(ndb_tree *t, node **slot) {
 	node *n = *slot;
 	if (n->generation == t->generation) return NDB_OK;
 	if (atomic_load_explicit(&n->refs, memory_order_acquire) ==
-	    1) { /* all snapshots were released */
+	    1) { /* no snapshot shares it any more */
 		n->generation = t->generation;
 		return NDB_OK;
 	}
@@ -149,11 +149,11 @@ static int own_node(ndb_tree *t, node **slot) {
 	return NDB_OK;
 }
 
-/* The first entry of a leaf that is >= key; *same tells whether it is key. */
+/* Index of the first entry of a leaf that is >= key; *same says whether it is equal. */
 static inline int leaf_search(const node *n, const char *key, size_t len, int *same) {
 	int low = 0, high = n->count;
 	*same = 0;
-	if (high > 0) { /* keys mostly come in order */
+	if (high > 0) { /* keys often arrive in order */
 		const ndb_entry *last = n->slot[high - 1].entry;
 		int c = ndb_key_compare(last->data, last->key_len, key, len);
 		if (c < 0) return high;
@@ -171,7 +171,7 @@ static inline int leaf_search(const node *n, const char *key, size_t len, int *s
 	return low;
 }
 
-/* The child in which key is, if it is anywhere. */
+/* Index of the child whose range includes key. */
 static inline int child_search(const node *n, const char *key, size_t len) {
 	int low = 1, high = n->count;
 	if (high > 1) {
@@ -211,8 +211,8 @@ void ndb_tree_fork(ndb_tree *t, ndb_tree *copy) {
 	copy->generation = next_generation();
 }
 
-/* Splits the full child i of n. The last node of a tree gives away only its last item, so
- * that keys that come in order leave full nodes behind. */
+/* Splits the full child i of n. The rightmost node of a tree moves only its last item, so that keys
+ * arriving in order leave full nodes. */
 static int split_child(ndb_tree *t, node *n, int i, int rightmost) {
 	node *left = n->slot[i].child;
 	t->tail = NULL;
@@ -224,8 +224,9 @@ static int split_child(ndb_tree *t, node *n, int i, int rightmost) {
 		bound = left->slot[FAN + keep].bound;
 	} else {
 		const ndb_entry *before = left->slot[keep - 1].entry, *after = left->slot[keep].entry;
-		size_t same = 0, most = before->key_len < after->key_len ? before->key_len : after->key_len;
-		while (same < most && before->data[same] == after->data[same]) same++;
+		size_t same = 0,
+		       shorter = before->key_len < after->key_len ? before->key_len : after->key_len;
+		while (same < shorter && before->data[same] == after->data[same]) same++;
 		bound = separator_new(after->data, same + 1);
 	}
 	if (!bound) {
@@ -253,7 +254,7 @@ static int split_child(ndb_tree *t, node *n, int i, int rightmost) {
 int ndb_tree_put(ndb_tree *t, ndb_entry *e) {
 	int error = NDB_OK;
 	e->generation = atomic_load_explicit(&e->refs, memory_order_relaxed) == 1 ? t->generation : 0;
-	node *tail = t->tail; /* keys mostly come in order */
+	node *tail = t->tail; /* keys often arrive in order */
 	if (tail && tail->count < FAN) {
 		const ndb_entry *last = tail->slot[tail->count - 1].entry;
 		if (ndb_key_compare(last->data, last->key_len, e->data, e->key_len) < 0) {
@@ -314,7 +315,8 @@ fail:
 	return error;
 }
 
-/* Takes what n holds out of the sums of the tree. shared: somebody else holds a node above it. */
+/* Subtracts the entries below n from the tree's totals. shared: a snapshot holds an ancestor of
+ * n. */
 static void discount(ndb_tree *t, const node *n, int shared) {
 	shared = shared || is_shared(n);
 	if (shared) t->shed += node_size(n->height);
@@ -366,7 +368,7 @@ static int cut_node(ndb_tree *t, node **slot, range r) {
 				break;
 			}
 		}
-		int kept = 0; /* close the gaps, also after an error */
+		int kept = 0; /* close the gaps, even after an error */
 		for (int i = 0; i < n->count; i++) {
 			if (!n->slot[i].child) {
 				if (i) separator_unref(n->slot[FAN + i].bound);
@@ -413,7 +415,7 @@ static ndb_entry *cursor_entry(const ndb_tree_cursor *c) {
 	return c->node[c->depth - 1]->slot[c->at[c->depth - 1]].entry;
 }
 
-/* Goes down from the node at the given depth along its first or last items. */
+/* Descends from the node at the given depth along its first or last items. */
 static ndb_entry *descend(ndb_tree_cursor *c, const node *n, int depth, int last) {
 	for (;;) {
 		c->node[depth] = n;
@@ -453,7 +455,7 @@ ndb_entry *ndb_cursor_previous(ndb_tree_cursor *c) {
 	return NULL;
 }
 
-/* Puts the cursor where key is or would be in its leaf; the index may be just past the end. */
+/* Moves the cursor to key, or to its place in a leaf, which may be just after the last entry. */
 static void locate(ndb_tree_cursor *c, const node *n, const char *key, size_t len) {
 	int depth = 0, same;
 	for (; n->height; n = n->slot[c->at[depth - 1]].child) {
@@ -483,7 +485,7 @@ ndb_entry *ndb_cursor_seek_before(
 	return ndb_cursor_previous(c);
 }
 
-/* Moves the cursor behind the node at depth d without walking what is below it. */
+/* Moves the cursor past the subtree of the node at depth d without visiting it. */
 static ndb_entry *skip_node(ndb_tree_cursor *c, int d) {
 	for (; d > 0; d--) {
 		const node *above = c->node[d - 1];
@@ -496,9 +498,8 @@ static ndb_entry *skip_node(ndb_tree_cursor *c, int d) {
 	return NULL;
 }
 
-/* A node that both trees hold is skipped in both when both cursors enter it at its first
- * item. Since one tree was made from the other, shared nodes hold the same keys at the same
- * place of the order. */
+/* Skips a node that both trees share when both cursors enter it at its first item. One tree was
+ * made from the other, so a shared node has the same keys at the same place in both orders. */
 int ndb_root_diff(const ndb_tree_node *base, const ndb_tree_node *root,
     int (*visit)(void *user, ndb_entry *e), void *user) {
 	ndb_tree_cursor a, b;
@@ -510,8 +511,7 @@ int ndb_root_diff(const ndb_tree_node *base, const ndb_tree_node *root,
 			continue;
 		}
 		if (order == 0) {
-			/* Both stand on the same key: is there a node, the higher the better, at whose start
-       * both stand? */
+			/* At equal keys, look for the highest shared node that starts at both cursors. */
 			int found = 0;
 			for (int up = NDB_TREE_HEIGHT; up >= 1 && !found; up--) {
 				int d = b.depth - up, e = a.depth - up;

@@ -1,12 +1,11 @@
-/* overlay.h: an ordered map in memory from keys to values, with snapshots in no time (private).
+/* overlay.h: an in-memory ordered map from keys to values, with constant-time snapshots (private).
  *
- * A tree is a B+tree whose nodes and entries are counted references. A snapshot is one more
- * reference to the root; what a later change would touch is copied first, along one path.
- * What a tree has created since its last snapshot carries the tree's generation, belongs to
- * it alone, and is changed in place.
+ * A tree is a B+tree of reference-counted nodes and entries. A snapshot is one more reference to
+ * the root; a later change first copies the nodes on its path. Nodes created since the last
+ * snapshot carry the tree's generation, belong to that tree alone, and are changed in place.
  *
- * Concurrency: a tree has one user at a time. Snapshots are immutable; any thread may read
- * and release them.
+ * Concurrency: only one thread at a time may use a tree. Snapshots are immutable; any thread may
+ * read and release them.
  */
 #ifndef NODEDB_OVERLAY_H
 #define NODEDB_OVERLAY_H
@@ -18,8 +17,8 @@
 
 #include "nodedb.h"
 
-/* A node's value as a transaction or the process has set it. Type NDB_ABSENT says that the
- * node has no value, whatever is below. */
+/* A node's value as set by a transaction or the process. Type NDB_ABSENT: the node has no value,
+ * whatever the layers below hold. */
 typedef struct {
 	_Atomic uint32_t refs;
 	uint32_t value_len, value_cap;
@@ -35,7 +34,7 @@ typedef struct ndb_tree_node ndb_tree_node;
 
 typedef struct {
 	ndb_tree_node *root; /* NULL: empty */
-	ndb_tree_node *tail; /* the last leaf, if only this tree sees it; NULL: unknown */
+	ndb_tree_node *tail; /* the last leaf, if no snapshot shares it; NULL: unknown */
 	uint64_t generation;
 	uint64_t bytes, count, expiring; /* of the entries */
 	uint64_t
@@ -48,7 +47,7 @@ static inline ndb_entry *ndb_entry_ref(ndb_entry *e) {
 	atomic_fetch_add_explicit(&e->refs, 1, memory_order_relaxed);
 	return e;
 }
-/* Memory of an entry, with its place in a node and what malloc adds. */
+/* Memory of an entry, with its slot in a node and malloc's overhead. */
 static inline size_t ndb_entry_size(const ndb_entry *e) {
 	return sizeof *e + e->key_len + e->value_cap + 32;
 }
@@ -60,18 +59,18 @@ static inline void ndb_entry_scalar(const ndb_entry *e, ndb_scalar *out) {
 
 void ndb_tree_init(ndb_tree *t);
 void ndb_tree_clear(ndb_tree *t);
-/* A reference to the root as it is now; NULL if the tree is empty. */
+/* Returns a reference to the current root; NULL if the tree is empty. */
 ndb_tree_node *ndb_tree_snapshot(ndb_tree *t);
-/* Makes copy a tree of its own with the content of t. */
+/* Makes copy an independent tree with the contents of t. */
 void ndb_tree_fork(ndb_tree *t, ndb_tree *copy);
 ndb_tree_node *ndb_root_ref(ndb_tree_node *root); /* NULL is allowed */
 void ndb_root_unref(ndb_tree_node *root);
 
-/* Takes e, whatever it returns: NDB_OK, or NDB_E_MEMORY. */
+/* Takes ownership of e, also on failure. Returns NDB_OK or NDB_E_MEMORY. */
 int ndb_tree_put(ndb_tree *t, ndb_entry *e);
 /* Removes the entries from low (included) to high. */
 int ndb_tree_cut(ndb_tree *t, const char *low, size_t low_len, const char *high, size_t high_len);
-/* True if the tree may change e in place: nobody else sees it. */
+/* True if the tree may change e in place: no snapshot shares it. */
 static inline int ndb_tree_owns(const ndb_tree *t, const ndb_entry *e) {
 	return e->generation == t->generation &&
 	       atomic_load_explicit(&e->refs, memory_order_relaxed) == 1;
@@ -85,7 +84,7 @@ typedef struct {
 	int at[NDB_TREE_HEIGHT];
 	int depth; /* 0: at no entry */
 } ndb_tree_cursor;
-/* Each returns the entry on which the cursor then stands, or NULL. */
+/* Each moves the cursor and returns its entry, or NULL. */
 /* first >= key */
 ndb_entry *ndb_cursor_seek(
     ndb_tree_cursor *c, const ndb_tree_node *root, const char *key, size_t len);
@@ -96,8 +95,8 @@ ndb_entry *ndb_cursor_first(ndb_tree_cursor *c, const ndb_tree_node *root);
 ndb_entry *ndb_cursor_next(ndb_tree_cursor *c);
 ndb_entry *ndb_cursor_previous(ndb_tree_cursor *c);
 
-/* Calls visit with each entry of root that is not, as the same entry, in base. What both
- * share is not walked. Stops at a result other than NDB_OK and returns it. */
+/* Calls visit with each entry of root that base does not share. Subtrees that both share are
+ * skipped. Stops at a result other than NDB_OK and returns it. */
 int ndb_root_diff(const ndb_tree_node *base, const ndb_tree_node *root,
     int (*visit)(void *user, ndb_entry *e), void *user);
 
@@ -106,14 +105,14 @@ static inline int ndb_key_compare(const char *a, size_t a_len, const char *b, si
 	return c ? c : (a_len > b_len) - (a_len < b_len);
 }
 
-/* True if key is that of the node top or of one below it. What begins with the bytes of top
- * and 0xFF is a decimal that begins with the integer top. */
+/* True if key is top or a descendant of it. A key that continues top with 0xFF is not one: it
+ * encodes a decimal whose integer part is top's last subscript. */
 static inline int ndb_key_within(const char *key, size_t len, const char *top, size_t top_len) {
 	return len >= top_len && __builtin_memcmp(key, top, top_len) == 0 &&
 	       (len == top_len || (unsigned char)key[top_len] != 0xFF);
 }
 
-/* Writes the place behind all keys within key, of len + 1 bytes, to end. */
+/* Writes to end the key, of len + 1 bytes, that follows key and all its descendants. */
 static inline void ndb_key_end(char *end, const char *key, size_t len) {
 	memcpy(end, key, len);
 	end[len] = (char)0xFF;

@@ -13,9 +13,9 @@ const (
 	ValueMax      = 64 << 20 // bytes
 )
 
-// A Path names a node: a name and up to 31 subscripts. Paths are immutable and can be compared
-// with ==. The zero Path names nothing. A path that was made from something invalid carries the
-// error, which every operation on it returns; Err returns it sooner.
+// A Path names a node: a name and up to 31 subscripts. Paths are immutable and comparable with ==.
+// The zero Path names no node. A path built from invalid parts carries the error: Err returns it,
+// and so does every operation on the path.
 type Path struct {
 	key string // encoded, see nodedb.h
 	err error
@@ -27,33 +27,33 @@ func Name(name string) Path {
 	return Path{key, err}
 }
 
-// ParsePath returns the path that a text spells, as in ^users(7,"name"). A quote inside a string is
-// doubled, and $C(10) is the byte 10, joined with _ as in "a"_$C(10).
+// ParsePath parses a path such as ^users(7,"name"). Inside a string a quote is doubled, and control
+// characters are written as in "a"_$C(10).
 func ParsePath(text string) (Path, error) {
 	key, at, err := parseKey(text)
 	if err != nil {
 		return Path{}, fmt.Errorf("%w, at byte %d of %q", err, at+1, text)
 	}
 	if at < len(text) {
-		return Path{}, invalid("read path", "nothing may follow the path, but at byte %d of %q there is %q", at+1, text, text[at:])
+		return Path{}, invalid("read path", "unexpected %q after the path, at byte %d of %q", text[at:], at+1, text)
 	}
 	return Path{key: key}, nil
 }
 
-// At returns the path of a descendant. The subscripts are strings, numbers or Values. A string
-// that spells a number in its canonical form is that number: At("7") and At(7) are one node.
+// At returns the path of a descendant. Each subscript is a string, a number or a Value. A string
+// that spells a number in canonical form is that number: At("7") and At(7) are the same node.
 func (p Path) At(subscripts ...any) Path {
 	if p.err != nil {
 		return p
 	}
 	if p.key == "" {
-		return Path{err: invalid("make path", "the zero Path has no children: begin with Name")}
+		return Path{err: invalid("make path", "the zero Path has no children: start with Name")}
 	}
 	key := []byte(p.key)
 	for i, subscript := range subscripts {
 		v, err := ValueOf(subscript)
 		if err == nil && (v.kind == Absent || v.kind == Boolean) {
-			err = invalid("make path", "subscript %d of %s is %v: a subscript is a string or a number", i+1, p, subscript)
+			err = invalid("make path", "subscript %d of %s is %v: use a string or a number", i+1, p, subscript)
 		}
 		if err == nil {
 			key, err = appendKey(key, v)
@@ -65,13 +65,13 @@ func (p Path) At(subscripts ...any) Path {
 	return Path{key: string(key)}
 }
 
-// Err returns why the path is invalid, or nil.
+// Err returns the reason why the path is invalid, or nil.
 func (p Path) Err() error { return p.err }
 
-// IsZero reports whether p names nothing.
+// IsZero reports whether p is the zero Path.
 func (p Path) IsZero() bool { return p == Path{} }
 
-// String returns the path as ParsePath reads it.
+// String returns the path in the form that ParsePath reads.
 func (p Path) String() string {
 	if p.err != nil {
 		return fmt.Sprintf("invalid path (%v)", p.err)
@@ -82,7 +82,7 @@ func (p Path) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), p.err }
 
-// Name returns the name, with its ^ if it has one.
+// Name returns the name, including the ^ of a stored one.
 func (p Path) Name() string {
 	for v := range p.parts() {
 		return v.text
@@ -103,10 +103,10 @@ func (p Path) Subscripts() []Value {
 	return all
 }
 
-// Parent returns the path without its last subscript, and the zero Path for a name.
+// Parent returns the path without its last subscript; the zero Path for a name.
 func (p Path) Parent() Path { return Path{key: p.key[:parentLen(p.key)], err: p.err} }
 
-// parts yields the name and the subscripts.
+// parts yields the name, then the subscripts.
 func (p Path) parts() iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		for at := 0; ; {

@@ -1,6 +1,7 @@
 //go:build cgo && lmdb
 
-/* process.c: which processes have the folder open, and how they wait for each other; see shared.h. */
+/* process.c: which processes have the folder open, and how they wait for one another; see
+ * shared.h. */
 #define _GNU_SOURCE /* OFD locks */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@ int ndb_byte_lock(int fd, int command, short type, off_t start, off_t len) {
 
 int ndb_byte_is_locked(int fd, off_t start, off_t len) {
 	int code = ndb_byte_lock(fd, F_OFD_GETLK, F_WRLCK, start, len);
-	return code != 0; /* an error: do not believe that somebody is dead */
+	return code != 0; /* on an error, assume that the process is alive */
 }
 
 /* ---- processes ---- */

@@ -1,18 +1,18 @@
 //go:build cgo && lmdb
 
-/* reads.c: what a transaction has read, to find out at its commit whether another one has
- * changed it. It remembers keys up to a bound; beyond it, any change of another transaction
- * counts as one of what was read. One user at a time.
+/* reads.c: records the keys that a transaction reads, so that its commit can tell whether another
+ * transaction changed them. The number of recorded keys is limited; beyond the limit, every change
+ * conflicts. One thread at a time may use an ndb_reads.
  */
 #include <stdlib.h>
 
 #include "scan.h"
 
 enum {
-	COMPARED_MAX = 20000, /* nodes */
-	POINTS_MAX = 1 << 16, /* keys */
-	RANGES_MAX = 1 << 12, /* ranges */
-	BYTES_MAX = 4 << 20   /* of the keys */
+	COMPARED_MAX = 20000, /* nodes compared by ndb_reads_same */
+	POINTS_MAX = 1 << 16,
+	RANGES_MAX = 1 << 12,
+	BYTES_MAX = 4 << 20 /* of all keys */
 };
 
 void ndb_reads_reset(ndb_reads *r) {
@@ -28,7 +28,7 @@ void ndb_reads_free(ndb_reads *r) {
 	*r = (ndb_reads){0};
 }
 
-/* Returns where the bytes stand, or -1: then everything counts as read. */
+/* Returns the offset of the copied bytes. Without space, sets everything and returns -1. */
 static int64_t keep(ndb_reads *r, const char *key, size_t len) {
 	if (r->used + len > r->cap) {
 		size_t cap = r->cap ? r->cap * 2 : 4096;
@@ -84,7 +84,7 @@ void ndb_reads_range(
     ndb_reads *r, const char *low, size_t low_len, const char *high, size_t high_len) {
 	r->any = 1;
 	if (r->everything) return;
-	if (r->range_count) { /* an iteration goes on where it was */
+	if (r->range_count) { /* extend the last range if an iteration continues it */
 		uint32_t i = r->range_count - 1;
 		const char *last_low = r->bytes + r->ranges[i].low,
 		           *last_high = r->bytes + r->ranges[i].high;
@@ -94,7 +94,7 @@ void ndb_reads_range(
 		                ndb_key_compare(high, high_len, last_high, r->ranges[i].high_len) <= 0;
 		if (goes_on && goes_back) return;
 		if (goes_on || goes_back) {
-			/* The bytes of the replaced end are reused if they were kept last. */
+			/* If the replaced end was added last, its bytes are reused. */
 			uint32_t *at = goes_on ? &r->ranges[i].high : &r->ranges[i].low;
 			uint32_t *size = goes_on ? &r->ranges[i].high_len : &r->ranges[i].low_len;
 			if (*at + *size == r->used) r->used = *at;
@@ -120,7 +120,7 @@ void ndb_reads_range(
 	r->ranges[i].high = (uint32_t)b, r->ranges[i].high_len = (uint32_t)high_len;
 }
 
-/* Are two nodes that were found the same? */
+/* True if a and b are equal, including their expiry. */
 static int same_value(
     const ndb_scalar *a, uint64_t a_expiry, const ndb_scalar *b, uint64_t b_expiry) {
 	if (a->type != b->type || a_expiry != b_expiry) return 0;
@@ -138,12 +138,12 @@ static int same_point(const ndb_store *store, const ndb_view *before, const ndb_
 	return found == NDB_NONE || same_value(&a, a_expiry, &b, b_expiry);
 }
 
-/* The scan's node, if it is one up to high. */
+/* True if the scan has a current node and it is not beyond high. */
 static int at_node(const ndb_scan *c, const char *high, size_t high_len) {
 	return c->key && ndb_key_compare(c->key, c->len, high, high_len) <= 0;
 }
 
-/* Holds the nodes from low to high against each other; *steps bounds them. */
+/* Compares the nodes from low to high in both scans; *steps limits their number. */
 static int same_range(ndb_scan *a, ndb_scan *b, const char *low, size_t low_len, const char *high,
     size_t high_len, uint32_t *steps) {
 	ndb_scan_seek(a, low, low_len);

@@ -10,8 +10,8 @@ import (
 	"github.com/perigeedb/perigee/nodedb"
 )
 
-// runsOf returns how often a transaction runs that reads, if others change a node between its
-// reads and its commit the first time.
+// runsOf returns how often a transaction that reads runs, if other sessions change a node between
+// its first reads and its commit.
 func runsOf(t *testing.T, store *nodedb.Store, read func(tx *nodedb.Tx) error, change func(s *nodedb.Session) error) (runs int) {
 	t.Helper()
 	other := session(t, store)
@@ -29,8 +29,8 @@ func runsOf(t *testing.T, store *nodedb.Store, read func(tx *nodedb.Tx) error, c
 	return runs
 }
 
-// TestConflictsOfManyReads changes one of many nodes that a transaction has read, and nodes that
-// it has not: the transaction runs again for any of the first, and for none of the others.
+// TestConflictsOfManyReads changes one of the many nodes that a transaction has read, and other
+// nodes. Only the former makes it run again.
 func TestConflictsOfManyReads(t *testing.T) {
 	store := open(t, nodedb.Options{NoWait: true})
 	p := nodedb.Name("^c")
@@ -68,7 +68,8 @@ func TestConflictsOfManyReads(t *testing.T) {
 	}
 }
 
-// TestConflictsAreNamed nests transactions without the end of a context: the inner one fails, and says why.
+// TestConflictsAreNamed nests transactions without a context that ends: the inner one fails with a
+// reason.
 func TestConflictsAreNamed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for 10 s")
@@ -93,8 +94,8 @@ func TestConflictsAreNamed(t *testing.T) {
 	}
 }
 
-// TestConflictsOfRanges is the same for parts of a tree that are walked. What lies before a part
-// makes no conflict; what lies behind it may.
+// TestConflictsOfRanges does the same for ranges that a transaction walks. Nodes before a range do
+// not conflict; nodes after it may.
 func TestConflictsOfRanges(t *testing.T) {
 	store := open(t, nodedb.Options{NoWait: true})
 	p := nodedb.Name("^r")
@@ -134,7 +135,7 @@ func TestConflictsOfRanges(t *testing.T) {
 			check(t, s.Set(p.At(k*10), k))
 		}
 	}
-	many := func(tx *nodedb.Tx) error { // more ranges than there is room for at first, none beside another
+	many := func(tx *nodedb.Tx) error { // more ranges than the initial capacity, none adjacent
 		for i := range 40 {
 			if err := walk(nodedb.Range{From: (i * 7 % 40) * 20, To: (i*7%40)*20 + 10})(tx); err != nil {
 				return err
@@ -152,8 +153,8 @@ func TestConflictsOfRanges(t *testing.T) {
 	}
 }
 
-// TestConflictsEnd has another session set the node that a transaction has read, each time that it
-// runs: after two conflicts it runs alone, and the other session waits for its commit.
+// TestConflictsEnd sets the node that a transaction has read, from another session, in each of its
+// runs. After two conflicts it runs alone, and the other session waits for its commit.
 func TestConflictsEnd(t *testing.T) {
 	store := open(t, nodedb.Options{NoWait: true})
 	other := session(t, store)
@@ -184,7 +185,7 @@ func TestConflictsEnd(t *testing.T) {
 	want(t, other, p, 3)
 }
 
-// TestMergeIsBounded merges a tree below a path that has no room for it: nothing of it is merged.
+// TestMergeIsBounded merges a tree below a path that is too long for it: nothing is merged.
 func TestMergeIsBounded(t *testing.T) {
 	store := open(t, nodedb.Options{NoWait: true})
 	s := session(t, store)
@@ -233,8 +234,7 @@ func TestMergeIsBounded(t *testing.T) {
 	}
 }
 
-// TestStoreGrows writes more than a new store has room for, while a snapshot is read, and opens it
-// again.
+// TestStoreGrows writes more than fits a new store while a snapshot is read, and reopens it.
 func TestStoreGrows(t *testing.T) {
 	folder := t.TempDir()
 	store := openFolder(t, folder, nodedb.Options{NoWait: true})
@@ -279,14 +279,14 @@ func TestStoreGrows(t *testing.T) {
 	}
 }
 
-// TestReadersAreCounted while snapshots of twelve commits are read at a time.
+// TestReadersAreCounted counts readers while snapshots of twelve commits are open.
 func TestReadersAreCounted(t *testing.T) {
 	store := open(t, nodedb.Options{})
 	const snapshots = 12
 	var read func(i int)
 	read = func(i int) {
 		if i == snapshots {
-			// The snapshot that the last commit replaced may be there for a moment.
+			// The snapshot before the last commit may briefly remain.
 			got := 0
 			for until := time.Now().Add(10 * time.Second); got != snapshots && time.Now().Before(until); time.Sleep(time.Millisecond) {
 				got = must(store.Stat()).Readers

@@ -1,21 +1,21 @@
 //go:build cgo && lmdb
 
-/* release.c: lets go of snapshots that nobody uses.
+/* release.c: releases snapshots that are not in use.
  *
- * LMDB does not use a page again as long as a snapshot may need it. A process that has read
- * something and then does nothing would make the file grow with each commit of the others. So
- * a thread of the store, the releaser, looks every few milliseconds at what is held outside
- * transactions: by sessions, by their iterators, by the store as its base. What was not used since
- * it looked last is released; the next read takes a new snapshot. It sleeps while nothing is held.
+ * LMDB does not reuse a page while a snapshot may need it. If a process reads something and then
+ * stays idle, the file would grow with every commit of other processes. So a thread of the store,
+ * the releaser, checks every few milliseconds what sessions and their iterators hold outside
+ * transactions, and the store's base. It releases what was not used since its last check; the next
+ * read takes a new snapshot. The releaser sleeps while nothing is held.
  *
- * A session reads its snapshot without a lock. reads_now counts in its low 16 bits the reads
- * that are under way, above them those that have ended. A read first raises it, then compares
- * the session's version with the store's. The releaser first takes the session's version away, then looks
- * at reads_now, with a barrier for all threads of the process between: either it sees the read and leaves
- * the session alone, or the read sees that its snapshot is not current, and waits for the store's
- * lock to take another. What a read has returned outside a transaction is a copy.
+ * A session reads its snapshot without a lock. reads_now counts the current reads in its low 16
+ * bits, and finished reads above. A read first increments it, then compares the session's version
+ * with the store's. The releaser first invalidates the session's version, then executes a barrier
+ * for all threads of the process, then checks reads_now. So either the releaser sees the read and
+ * leaves the session alone, or the read sees that its snapshot is not current, and takes a new one
+ * under the store's lock. Results returned outside a transaction are copies.
  *
- * A transaction keeps its snapshot: it sees one state.
+ * A transaction keeps its snapshot until it ends.
  */
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
@@ -24,8 +24,8 @@
 #include "core.h"
 
 enum {
-	LOOK_MS = 5,    /* between looks while something is held */
-	SLEEP_MS = 1000 /* while nothing is */
+	LOOK_MS = 5,    /* between checks while something is held */
+	SLEEP_MS = 1000 /* otherwise */
 };
 
 static long membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0); }
@@ -34,15 +34,15 @@ static void prepare_barrier(void) {
 	if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0) ndb_read_fences = 1;
 }
 
-/* Of a session that reads now, either its reads_now is seen from here on, or it sees the version that
- * was taken away before. */
+/* After it, a concurrent read of a session either is visible in reads_now, or sees that the
+ * session's version was invalidated. */
 static void barrier(void) {
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!ndb_read_fences) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-/* Tells whether the session holds something outside a transaction, and notes whether it has not used
- * some of it since the last look. Lock: held. */
+/* True if the session holds something outside a transaction. Sets s->releasing if some of it was
+ * not used since the last check. Lock: held. */
 static int look_at(ndb_session *s) {
 	s->releasing = 0;
 	if (s->in_transaction) return 0;
@@ -54,8 +54,8 @@ static int look_at(ndb_session *s) {
 	return hold || s->view.base;
 }
 
-/* Releases what sessions have not used since the last look. Returns whether they hold something
- * still. Lock: held. */
+/* Releases what sessions have not used since the last check. True if they still hold something.
+ * Lock: held. */
 static int release_sessions(ndb_store *store) {
 	int held = 0, some = 0;
 	for (ndb_session *s = store->sessions; s; s = s->next) {
@@ -75,8 +75,7 @@ static int release_sessions(ndb_store *store) {
 	return 1;
 }
 
-/* Changes that wait are looked at through the base, and only a process with the lease has any.
- * Lock: held. */
+/* Releases an unused base. Not with the lease: pending changes need the base. Lock: held. */
 static int release_base(ndb_store *store) {
 	if (!store->base) return 0;
 	if (store->lease || store->acquiring || store->committing ||

@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-/* scan.c: the merged order of a view's layers. One user at a time. */
+/* scan.c: merges a view's layers in key order. One thread at a time may use a scan. */
 #include "scan.h"
 
 int ndb_scan_open(ndb_scan *c, const ndb_store *store, const ndb_view *view, int reverse) {
@@ -19,18 +19,18 @@ int ndb_scan_renew(ndb_scan *c, const ndb_view *view) {
 	if (!view->base) return NDB_OK;
 	int rc = c->lmdb ? mdb_cursor_renew(view->base->txn, c->lmdb)
 	                 : mdb_cursor_open(view->base->txn, c->store->nodes, &c->lmdb);
-	return rc ? ndb_lmdb_error(rc, "begin to walk") : NDB_OK;
+	return rc ? ndb_lmdb_error(rc, "open a cursor") : NDB_OK;
 }
 
-/* ---- the layers, each by itself ---- */
+/* ---- single layers ---- */
 
 static void lmdb_move(ndb_scan *c, MDB_cursor_op op) {
 	const char *from = c->lmdb_key.mv_data;
 	size_t from_len = c->lmdb_key.mv_size;
 	int rc = mdb_cursor_get(c->lmdb, &c->lmdb_key, &c->lmdb_value, op);
-	/* there is no room for it */
+	/* callers' buffers hold NDB_KEY_MAX bytes */
 	if (rc == 0 && NDB_UNLIKELY(c->lmdb_key.mv_size > NDB_KEY_MAX)) rc = MDB_CORRUPTED;
-	/* In a damaged file keys may be out of order. A walk that went back would never end. */
+	/* In a damaged file keys may be out of order. A scan that went back would never end. */
 	if (rc == 0 && (op == MDB_NEXT || op == MDB_SET_RANGE || op == MDB_PREV || op == MDB_LAST)) {
 		int o = ndb_key_compare(from, from_len, c->lmdb_key.mv_data, c->lmdb_key.mv_size);
 		if (NDB_UNLIKELY(op == MDB_NEXT ? o >= 0 : op == MDB_SET_RANGE ? o > 0 : o <= 0))
@@ -40,7 +40,8 @@ static void lmdb_move(ndb_scan *c, MDB_cursor_op op) {
 		c->lmdb_key.mv_data = NULL;
 		if (rc == MDB_NOTFOUND) return;
 		c->error = ndb_lmdb_error(rc, "walk");
-		mdb_cursor_renew(c->view->base->txn, c->lmdb); /* an error leaves it between two places */
+		mdb_cursor_renew(
+		    c->view->base->txn, c->lmdb); /* an error leaves the cursor between positions */
 	}
 }
 
@@ -73,7 +74,7 @@ static ndb_entry *step(const ndb_scan *c, ndb_tree_cursor *at) {
 	return c->reverse ? ndb_cursor_previous(at) : ndb_cursor_next(at);
 }
 
-/* Moves a layer out of the subtree that a kill hides. */
+/* Moves a layer past the subtree that a kill hides. */
 static void leave_killed(
     ndb_scan *c, const ndb_entry *kill, void (*seek)(ndb_scan *, const char *, size_t)) {
 	char end[NDB_KEY_MAX + 1];
@@ -85,15 +86,15 @@ static int is_gone(const ndb_view *v, const ndb_entry *e) {
 	return e->type == NDB_ABSENT || (e->expiry && e->expiry <= ndb_view_now(v));
 }
 
-/* ---- together ---- */
+/* ---- all layers ---- */
 
-/* < 0 if a comes first in the direction of travel. */
+/* < 0 if a comes before b in the direction of the scan. */
 static int order(const ndb_scan *c, const char *a, size_t a_len, const char *b, size_t b_len) {
 	int result = ndb_key_compare(a, a_len, b, b_len);
 	return c->reverse ? -result : result;
 }
 
-/* Makes the first node that is visible the scan's. */
+/* Makes the first visible node of the layers the current one. */
 static void find_visible(ndb_scan *c) {
 	const ndb_view *v = c->view;
 	while (!c->error) {
@@ -129,7 +130,7 @@ static void find_visible(ndb_scan *c) {
 				continue;
 			}
 		}
-		/* Pass the layers under the one that decides. */
+		/* Advance the lower layers that have the same node. */
 		if (e && in_lmdb) lmdb_move(c, c->reverse ? MDB_PREV : MDB_NEXT);
 		if (in_own && in_frozen) c->frozen = step(c, &c->frozen_at);
 		if (e ? is_gone(v, e)

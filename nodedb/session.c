@@ -1,6 +1,6 @@
 //go:build cgo && lmdb
 
-/* session.c: sessions open, close and count their memory. */
+/* session.c: opens and closes sessions, and counts their memory. */
 #include <stdlib.h>
 
 #include "core.h"
@@ -28,8 +28,8 @@ int ndb_session_open(ndb_store *store, ndb_session **out) {
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Bytes that marks and the states of trees to restore keep alive, or more: the oldest of each keeps
- * no more than what was shed since, and each no more than it holds. */
+/* An upper bound of the bytes that marks and saved trees keep alive: the oldest of each keeps at
+ * most the bytes shed since it was taken, and each at most its own size. */
 static uint64_t saved_bytes(const ndb_session *s) {
 	uint64_t stored = 0, local = 0, shed = ndb_session_shed(s, 1),
 	         shed_local = ndb_session_shed(s, 0);

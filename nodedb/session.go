@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// A Session is one user of a store: it holds locks, and trees in memory. Outside a transaction
-// each of its changes is one of its own, which this process sees at once; see [Options.FlushInterval]
-// for others, and for a crash.
+// A Session is one user of a store. It holds locks, and trees in memory. Outside a transaction each
+// of its changes is a transaction of its own, which this process sees at once. Other processes see
+// it, and it survives a crash, after [Options.FlushInterval].
 type Session struct {
 	nodes
 	store  *Store // nil: trees in memory only
@@ -23,7 +23,7 @@ func (s *Store) Session() (*Session, error) {
 	return &Session{nodes: nodes{session: &sharedSession{core: core, readOnly: s.readOnly}, readOnly: s.readOnly}, store: s}, nil
 }
 
-// NewMemory opens a session without a store, for trees in memory: names without ^.
+// NewMemory opens a session without a store. It has only trees in memory: names without ^.
 func NewMemory() (*Session, error) {
 	core, err := openMemory()
 	if err != nil {
@@ -42,8 +42,8 @@ func (s *Session) Close() {
 	})
 }
 
-// Update is Store.Update in this session. Of a store that was opened read-only, it may change trees
-// in memory.
+// Update is Store.Update in this session. If the store was opened read-only, f may still change
+// trees in memory.
 func (s *Session) Update(ctx context.Context, f func(tx *Tx) error) error {
 	commit, err := update(ctx, s.session, f)
 	if err != nil || s.store == nil || s.store.noWait {

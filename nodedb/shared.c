@@ -30,8 +30,8 @@ static ndb_shared *opened;
 static void before_fork(void) { pthread_mutex_lock(&opened_lock); }
 static void after_fork(void) { pthread_mutex_unlock(&opened_lock); }
 
-/* The child shares the file description of the parent, and both the descriptor and the mapping
- * keep it, and so the parent's slot, after the parent's death. It gets an empty mapping. */
+/* The child shares the parent's file description. Its descriptor and its mapping would keep the
+ * parent's slot locked after the parent dies, so the child closes the one and empties the other. */
 static void in_child(void) {
 	for (ndb_shared *s = opened; s; s = s->next) {
 		close(s->fd);
@@ -46,7 +46,7 @@ static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child
 
 int ndb_shared_refuse_child(void) {
 	return ndb_fail(
-	    NDB_E_ARGUMENT, "the store was opened before a fork; open it again in the child");
+	    NDB_E_ARGUMENT, "the store was opened before a fork: open it again in the child");
 }
 
 /* ---- opening ---- */
@@ -56,14 +56,14 @@ static int io_error(const char *what, const char *path) {
 	return ndb_fail(NDB_E_DISK, "cannot %s %s: %s", what, path, strerror(error));
 }
 
-/* Writes an empty file. No other process has it open. */
+/* Creates an empty file. No other process has it open. */
 static int create_file(int fd, const char *path) {
 	if (ftruncate(fd, 0) < 0) return io_error("empty", path);
-	/* Blocks for all of it: a write to the mapping must not find the disk full. */
+	/* Allocate all blocks: a write to the mapping must not meet a full disk. */
 	int error = posix_fallocate(fd, 0, sizeof(ndb_shared_file));
 	if (error) {
 		errno = error;
-		return io_error("make room for", path);
+		return io_error("allocate", path);
 	}
 	return NDB_OK;
 }
@@ -77,7 +77,7 @@ static int fill_file(ndb_shared_file *file, const char *path) {
 	pthread_mutexattr_destroy(&attributes);
 	if (error) {
 		errno = error;
-		return io_error("make a mutex in", path);
+		return io_error("create a mutex in", path);
 	}
 	file->free_block = NDB_NO_BLOCK;
 	file->version = VERSION;
@@ -93,7 +93,7 @@ static int is_ours(const ndb_shared_file *file) {
 	       file->pointer_bytes == sizeof(void *) && file->mutex_bytes == sizeof file->mutex;
 }
 
-/* Takes a slot that no living process has. Mutex: not held. */
+/* Takes a slot that no living process uses. Mutex: not held. */
 static int take_slot(ndb_shared *shared) {
 	for (uint32_t i = 0; i < NDB_PROCESSES_MAX; i++) {
 		if (ndb_byte_lock(shared->fd, F_OFD_SETLK, F_WRLCK, NDB_BYTE_SLOTS + (off_t)i, 1) < 0) {
@@ -112,11 +112,11 @@ static int take_slot(ndb_shared *shared) {
 		shared->me = (ndb_owner)generation << 32 | (i + 1);
 		return NDB_OK;
 	}
-	return ndb_fail(NDB_E_LOCKS, "%d processes have the folder open; that is as many as may",
-	    NDB_PROCESSES_MAX);
+	return ndb_fail(NDB_E_LOCKS,
+	    "%d processes have the folder open, which is the maximum: close one", NDB_PROCESSES_MAX);
 }
 
-/* The byte of opening is locked. */
+/* Maps the file and takes a slot. The caller holds NDB_BYTE_OPENING. */
 static int map_file(ndb_shared *shared, const char *path) {
 	int alone = !ndb_byte_is_locked(shared->fd, NDB_BYTE_SLOTS, NDB_PROCESSES_MAX);
 	struct stat status;
@@ -126,7 +126,7 @@ static int map_file(ndb_shared *shared, const char *path) {
 	if (fstat(shared->fd, &status) < 0) return io_error("look at", path);
 	if (status.st_size != (off_t)sizeof(ndb_shared_file))
 		return ndb_fail(
-		    NDB_E_ARGUMENT, "another version of the program has %s open; close it first", path);
+		    NDB_E_ARGUMENT, "another version of the program has %s open: close it first", path);
 	void *file =
 	    mmap(NULL, sizeof(ndb_shared_file), PROT_READ | PROT_WRITE, MAP_SHARED, shared->fd, 0);
 	if (file == MAP_FAILED) return io_error("map", path);
@@ -134,7 +134,7 @@ static int map_file(ndb_shared *shared, const char *path) {
 	if (alone) code = fill_file(shared->file, path);
 	if (code == NDB_OK && !is_ours(shared->file))
 		code = ndb_fail(
-		    NDB_E_ARGUMENT, "another version of the program has %s open; close it first", path);
+		    NDB_E_ARGUMENT, "another version of the program has %s open: close it first", path);
 	if (code == NDB_OK) code = take_slot(shared);
 	return code;
 }
@@ -150,10 +150,10 @@ int ndb_shared_open(const char *folder, ndb_shared **out) {
 	pthread_once(&once, watch_forks);
 	char path[PATH_MAX];
 	if ((size_t)snprintf(path, sizeof path, "%s/shared", folder) >= sizeof path)
-		return ndb_fail(NDB_E_ARGUMENT, "the name of the folder is too long: %.100s…", folder);
+		return ndb_fail(NDB_E_ARGUMENT, "folder name too long: %.100s…", folder);
 	ndb_shared *shared = calloc(1, sizeof *shared);
 	if (!shared) return ndb_fail(NDB_E_MEMORY, "no memory to open %s", path);
-	/* From here to its end a fork waits: the descriptor is not in the list yet. */
+	/* A fork must wait until the descriptor is in the list. */
 	pthread_mutex_lock(&opened_lock);
 	int code;
 	shared->fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -167,7 +167,7 @@ int ndb_shared_open(const char *folder, ndb_shared **out) {
 		opened = shared;
 		*out = shared;
 	} else {
-		discard(shared); /* frees its locks */
+		discard(shared); /* releases its locks */
 	}
 	pthread_mutex_unlock(&opened_lock);
 	return code;
@@ -225,7 +225,7 @@ int ndb_shared_lock(ndb_shared *shared, int64_t wait_ms) {
 		return NDB_OK;
 	case ETIMEDOUT:
 		return ndb_fail(NDB_E_TIMEOUT,
-		    "the table of locks is in use by a process that does not go on; was one stopped?");
+		    "a process holds the lock table and does not continue: check for a stopped process");
 	}
 	return ndb_fail(NDB_E_CORRUPT, "the mutex of the file shared: %s", strerror(error));
 }

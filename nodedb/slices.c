@@ -1,10 +1,9 @@
 //go:build cgo && lmdb
 
-/* slices.c: changes of many nodes, some at a time.
+/* slices.c: changes of many nodes, in slices.
  *
- * A slice ends after a number of nodes or bytes, so that a host can look at its limits between two.
- * In a transaction a slice is done or undone as a whole; without one, each slice is a transaction of
- * its own.
+ * A slice ends after a number of nodes or bytes, so that a host can check its limits between
+ * slices. Each slice is atomic. Without an open transaction, it is a transaction of its own.
  */
 #include "scan.h"
 
@@ -12,22 +11,22 @@ enum {
 	SLICE_BYTES = 1 << 20
 };
 
-/* What a slice works on: the subtree at key, and up to bounds of it. */
+/* The arguments and state of a slice on the subtree at key, or part of it. */
 typedef struct {
-	const char *key, *to; /* of a merge: where to */
+	const char *key, *to; /* to: the target of a merge */
 	size_t len, to_len;
-	/* of children: the first key, and the end of the last */
+	/* the range of keys: the first one, and the end after the last */
 	char low[NDB_KEY_MAX], high[NDB_KEY_MAX + 1];
 	size_t low_len, high_len;
 	uint64_t expiry;
-	uint64_t steps, taken, bytes; /* the limit, 0: none; what was done */
+	uint64_t steps, taken, bytes; /* the limit, 0: none; nodes and bytes processed */
 	char *position;
 	size_t *position_len;
 } task;
 
 typedef int (*slice)(ndb_session *s, task *t, ndb_scan *c);
 
-/* Counts a node; NDB_MORE if the slice ends with it. */
+/* Counts a node and its bytes. NDB_MORE if the slice ends with it. */
 static int count_step(task *t, const char *key, size_t len, size_t bytes) {
 	t->bytes += bytes + 64;
 	if (!t->steps || (++t->taken < t->steps && t->bytes < SLICE_BYTES)) return NDB_OK;
@@ -43,7 +42,7 @@ static int put(
 	return ndb_change_end(s, key, ndb_change_put(s, ndb_entry_new(key, len, value, expiry)));
 }
 
-/* Runs a slice over what the session sees before it, and notes what it reads. */
+/* Runs a slice on a snapshot of the session's view, and records what it reads. */
 static int run(ndb_session *s, slice f, task *t) {
 	ndb_view view;
 	ndb_scan c;
@@ -63,7 +62,7 @@ static int run(ndb_session *s, slice f, task *t) {
 	return result;
 }
 
-/* Runs a slice inside the open transaction, all of it or nothing. */
+/* Runs a slice inside the open transaction, atomically. */
 static int run_inside(ndb_session *s, slice f, task *t) {
 	uint32_t marks = s->mark_count;
 	int result = ndb_mark_push(s);
@@ -73,7 +72,7 @@ static int run_inside(ndb_session *s, slice f, task *t) {
 		char text[512];
 		strncpy(text, ndb_message(), sizeof text - 1);
 		text[sizeof text - 1] = 0;
-		if (s->level) { /* it may have ended */
+		if (s->level) { /* the error may have ended the transaction */
 			ndb_mark_undo(s, marks);
 			ndb_mark_pop(s, marks);
 		}
@@ -111,14 +110,13 @@ static int run_slice(ndb_session *s, int stored, slice f, task *t) {
 	}
 }
 
-/* A task on the subtree at key. */
+/* Sets up a task on the subtree at key. */
 static int open_task(ndb_session *s, task *t, const char *key, size_t len, uint64_t steps,
     char *position, size_t *position_len) {
 	int error = ndb_session_enter(s);
 	if (error < 0) return error;
 	if (len < 2 || len > NDB_KEY_MAX || *position_len > NDB_KEY_MAX)
-		return ndb_fail(
-		    NDB_E_KEY, "a key of %zu bytes: from 2 to %d are allowed", len, NDB_KEY_MAX);
+		return ndb_fail(NDB_E_KEY, "invalid key of %zu bytes: use 2 to %d bytes", len, NDB_KEY_MAX);
 	t->key = key, t->len = t->low_len = len;
 	t->steps = steps, t->position = position, t->position_len = position_len;
 	memcpy(t->low, key, len);
@@ -162,10 +160,10 @@ int ndb_merge(ndb_session *s, const char *to, size_t to_len, const char *from, s
 	int result = open_task(s, &t, from, from_len, steps, position, position_len);
 	if (result < 0) return result;
 	if (to_len < 2 || to_len > NDB_KEY_MAX)
-		return ndb_fail(NDB_E_KEY, "a key of %zu bytes", to_len);
+		return ndb_fail(NDB_E_KEY, "invalid key of %zu bytes", to_len);
 	if (to_len == from_len && memcmp(to, from, to_len) == 0) return NDB_OK;
 	if (ndb_key_within(to, to_len, from, from_len) || ndb_key_within(from, from_len, to, to_len))
-		return ndb_fail(NDB_E_MERGE, "source and target of the merge lie within each other");
+		return ndb_fail(NDB_E_MERGE, "source and target of the merge overlap");
 	return run_slice(s, ndb_is_stored(to, to_len), merge_slice, &t);
 }
 
@@ -205,7 +203,7 @@ int ndb_kill_range(ndb_session *s, const char *key, size_t len, const ndb_scalar
 		if ((result = ndb_key_append(t.low, len, sizeof t.low, from)) < 0) return result;
 		t.low_len = (size_t)result;
 	} else if (len < NDB_KEY_MAX) {
-		t.low[t.low_len++] = 0; /* not the node itself */
+		t.low[t.low_len++] = 0; /* excludes the node itself */
 	}
 	if (to) {
 		if ((result = ndb_key_append(t.high, len, NDB_KEY_MAX, to)) < 0) return result;
@@ -216,7 +214,7 @@ int ndb_kill_range(ndb_session *s, const char *key, size_t len, const ndb_scalar
 	return run_slice(s, ndb_is_stored(key, len), kill_slice, &t);
 }
 
-/* ---- the lifetime of a subtree ---- */
+/* ---- expiry of a subtree ---- */
 
 static int expire_slice(ndb_session *s, task *t, ndb_scan *c) {
 	int result = NDB_OK;

@@ -1,9 +1,9 @@
 //go:build cgo && lmdb
 
-/* store.c: opening and closing a folder, statistics.
+/* store.c: opens and closes a folder; statistics.
  *
- * LMDB may have a folder open once in a process, so a second open of the same folder shares
- * the first one's store.
+ * LMDB allows only one open of a folder per process, so further opens of the same folder share
+ * the store of the first.
  */
 #define _GNU_SOURCE /* renameat2 */
 #include <errno.h>
@@ -17,11 +17,12 @@
 #include "core.h"
 
 enum {
-	READERS_MAX = 1022,   /* slots of LMDB's table of readers */
+	READERS_MAX = 1022,   /* slots of LMDB's reader table */
 	FIRST_MAP = 16 << 20, /* bytes */
-	FLUSH_MS = 10         /* options.flush_ms by default */
+	FLUSH_MS = 10         /* default of options.flush_ms */
 };
-/* Format 2 has checksums. A store of format 1 stays one: older versions read it. */
+/* Format 2 adds checksums. A store of format 1 keeps its format, so that older versions can read
+ * it. */
 #define FORMAT "perigee nodedb 2"
 #define FORMAT_1 "perigee nodedb 1"
 
@@ -40,7 +41,7 @@ static int open_databases(ndb_store *store) {
 	int rc, create = 0;
 again:
 	rc = mdb_txn_begin(store->env, NULL, create ? 0 : MDB_RDONLY, &txn);
-	/* nothing reads yet */
+	/* safe to remap: no snapshot is open yet */
 	if (rc == MDB_MAP_RESIZED && (rc = mdb_env_set_mapsize(store->env, 0)) == 0) goto again;
 	if (rc) return ndb_lmdb_error(rc, "open the store");
 	for (int i = 0; i < 3 && rc == 0; i++)
@@ -68,14 +69,14 @@ again:
 	if (rc == 0) rc = mdb_txn_commit(txn);
 	else mdb_txn_abort(txn);
 	if (rc == MDB_NOTFOUND)
-		return ndb_fail(NDB_E_CORRUPT, "%s holds no node database", store->folder);
+		return ndb_fail(NDB_E_CORRUPT, "%s does not contain a node database", store->folder);
 	return rc ? ndb_lmdb_error(rc, "open the store") : NDB_OK;
 }
 
 static int sync_folder(const char *path) {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 && errno == EACCES)
-		return NDB_OK; /* only a folder that one may read can be synced */
+		return NDB_OK; /* a folder that this process cannot read cannot be synced */
 	if (fd < 0) return ndb_fail(NDB_E_DISK, "open the folder %s: %s", path, strerror(errno));
 	int rc = fsync(fd);
 	int error = NDB_OK;
@@ -92,14 +93,13 @@ int ndb_sync_names(const char *folder) {
 	return error < 0 ? error : sync_folder(parent);
 }
 
-/* LMDB follows links: one in the place of its lock file would have another file written. The data
-   file may be a link to another disk. */
+/* Refuses a link in place of LMDB's lock file, which would make LMDB write to another file. The
+ * data file may be a link to another disk. */
 static int refuse_link(const char *path) {
 	struct stat about;
 	if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode))
-		return ndb_fail(NDB_E_DISK,
-		    "open %s: it is a link, which is not followed: remove it, or put the file in its place",
-		    path);
+		return ndb_fail(
+		    NDB_E_DISK, "open %s: it is a symbolic link: replace it by the file itself", path);
 	return NDB_OK;
 }
 
@@ -121,14 +121,13 @@ static int open_file(ndb_store *store, const char *path, unsigned flags, size_t 
 int ndb_find_file(const char *file) {
 	struct stat about;
 	if (stat(file, &about) == 0) return about.st_size > 0 ? NDB_OK : NDB_NONE;
-	return errno == ENOENT ? NDB_NONE
-	                       : ndb_fail(NDB_E_DISK, "look for %s: %s", file, strerror(errno));
+	return errno == ENOENT ? NDB_NONE : ndb_fail(NDB_E_DISK, "stat %s: %s", file, strerror(errno));
 }
 
 int ndb_publish_file(const char *part, const char *file) {
 	struct stat about;
 	if (renameat2(AT_FDCWD, part, AT_FDCWD, file, RENAME_NOREPLACE) == 0) return NDB_OK;
-	/* An empty file is in the way, or the file system cannot rename without replacing. */
+	/* The target is an empty file, or the file system cannot rename without replacing. */
 	int found = lstat(file, &about) == 0;
 	int data = found && !(S_ISREG(about.st_mode) && about.st_size == 0);
 	if (data) errno = EEXIST;
@@ -136,8 +135,8 @@ int ndb_publish_file(const char *part, const char *file) {
 	return ndb_fail(NDB_E_DISK, "rename %s to %s: %s", part, file, strerror(errno));
 }
 
-/* Makes the file by way of a name that nobody looks for: LMDB does not open one of which a power
- * cut or a full disk has left a part. */
+/* Creates the file under a temporary name, since LMDB cannot open a file that a power cut or a full
+ * disk has left incomplete. */
 static int create_file(ndb_store *store, const char *file) {
 	char part[4200];
 	snprintf(part, sizeof part, "%s/data.new", store->folder);
@@ -152,28 +151,28 @@ static int create_file(ndb_store *store, const char *file) {
 	return error;
 }
 
-/* Before LMDB, which trusts them, reads the meta pages. */
+/* Checks the meta pages before LMDB reads them, which trusts them. */
 static int check_meta(const char *file) {
 	char why[120], doing[4300];
 	int rc = lmdb_check_meta(file, why, sizeof why);
 	if (rc == 0) return NDB_OK;
 	if (rc == MDB_CORRUPTED)
-		return ndb_fail(NDB_E_CORRUPT, "%s is damaged: %s; put a backup in its place", file, why);
+		return ndb_fail(NDB_E_CORRUPT, "%s is damaged: %s; restore a backup", file, why);
 	snprintf(doing, sizeof doing, "open %s", file);
 	return ndb_lmdb_error(rc, doing);
 }
 
-/* Makes room for all of lock.mdb: LMDB writes to its mapping, and a full disk would be the death of the
- * process there. */
+/* Allocates all blocks of lock.mdb: LMDB writes to its mapping, where a full disk would kill the
+ * process. */
 static int reserve_lock_file(ndb_store *store) {
 	char path[4300];
 	snprintf(path, sizeof path, "%s/lock.mdb", store->folder);
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-	/* nobody writes, and nobody needs to know who reads */
+	/* on a read-only file system LMDB needs no lock file, since no process can write */
 	if (fd < 0 && store->options.read_only && errno == EROFS) return NDB_OK;
 	if (fd < 0 && store->options.read_only && (errno == EACCES || errno == EPERM))
 		return ndb_fail(NDB_E_DISK,
-		    "open %s: %s; who reads registers there: let this user write the file and its folder, or read a backup in a folder of its own",
+		    "open %s: %s; readers register in this file: give this user write access to it and its folder, or read a restored backup",
 		    path, strerror(errno));
 	if (fd < 0) return ndb_fail(NDB_E_DISK, "open %s: %s", path, strerror(errno));
 	off_t size = (off_t)lmdb_lock_file_size(READERS_MAX);
@@ -182,7 +181,7 @@ static int reserve_lock_file(ndb_store *store) {
 	int whole =
 	    fstat(fd, &about) == 0 && about.st_size >= size && (off_t)about.st_blocks * 512 >= size;
 	if (!whole && fallocate(fd, 0, 0, size) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
-		error = ndb_fail(NDB_E_DISK, "make room for %s: %s", path, strerror(errno));
+		error = ndb_fail(NDB_E_DISK, "allocate %s: %s", path, strerror(errno));
 	close(fd);
 	return error;
 }
@@ -193,9 +192,9 @@ static int open_environment(ndb_store *store) {
 	int error = ndb_find_file(file);
 	if (error == NDB_NONE) {
 		if (store->options.read_only)
-			return ndb_fail(NDB_E_ARGUMENT, "%s holds no node database", store->folder);
+			return ndb_fail(NDB_E_ARGUMENT, "%s does not contain a node database", store->folder);
 		if ((error = ndb_shared_begin_creation(store->shared)) < 0) return error;
-		error = ndb_find_file(file); /* another process may have been faster */
+		error = ndb_find_file(file); /* another process may have created it meanwhile */
 		if (error == NDB_NONE) error = create_file(store, file);
 		ndb_shared_end_creation(store->shared);
 	}
@@ -208,8 +207,8 @@ static int open_environment(ndb_store *store) {
 		error = open_file(store, store->folder, store->options.read_only ? MDB_RDONLY : 0, 0);
 	if (error < 0) return error;
 	if (mdb_env_get_maxkeysize(store->env) < NDB_KEY_MAX + 8)
-		return ndb_fail(NDB_E_CORRUPT, "%s: its pages hold keys of %d bytes only", store->folder,
-		    mdb_env_get_maxkeysize(store->env));
+		return ndb_fail(NDB_E_CORRUPT, "%s: its pages only hold keys of up to %d bytes",
+		    store->folder, mdb_env_get_maxkeysize(store->env));
 	mdb_reader_check(store->env, NULL);
 	store->last_commit = lmdb_last_commit(store->env);
 	if (!store->last_commit) store->last_commit = &store->only_commit;
@@ -270,7 +269,7 @@ static int new_store(
 	store->map = calloc(1, sizeof *store->map);
 	int error = store->folder && store->map ? NDB_OK : ndb_fail(NDB_E_MEMORY, "out of memory");
 	if (error == NDB_OK) error = ndb_shared_open(folder, &store->shared);
-	/* a folder that it may not write: no locks */
+	/* a read-only store works without locks if this process cannot write the folder */
 	if (error < 0 && options->read_only) error = NDB_OK;
 	if (error == NDB_OK) {
 		atomic_init(&store->map->refs, 1);
@@ -294,10 +293,11 @@ static int new_store(
 	return NDB_OK;
 }
 
-/* All who have a folder open in this process share a store, and so its options. */
+/* Checks the options of a further open, since all opens of a folder in this process share a
+ * store. */
 static int compare_options(const ndb_store *store, const ndb_options *wanted) {
 	ndb_options o = *wanted;
-	/* it changes nothing */
+	/* sessions of this open only read, so its options for writing do not matter */
 	if (o.read_only == NDB_READ_ONLY_SESSIONS && !store->options.read_only) return NDB_OK;
 	set_defaults(&o);
 	const struct {
@@ -314,7 +314,7 @@ static int compare_options(const ndb_store *store, const ndb_options *wanted) {
 	for (size_t i = 0; i < sizeof options / sizeof *options; i++)
 		if (options[i].has != options[i].wants)
 			return ndb_fail(NDB_E_ARGUMENT,
-			    "%s is open in this process with %s %llu, not %llu: open it with the same options, or close it first",
+			    "%s is already open in this process with %s %llu, not %llu: use the same options, or close it first",
 			    store->folder, options[i].name, (unsigned long long)options[i].has,
 			    (unsigned long long)options[i].wants);
 	return NDB_OK;
@@ -327,18 +327,17 @@ int ndb_open(const char *folder, const ndb_options *options, ndb_store **out) {
 	*out = NULL;
 	if (!options) options = &defaults;
 	if (!*folder || strlen(folder) > 4000)
-		return ndb_fail(NDB_E_ARGUMENT, "\"%.60s\" cannot be the name of a folder", folder);
+		return ndb_fail(NDB_E_ARGUMENT, "invalid folder name \"%.60s\"", folder);
 	int refused = !options->read_only && mkdir(folder, 0777) != 0 ? errno : 0;
 	if (stat(folder, &about) != 0) {
 		int full = refused && refused != ENOENT && refused != ENOTDIR && errno == ENOENT;
 		return ndb_fail(full ? NDB_E_DISK : NDB_E_ARGUMENT, "%s %s: %s",
-		    full ? "make the folder" : "open", folder, strerror(full ? refused : errno));
+		    full ? "create the folder" : "open", folder, strerror(full ? refused : errno));
 	}
-	if (!S_ISDIR(about.st_mode))
-		return ndb_fail(NDB_E_ARGUMENT, "open %s: it is not a folder", folder);
+	if (!S_ISDIR(about.st_mode)) return ndb_fail(NDB_E_ARGUMENT, "open %s: not a folder", folder);
 	pthread_mutex_lock(&opening);
 	ndb_store *store = open_stores;
-	/* Before there is a session, whose tables depend on it. */
+	/* Seed the hash before the first session, whose tables depend on it. */
 	static int seeded;
 	if (!seeded)
 		seeded = getrandom(&ndb_hash_seed, sizeof ndb_hash_seed, GRND_NONBLOCK) ==
@@ -370,7 +369,7 @@ int ndb_close(ndb_store *store) {
 	if (store->sessions)
 		error = ndb_fail(NDB_E_ARGUMENT, "%s has open sessions: close them first", store->folder);
 	pthread_mutex_unlock(&store->lock);
-	/* What cannot be committed stays: the caller may make room and close again. */
+	/* After a failed sync the store stays open: the caller may free disk space and close again. */
 	if (error == NDB_OK && (error = ndb_sync(store)) == NDB_OK) {
 		ndb_committer_stop(store);
 		ndb_store **at = &open_stores;
@@ -383,7 +382,7 @@ int ndb_close(ndb_store *store) {
 }
 
 static int count_reader(const char *line, void *count) {
-	/* "pid thread number", the number "-" when the slot reads nothing */
+	/* "pid thread number"; the number is "-" while the slot is not reading */
 	size_t len = strlen(line);
 	while (len && (line[len - 1] == '\n' || line[len - 1] == ' ')) len--;
 	if (len && line[len - 1] >= '0' && line[len - 1] <= '9') ++*(uint32_t *)count;

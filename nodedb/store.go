@@ -9,25 +9,25 @@ import (
 	"unsafe"
 )
 
-// Options are the settings of a store. Zero fields mean the defaults.
+// Options are the settings of a store. Zero fields select the defaults.
 type Options struct {
 	ReadOnly bool
-	// FlushInterval is how long changes that no transaction makes durable may wait; default
-	// 10 ms.
+	// FlushInterval is the longest time until a change made outside a transaction becomes durable;
+	// default 10 ms.
 	FlushInterval time.Duration
-	// TransactionBytes bounds the memory of the changes of one transaction; default 256 MiB.
+	// TransactionBytes limits the memory of the changes of one transaction; default 256 MiB.
 	TransactionBytes int64
-	// PendingBytes bounds the memory of changes that are not yet durable; default 256 MiB.
-	// Writers wait when it is reached.
+	// PendingBytes limits the memory of changes that are not yet durable; default 256 MiB.
+	// Writers wait at the limit.
 	PendingBytes int64
-	// NoWait lets Update return before the changes are durable: they are after FlushInterval, or
-	// when Sync returns.
+	// NoWait lets Update return before the changes are durable. They become durable within
+	// FlushInterval, or when Sync returns.
 	NoWait bool
-	// Verify holds each value that is read from the file against its checksum. Stores that a version
-	// before checksums made have none.
+	// Verify checks each value read from the file against its checksum. Stores created by a version
+	// without checksums have none.
 	Verify bool
-	// NoSync lets the operating system decide when it writes to the disk. A crash of the machine
-	// can lose the store.
+	// NoSync leaves it to the operating system when to write to the disk. A machine crash can
+	// destroy the store.
 	NoSync bool
 }
 
@@ -38,14 +38,14 @@ type Store struct {
 	readOnly bool
 	noWait   bool
 
-	mu     sync.Mutex // guards
+	mu     sync.Mutex // guards the fields below
 	closed bool
-	open   int             // sessions that are not free, and other users
-	free   []nativeSession // that Update and View use
+	open   int             // sessions in use, and other users of the core
+	free   []nativeSession // idle sessions, for Update and View
 }
 
-// Open opens the store in a folder, and creates it unless the options say read-only. Several
-// processes may have it open.
+// Open opens the store in a folder. It creates the store unless the options say read-only. Several
+// processes may have a store open.
 func Open(folder string, o Options) (*Store, error) {
 	core, err := openCore(folder, o)
 	if err != nil {
@@ -54,8 +54,8 @@ func Open(folder string, o Options) (*Store, error) {
 	return &Store{folder: folder, core: core, readOnly: o.ReadOnly, noWait: o.NoWait}, nil
 }
 
-// Close makes all changes durable and closes the store. It fails, and the store stays open, while
-// sessions are open or transactions run.
+// Close makes all changes durable and closes the store. It fails, and leaves the store open, while
+// sessions or transactions are open.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,11 +73,11 @@ func (s *Store) Close() error {
 	return named(s.core.close(), "close "+s.folder, Path{})
 }
 
-// Folder returns the folder as Open was given it.
+// Folder returns the folder that was passed to Open.
 func (s *Store) Folder() string { return s.folder }
 
-// Native returns the ndb_store of nodedb.h, for C code that gets its functions from Functions. It is
-// valid until release is called, and Close fails until then.
+// Native returns the store's ndb_store of nodedb.h, for C code that calls the functions in
+// Functions. It is valid until release is called; until then, Close fails.
 func (s *Store) Native() (store unsafe.Pointer, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,10 +112,10 @@ func (s *Store) acquire() (nativeSession, error) {
 	return session, nil
 }
 
-// sessionsKept bounds the sessions that wait for the next transaction.
+// sessionsKept is the most idle sessions that a store keeps.
 const sessionsKept = 64
 
-// release takes back a session without an open transaction.
+// release takes back a session that has no open transaction.
 func (s *Store) release(session nativeSession) {
 	session.unlockAll()
 	session.idle()
@@ -129,7 +129,7 @@ func (s *Store) release(session nativeSession) {
 	session.close()
 }
 
-// forget counts one user less.
+// forget removes one user.
 func (s *Store) forget() {
 	s.mu.Lock()
 	s.open--
@@ -149,22 +149,22 @@ func (s *Store) use(op string, f func(nativeStore) error) error {
 	return named(f(s.core), op, Path{})
 }
 
-// Sync returns when all changes that were made before are durable.
+// Sync waits until all changes made before the call are durable.
 func (s *Store) Sync() error { return s.use("sync", nativeStore.sync) }
 
-// Update runs f in a transaction and commits it, unless f returns an error: then nothing of it
-// is kept, and Update returns the error. If another transaction has changed what f read, f runs
-// again, with a new snapshot, until ctx ends; so it must not change anything outside the database
-// that it cannot change twice. From its third run on, other transactions wait for it.
+// Update runs f in a transaction and commits it. If f returns an error, Update discards the changes
+// and returns the error. If another transaction has changed nodes that f read, Update runs f again
+// with a new snapshot, until ctx ends; so f must not have side effects outside the database that
+// must happen only once. From the third run on, other transactions wait for this one.
 //
-// When Update returns nil, the changes are durable. tx must not be used afterwards. An ErrDisk with
-// a Commit says that the transaction was committed and seen by this process, but could not be
-// written: the process tries again until it ends, and Wait tells how that went on. Any other error
-// says that nothing of it is kept.
+// When Update returns nil, the changes are durable. tx must not be used afterwards. An Error with
+// ErrDisk and a Commit means that the transaction is committed and visible to this process, but was
+// not written. The process retries the write until it ends; Wait reports the outcome. After any
+// other error, none of the changes are kept.
 //
-// A change by another session or an Update of the store, made inside f, is not part of the
-// transaction: from the third run on it waits for the end of the transaction that it is made in, and
-// fails with ErrTimeout after 10 s, or when its ctx ends. Use tx, or tx.Update.
+// A change that f makes through another session or another Update of the store is not part of the
+// transaction. From the third run on, such a change waits for the end of the enclosing transaction,
+// and so fails with ErrTimeout after 10 s, or when its ctx ends. Use tx, or tx.Update.
 func (s *Store) Update(ctx context.Context, f func(tx *Tx) error) error {
 	if s.readOnly {
 		return &Error{Op: "begin", Err: ErrReadOnly}
@@ -182,8 +182,9 @@ func (s *Store) Update(ctx context.Context, f func(tx *Tx) error) error {
 	return shared.durable(commit)
 }
 
-// Wait waits until the transaction with the number of an Error's Commit is durable. It returns nil
-// if it is, ErrDisk if another attempt to write it failed, and ErrSuperseded if it is lost.
+// Wait waits until a transaction is durable, given the number in an Error's Commit. It returns nil
+// once the transaction is durable, ErrDisk if another attempt to write it failed, and ErrSuperseded
+// if it is lost.
 func (s *Store) Wait(commit uint64) error {
 	session, err := s.acquire()
 	if err != nil {
@@ -193,7 +194,7 @@ func (s *Store) Wait(commit uint64) error {
 	return (&sharedSession{core: session}).durable(commit)
 }
 
-// View runs f in a transaction that reads one snapshot and changes nothing.
+// View runs f in a read-only transaction on one snapshot.
 func (s *Store) View(ctx context.Context, f func(tx *Tx) error) error {
 	session, err := s.acquire()
 	if err != nil {
@@ -203,22 +204,22 @@ func (s *Store) View(ctx context.Context, f func(tx *Tx) error) error {
 	return view(ctx, &sharedSession{core: session}, f)
 }
 
-// Stat describes a store.
+// Stat holds statistics of a store.
 type Stat struct {
 	Nodes        uint64 `json:"nodes"`
 	UsedBytes    uint64 `json:"used_bytes"`
-	FreeBytes    uint64 `json:"free_bytes"` // of deleted nodes, used again
+	FreeBytes    uint64 `json:"free_bytes"` // freed by deletes, to be reused
 	MapBytes     uint64 `json:"map_bytes"`
-	PendingBytes uint64 `json:"pending_bytes"` // of changes of this process that are not yet durable
+	PendingBytes uint64 `json:"pending_bytes"` // changes of this process that are not yet durable
 	Commits      uint64 `json:"commits"`
-	Expiring     uint64 `json:"expiring"` // nodes with a time to live
-	Depth        int    `json:"depth"`    // of the tree of pages
+	Expiring     uint64 `json:"expiring"` // nodes that will expire
+	Depth        int    `json:"depth"`    // of the B+tree
 	Readers      int    `json:"readers"`
 	Locks        int    `json:"locks"`
 	Processes    int    `json:"processes"`
 }
 
-// Stat returns figures about the store.
+// Stat returns statistics of the store.
 func (s *Store) Stat() (stat Stat, err error) {
 	err = s.use("describe "+s.folder, func(core nativeStore) (err error) {
 		stat, err = core.stat()
@@ -227,13 +228,13 @@ func (s *Store) Stat() (stat Stat, err error) {
 	return stat, err
 }
 
-// Backup writes a consistent copy into a folder that does not exist or is empty, while others read
-// and write. The copy is a store, and compact.
+// Backup writes a consistent, compact copy of the store into a folder, which must be empty or must
+// not exist. Other sessions may read and write meanwhile. Open opens the copy.
 func (s *Store) Backup(folder string) error {
 	return s.use("back up to "+folder, func(core nativeStore) error { return core.backup(folder) })
 }
 
-// Check reads the whole store and tells report each fault. It returns the number of faults.
+// Check reads the whole store and calls report with each fault. It returns the number of faults.
 func (s *Store) Check(report func(fault string)) (faults int, err error) {
 	err = s.use("check "+s.folder, func(core nativeStore) (err error) {
 		faults, err = core.check(report)
@@ -242,11 +243,11 @@ func (s *Store) Check(report func(fault string)) (faults int, err error) {
 	return faults, err
 }
 
-// Compact rewrites the store in a folder, which no process may have open, without the space of deleted
-// nodes.
+// Compact rewrites the store in a folder to reclaim the space of deleted nodes. No process may have
+// the folder open.
 func Compact(folder string) error { return named(compactCore(folder), "compact "+folder, Path{}) }
 
-// named adds the operation and its node to an error of the core.
+// named adds the operation and its node to an error from the core.
 func named(err error, op string, p Path) error {
 	var failed *Error
 	if errors.As(err, &failed) && failed.Op == "" {
@@ -255,7 +256,7 @@ func named(err error, op string, p Path) error {
 	return err
 }
 
-// Restore writes the store in a backup into a folder that does not exist or is empty.
+// Restore copies the store in a backup into a folder, which must be empty or must not exist.
 func Restore(backup, folder string) error {
 	s, err := Open(backup, Options{ReadOnly: true})
 	if err != nil {

@@ -1,14 +1,14 @@
 //go:build cgo && lmdb
 
-/* sum.c: the checksum of records, CRC-32C (Castagnoli), for which x86-64 has an instruction. Its
- * halves are folded into 2 bytes: most records are small, and 4 bytes made a file of integers a
- * quarter larger. One of 65,536 damaged records is not noticed. */
+/* sum.c: the checksum of records: CRC-32C (Castagnoli), for which x86-64 has an instruction, folded
+ * into 2 bytes. Most records are small: 4 bytes made a file of integers a quarter larger. One of
+ * 65,536 damaged records goes unnoticed. */
 #include <pthread.h>
 
 #include "core.h"
 
 enum {
-	POLYNOMIAL = 0x82F63B78 /* its bits reversed */
+	POLYNOMIAL = 0x82F63B78 /* bit-reversed */
 };
 
 static uint32_t table[256];

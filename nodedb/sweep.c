@@ -1,9 +1,9 @@
 //go:build cgo && lmdb
 
-/* sweep.c: removes nodes whose time is over, a bounded number in each commit.
+/* sweep.c: deletes expired nodes, a limited number in each commit.
  *
- * The index of expiry has a record for each time that a node was given a limit. A record may
- * be out of date: the node was set again, or has another limit. So the node itself decides.
+ * The expiry index has a record for each time that a node's expiry was set. A record may be
+ * outdated: the node was set again, or its expiry changed. So the node itself decides.
  */
 #include "core.h"
 

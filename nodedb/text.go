@@ -8,13 +8,13 @@ import (
 	"io"
 )
 
-// Dump writes the nodes of some subtrees, or of the whole store, as text: a line for each node with a
-// value, in the form in which M prints them and Load reads them:
+// Dump writes the nodes of some subtrees, or of the whole store, as text in M's ZWRITE format,
+// which Load reads: one line for each node that has a value.
 //
 //	^users(7,"name")="Ada"
 //
-// It reads one snapshot, while others write. Times to live are not part of the text. progress, if it is
-// not nil, is told how many nodes are written, now and then.
+// It reads one snapshot, while others write. The text does not contain expiry times. If progress is
+// not nil, Dump calls it from time to time with the number of nodes written.
 func (s *Store) Dump(ctx context.Context, w io.Writer, progress func(nodes uint64), paths ...Path) error {
 	if len(paths) == 0 {
 		paths = []Path{{}}
@@ -45,14 +45,14 @@ func (s *Store) Dump(ctx context.Context, w io.Writer, progress func(nodes uint6
 	})
 }
 
-// linesPerLoad is the number of lines that Load sets in one transaction.
+// linesPerLoad is the number of lines that Load processes in one transaction.
 const linesPerLoad = 10_000
 
-// Load sets the nodes that a dump lists, and returns their number. Nodes that the dump does not list
-// stay. It reads the text as it sets the nodes, in transactions of 10,000 lines; after an error, the
-// transactions before it stay, and loading the text again does no harm. It skips blank lines and the two
-// lines with which M's extracts begin. When Load returns nil, the nodes are durable. progress, if
-// it is not nil, is told how many lines are loaded, now and then.
+// Load sets the nodes that a dump lists, and returns their number. Other nodes keep their values.
+// Load commits after every 10,000 lines. After an error, the lines committed before remain; it is
+// safe to load the same text again. It skips blank lines and the two header lines of an M extract.
+// When Load returns nil, the nodes are durable. If progress is not nil, Load calls it from time to
+// time with the number of lines loaded.
 func (s *Store) Load(ctx context.Context, r io.Reader, progress func(lines uint64)) (nodes uint64, err error) {
 	if s.readOnly {
 		return 0, &Error{Op: "load", Err: ErrReadOnly}
@@ -101,26 +101,26 @@ func (tx *Tx) loadLines(batch []line) error {
 	return nil
 }
 
-// A line is a line of a dump.
+// A line is one line of a dump.
 type line struct {
 	number int
 	text   string
 }
 
-// A lineReader reads the lines of a dump that have a node.
+// A lineReader reads the node lines of a dump.
 type lineReader struct {
 	in     *bufio.Reader
 	number int
-	header bool // the first two lines have no nodes
+	header bool // skip the first two lines, the header of an extract
 }
 
-// lineMax bounds a line: a value of ValueMax bytes, each of which is spelled as $C(255)_.
+// lineMax is the longest line: a value of ValueMax bytes, each written as $C(255)_.
 const lineMax = 9*ValueMax + 64<<10
 
-// batchBytesMax is the text with which a batch ends; its last line may exceed it.
+// batchBytesMax is the text size at which a batch ends; its last line may exceed it.
 const batchBytesMax = 16 << 20
 
-// readBatch returns at most n lines, and the error that comes behind them.
+// readBatch returns up to n lines, and the error that follows them.
 func (r *lineReader) readBatch(n int) (batch []line, err error) {
 	for size := 0; len(batch) < n && size < batchBytesMax && err == nil; {
 		var text []byte
@@ -134,7 +134,7 @@ func (r *lineReader) readBatch(n int) (batch []line, err error) {
 	return batch, err
 }
 
-// readLine returns the next line without its end. The text is valid until the next call.
+// readLine returns the next line without its line end. The text is valid until the next call.
 func (r *lineReader) readLine() ([]byte, error) {
 	var text []byte
 	for {
@@ -155,7 +155,7 @@ func (r *lineReader) readLine() ([]byte, error) {
 		}
 		text = bytes.TrimRight(text, "\r\n")
 		if r.number == 1 {
-			text = bytes.Clone(text) // looking ahead moves what the buffer has
+			text = bytes.Clone(text) // beginsExtract moves the buffer's contents
 			r.header = r.beginsExtract(text)
 		}
 		if r.header && r.number <= 2 {
@@ -165,13 +165,13 @@ func (r *lineReader) readLine() ([]byte, error) {
 	}
 }
 
-// beginsExtract reports whether an extract of M begins with the first line: a label, before a line
-// that ends with the name of the format.
+// beginsExtract reports whether the input starts with the header of an M extract: a label line, and
+// a line that ends with the name of the format.
 func (r *lineReader) beginsExtract(label []byte) bool {
-	const most = 256 // bytes of a line with a date and a format
-	next, _ := r.in.Peek(most)
+	const headerMax = 256 // bytes of a line with a date and a format
+	next, _ := r.in.Peek(headerMax)
 	second, _, whole := bytes.Cut(next, []byte("\n"))
-	return !isNode(label) && !isNode(second) && (whole || len(next) < most) && bytes.HasSuffix(bytes.TrimRight(second, "\r"), []byte("ZWR"))
+	return !isNode(label) && !isNode(second) && (whole || len(next) < headerMax) && bytes.HasSuffix(bytes.TrimRight(second, "\r"), []byte("ZWR"))
 }
 
 func isNode(line []byte) bool { return bytes.HasPrefix(line, []byte("^")) }

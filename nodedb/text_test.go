@@ -87,8 +87,8 @@ func TestLoadRefuses(t *testing.T) {
 	want(t, session(t, store), nodedb.Name("^a"), 1)
 }
 
-// TestLoadInSteps loads short lines, of which a transaction has 10,000, and lines of 8 MiB: a
-// transaction has 16 MiB of text.
+// TestLoadInSteps loads short lines, at most 10,000 per transaction, and lines of 8 MiB, at most 16
+// MiB of text per transaction.
 func TestLoadInSteps(t *testing.T) {
 	store := open(t, nodedb.Options{})
 	for _, test := range []struct {

@@ -1,19 +1,18 @@
 //go:build cgo && lmdb
 
-/* transaction.c: transactions as trees that share what they have not changed.
+/* transaction.c: transactions as trees that share their unchanged nodes.
  *
- * A transaction forks pending when it begins, reads and writes its fork without a lock, and
- * commits in memory by putting the fork in pending's place. If pending has moved meanwhile, the
- * keys of the other commits are held against what this one has read; if they do not meet, its
- * changes, which are the difference between its fork now and at begin, are put over pending.
- * undo.c has its marks.
+ * A transaction forks pending at begin, and reads and changes its fork without a lock. It commits
+ * in memory by replacing pending with the fork. If pending has changed meanwhile, it compares the
+ * keys of the other commits with its own reads. Without a conflict it applies its changes, the
+ * difference between its fork now and at begin, to the current pending. undo.c implements marks.
  */
 #include <stdlib.h>
 
 #include "core.h"
 
 enum {
-	CONFLICTS_MAX = 2 /* in a row, after which a transaction runs alone */
+	CONFLICTS_MAX = 2 /* consecutive conflicts after which a transaction runs alone */
 };
 
 /* ---- trees in memory ---- */
@@ -23,10 +22,11 @@ int ndb_restore_local(ndb_session *s, const char *name, size_t len) {
 	if (error < 0) return error;
 	if (!s->level)
 		return ndb_fail(
-		    NDB_E_LEVEL, "no transaction is open: begin one, then name the trees that it restores");
+		    NDB_E_LEVEL, "no transaction is open: begin one, then name the trees to restore");
 	int all = len == 1 && *name == '*';
 	if (!all && (len == 0 || len > NDB_NAME_MAX || *name == '^'))
-		return ndb_fail(NDB_E_ARGUMENT, "name a tree in memory, without ^, or * for all of them");
+		return ndb_fail(
+		    NDB_E_ARGUMENT, "invalid name: use that of a tree in memory, without ^, or * for all");
 	char own_name[NDB_NAME_MAX + 2] = {0};
 	if (!all) memcpy(own_name, name, len);
 	return ndb_locals_save(s, own_name, all ? 0 : len + 1);
@@ -44,7 +44,7 @@ static int in_transaction(ndb_session *s) {
 uint64_t ndb_mark(ndb_session *s) {
 	if (!s->level) return 0;
 	const ndb_mark_state *last = s->mark_count ? &s->marks[s->mark_count - 1] : NULL;
-	/* Nothing has changed since the last mark. The marks of levels stay their own. */
+	/* Reuse the last mark if nothing has changed since, but not the mark of a level. */
 	if (last && last->own.entries.root == s->own.entries.root &&
 	    last->own.kills.root == s->own.kills.root && last->killed == s->killed_count &&
 	    s->level_mark[s->level] < s->mark_count - (s->level > 1 ? 1u : 0u))
@@ -57,7 +57,7 @@ int ndb_undo(ndb_session *s, uint64_t mark) {
 	if (error < 0) return error;
 	uint32_t least = s->level > 1 ? s->level_mark[s->level] + 1 : 0;
 	if (mark <= least || mark > s->mark_count)
-		return ndb_fail(NDB_E_LEVEL, "mark %llu is not one of the innermost transaction",
+		return ndb_fail(NDB_E_LEVEL, "mark %llu does not belong to the innermost transaction",
 		    (unsigned long long)mark);
 	ndb_mark_undo(s, (uint32_t)mark - 1);
 	return NDB_OK;
@@ -65,7 +65,7 @@ int ndb_undo(ndb_session *s, uint64_t mark) {
 
 /* ---- begin ---- */
 
-/* Captures what the transaction starts from. Lock: not held. */
+/* Captures the state that the transaction starts from. Lock: not held. */
 static int start(ndb_session *s) {
 	ndb_store *store = s->store;
 	if (!store) {
@@ -76,7 +76,7 @@ static int start(ndb_session *s) {
 	int error = NDB_OK;
 	int alone = s->conflicts >= CONFLICTS_MAX && !s->read_only && !store->options.read_only;
 	if (alone) {
-		/* With the right to write in hand, and nobody else in this process or another to commit. */
+		/* With the right to write, no other session or process can commit. */
 		if ((error = ndb_store_lock_write(store, s)) < 0) return error;
 		store->exclusive = s;
 		store->exclusive_since = ndb_monotonic_ms();
@@ -119,7 +119,7 @@ int ndb_begin_view(ndb_session *s) {
 	return error;
 }
 
-/* The innermost transaction has ended, an outer one goes on. */
+/* Ends the innermost transaction; an outer one continues. */
 static void leave_inner(ndb_session *s) {
 	s->level--;
 	if (s->view_level > s->level) s->view_level = 0;
@@ -130,8 +130,8 @@ int ndb_begin(ndb_session *s) {
 	if (error < 0) return error;
 	if (!s->level) return start(s);
 	if (s->level == NDB_LEVELS)
-		return ndb_fail(NDB_E_LEVEL,
-		    "transactions are nested %d deep: at most that many are allowed", NDB_LEVELS);
+		return ndb_fail(
+		    NDB_E_LEVEL, "too many nested transactions: at most %d are allowed", NDB_LEVELS);
 	s->level_mark[s->level + 1] = s->mark_count;
 	if ((error = ndb_mark_push(s)) < 0) return error;
 	s->level++;
@@ -144,7 +144,7 @@ int ndb_level(ndb_session *s) { return s->level; }
 
 typedef struct {
 	ndb_store *store;
-	ndb_layer *onto; /* NULL: only note the change */
+	ndb_layer *onto; /* NULL: only log the change */
 } replay;
 
 static int replay_entry(void *user, ndb_entry *e) {
@@ -153,11 +153,12 @@ static int replay_entry(void *user, ndb_entry *e) {
 	return r->onto ? ndb_tree_put(&r->onto->entries, ndb_entry_ref(e)) : NDB_OK;
 }
 
-/* True if a commit since begin meets what the transaction has read. Lock: held. */
+/* True if a commit since begin changed nodes that the transaction has read. Lock: held. */
 static int conflicts(const ndb_session *s) {
 	const ndb_store *store = s->store;
 	if (!s->reads.any) return 0;
-	if (store->foreign != s->begin_foreign) { /* which nodes another process changed is not known */
+	if (store->foreign !=
+	    s->begin_foreign) { /* it is unknown which nodes another process changed */
 		ndb_view before = {s->view.base, s->view.frozen, s->view.frozen_kills, s->begin_entries,
 		    s->begin_kills, s->clock};
 		ndb_view now = {store->base, store->frozen.entries.root, store->frozen.kills.root,
@@ -178,7 +179,7 @@ static int has_changes(const ndb_session *s) {
 	       s->own.kills.root != s->begin_kills;
 }
 
-/* Puts the changes over pending as it has become; all of them or none. Lock: held. */
+/* Applies the changes to the current pending; all of them or none. Lock: held. */
 static int merge_changes(ndb_session *s) {
 	ndb_store *store = s->store;
 	ndb_layer result;
@@ -203,7 +204,7 @@ static int merge_changes(ndb_session *s) {
 /* Lock: not held. */
 static int commit_outermost(ndb_session *s, uint64_t *number) {
 	ndb_store *store = s->store;
-	if (!store || !has_changes(s)) { /* it saw one state, and adds nothing to it */
+	if (!store || !has_changes(s)) { /* it read one snapshot, so nothing can conflict */
 		if (number) *number = s->begin_number;
 		if (store) pthread_mutex_lock(&store->lock);
 		ndb_transaction_leave(s);
@@ -236,8 +237,8 @@ static int commit_outermost(ndb_session *s, uint64_t *number) {
 				if (s->level) ndb_transaction_free(s);
 				return restored < 0 ? restored : error;
 			}
-			return ndb_fail(
-			    NDB_E_CONFLICT, "another transaction changed what this one read: run it again");
+			return ndb_fail(NDB_E_CONFLICT,
+			    "another transaction changed nodes that this one read: run it again");
 		} else if ((error = merge_changes(s)) < 0) {
 			pthread_mutex_unlock(&store->lock);
 			return error;
@@ -259,7 +260,7 @@ int ndb_commit(ndb_session *s, uint64_t *number) {
 	int error = in_transaction(s);
 	if (error < 0) return error;
 	if (s->broken)
-		return ndb_fail(s->broken, "a change of this transaction failed half way; roll it back");
+		return ndb_fail(s->broken, "a change of this transaction failed half way: roll it back");
 	if (s->level == 1) return commit_outermost(s, number);
 	ndb_mark_pop(s, s->level_mark[s->level]);
 	ndb_locals_keep(s, s->level);
@@ -288,7 +289,7 @@ int ndb_restart(ndb_session *s) {
 	uint32_t conflicts = s->conflicts;
 	if (s->view_level)
 		return ndb_fail(
-		    NDB_E_LEVEL, "the transaction only reads, and has nothing to run again: end it");
+		    NDB_E_LEVEL, "a read-only transaction cannot be restarted: end it and begin another");
 	ndb_transaction_free(s);
 	s->conflicts = conflicts;
 	return start(s);
@@ -296,7 +297,7 @@ int ndb_restart(ndb_session *s) {
 
 int ndb_wait(ndb_session *s, uint64_t number) {
 	int error = ndb_store_flush(s->store, number);
-	/* this says it; the next call need not */
+	/* this error reports the loss; the next call need not */
 	if (error == NDB_E_SUPERSEDED) s->superseded = atomic_load(&s->store->superseded);
 	return error;
 }

@@ -7,16 +7,15 @@ import (
 	"sync"
 )
 
-// A Tx is a transaction, which sees its own changes over one snapshot. Nodes with a time to live
-// expire in it by the time at which it began.
+// A Tx is a transaction. It reads one snapshot and its own changes. Within it, nodes expire by the
+// time at which the transaction began.
 type Tx struct{ nodes }
 
 func newTx(s *sharedSession, readOnly bool) *Tx {
 	return &Tx{nodes{session: s, readOnly: readOnly, inTx: true}}
 }
 
-// Update runs f in a transaction within this one: if f returns an error, its changes are undone and
-// those before it stay.
+// Update runs f in a nested transaction. If f returns an error, only the changes of f are undone.
 func (tx *Tx) Update(ctx context.Context, f func(tx *Tx) error) error {
 	if tx.readOnly && !tx.session.readOnly {
 		return &Error{Op: "begin", Err: ErrReadOnly, message: "the transaction is a View"}
@@ -29,7 +28,7 @@ func (tx *Tx) Update(ctx context.Context, f func(tx *Tx) error) error {
 	defer func() {
 		inner.end()
 		if !committed { // f failed, or panicked
-			_ = tx.call("roll back", Path{}, nativeSession.rollback) // the error of f matters
+			_ = tx.call("roll back", Path{}, nativeSession.rollback) // the caller gets the error of f
 		}
 	}()
 	if err := f(inner); err != nil {
@@ -43,17 +42,17 @@ func (tx *Tx) Update(ctx context.Context, f func(tx *Tx) error) error {
 	return err
 }
 
-// sharedSession is an open session of the core. Its mutex keeps the memory of the core safe
-// from a session that is used by two goroutines.
+// sharedSession is an open session of the core. Its mutex keeps the core's memory safe if two
+// goroutines use the session.
 type sharedSession struct {
-	readOnly bool // the store was opened so
+	readOnly bool // the store was opened read-only
 
-	mu     sync.Mutex // guards
+	mu     sync.Mutex // guards the fields below
 	core   nativeSession
 	closed bool
 }
 
-// durable waits for a commit. Its error has the commit's number.
+// durable waits until a commit is durable. Its error includes the commit's number.
 func (s *sharedSession) durable(commit uint64) error {
 	err := named(s.call(func(core nativeSession) error { return core.wait(commit) }), "commit", Path{})
 	var failed *Error
@@ -63,7 +62,8 @@ func (s *sharedSession) durable(commit uint64) error {
 	return err
 }
 
-// until makes the end of ctx end the waits of the session's changes and commits, until release is called.
+// until interrupts waits of the session's changes and commits when ctx ends, until release is
+// called.
 func (s *sharedSession) until(ctx context.Context) (release func()) {
 	if ctx.Done() == nil {
 		return func() {}
@@ -81,7 +81,7 @@ func (s *sharedSession) until(ctx context.Context) (release func()) {
 	}
 }
 
-// ended adds the error of ctx to a wait that it has ended.
+// ended adds the error of ctx to a timeout that the end of ctx caused.
 func ended(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && errors.Is(err, ErrTimeout) {
 		return fmt.Errorf("%w (%w)", err, cause)
@@ -98,7 +98,7 @@ func (s *sharedSession) iterate(key string, scan nativeScan) (it nativeIterator,
 	return it, err
 }
 
-// closeIterator closes an iterator unless it was closed with the session.
+// closeIterator closes an iterator, unless it was closed with the session.
 func (s *sharedSession) closeIterator(it nativeIterator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *sharedSession) close() {
 	s.core.close()
 }
 
-// call calls f with the core.
+// call calls f with the core's session, under the mutex.
 func (s *sharedSession) call(f func(nativeSession) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func update(ctx context.Context, s *sharedSession, f func(tx *Tx) error) (commit
 	open := true
 	defer func() {
 		if open { // f failed, or panicked
-			_ = s.call(nativeSession.rollback) // the error of f matters
+			_ = s.call(nativeSession.rollback) // the caller gets the error of f
 		}
 	}()
 	for {
@@ -175,11 +175,11 @@ func view(ctx context.Context, s *sharedSession, f func(tx *Tx) error) error {
 	if err := s.call(nativeSession.beginView); err != nil {
 		return named(err, "begin", Path{})
 	}
-	defer func() { _ = s.call(nativeSession.rollback) }() // there is nothing to undo
+	defer func() { _ = s.call(nativeSession.rollback) }() // a view has nothing to undo
 	return runOnce(s, f, true)
 }
 
-// runOnce calls f with a transaction that is closed afterwards.
+// runOnce calls f with a transaction, and makes the transaction unusable afterwards.
 func runOnce(s *sharedSession, f func(tx *Tx) error, readOnly bool) error {
 	tx := newTx(s, readOnly)
 	defer tx.end()

@@ -1,23 +1,23 @@
 //go:build cgo && lmdb
 
-/* undo.c: what a rollback puts back, and the end of a transaction.
+/* undo.c: rollback of changes, and the end of a transaction.
  *
- * A mark is a reference to the roots as they were: to undo is to put them back.
+ * A mark is a reference to the roots at its time. Undo restores these roots.
  */
 #include <stdlib.h>
 
 #include "core.h"
 
 enum {
-	LOCAL_STATES_MAX = 1024 /* trees in memory that a session restores */
+	LOCAL_STATES_MAX = 1024 /* trees in memory that a session can restore */
 };
 
 static int memory(void) { return ndb_fail(NDB_E_MEMORY, "out of memory"); }
 
 /* ---- trees in memory ---- */
 
-/* True if one of the first count states has the trees of that name ("": all) for the level. The
- * oldest state of a level is the one that counts. */
+/* True if one of the first count states saves the tree with that name ("": all trees) at the level.
+ * The oldest state of a level is the one to restore. */
 static int is_saved(const ndb_session *s, const char *name, uint32_t count, int level) {
 	for (uint32_t i = 0; i < count; i++) {
 		const ndb_local_state *l = &s->local_states[i];
@@ -30,7 +30,7 @@ int ndb_locals_save(ndb_session *s, const char *name, size_t name_len) {
 	if (is_saved(s, name, s->local_state_count, s->level)) return NDB_OK;
 	if (s->local_state_count == LOCAL_STATES_MAX)
 		return ndb_fail(NDB_E_ARGUMENT,
-		    "a transaction restores at most %d trees in memory by name: name * for all of them",
+		    "a transaction restores at most %d trees in memory by name: use * to restore all trees",
 		    LOCAL_STATES_MAX);
 	if (s->local_state_count == s->local_state_cap) {
 		uint32_t cap = s->local_state_cap ? s->local_state_cap * 2 : 4;
@@ -47,7 +47,7 @@ int ndb_locals_save(ndb_session *s, const char *name, size_t name_len) {
 	return NDB_OK;
 }
 
-/* Puts back the tree of one name. */
+/* Restores the tree with one name. */
 static int restore_name(ndb_session *s, const ndb_local_state *l) {
 	char end[NDB_NAME_MAX + 3];
 	ndb_key_end(end, l->name, l->name_len);
@@ -118,7 +118,7 @@ void ndb_mark_pop(ndb_session *s, uint32_t count) {
 	}
 }
 
-/* Forgets kills from the given number on. */
+/* Removes kills from the given number on. */
 static void drop_kills(ndb_session *s, uint32_t count) {
 	while (s->killed_count > count) {
 		ndb_entry *e = s->killed[--s->killed_count];
@@ -127,7 +127,7 @@ static void drop_kills(ndb_session *s, uint32_t count) {
 	}
 }
 
-/* Counts all that own has as shed: its tree is about to be replaced. */
+/* Counts all bytes of own as shed, before its tree is replaced. */
 static void shed_own(ndb_session *s) {
 	s->shed_stored += s->own.entries.shed + s->own.kills.shed + ndb_session_own_bytes(s);
 	s->own.entries.shed = s->own.kills.shed = 0;
@@ -144,7 +144,7 @@ void ndb_mark_undo(ndb_session *s, uint32_t mark) {
 	s->stamp++;
 }
 
-/* ---- the end ---- */
+/* ---- the end of a transaction ---- */
 
 void ndb_changes_drop(ndb_session *s) {
 	ndb_mark_pop(s, 0);

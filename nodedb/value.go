@@ -16,7 +16,7 @@ type Kind uint8
 
 // Kinds of values.
 const (
-	Absent Kind = iota // there is no value
+	Absent Kind = iota // no value
 	Number             // an exact decimal of up to 18 digits
 	String             // bytes
 	Boolean
@@ -24,23 +24,24 @@ const (
 
 func (k Kind) String() string { return [...]string{"absent", "number", "string", "boolean"}[k] }
 
-// A Value is the value of a node, or a subscript. The zero Value is Absent. Values can be
-// compared with ==.
+// A Value is the value of a node, or a subscript. The zero Value is Absent. Values are comparable
+// with ==.
 type Value struct {
 	kind   Kind
-	number float64 // of a Number that is an integer up to 2^53 or the shortest spelling of a float64; of true, 1
-	text   string  // of a String, and of any other Number
+	number float64 // a Number that is an integer up to 2^53 or the shortest spelling of a float64; 1 for true
+	text   string  // a String, or any other Number
 }
 
-// digitsMax is the number of digits of the longest decimal that is a Number.
+// digitsMax is the most significant digits that a Number can have.
 const digitsMax = 18
 
-// ValueOf returns v as a Value: a string or []byte, an integer, a float, a bool, a type with one of
-// these under another name, a Value, or nil for Absent. A time.Duration becomes its seconds. An
+// ValueOf converts v to a Value. v is a string or []byte, an integer, a float, a bool, a type based
+// on one of these, a Value, or nil for Absent. A time.Duration becomes its number of seconds. An
 // integer of more than 18 digits becomes the string of its digits.
 //
-// A float64 from 10^18 on becomes the integer that its shortest spelling says, which Float returns as
-// the same float64: 1<<62 is kept as 4611686018427388000. Give an int64 to keep all digits.
+// A float64 of 10^18 or more becomes the integer of its shortest spelling, which Float converts
+// back to the same float64: 1<<62 is stored as 4611686018427388000. Pass an int64 to keep all
+// digits.
 func ValueOf(v any) (Value, error) {
 	switch v := v.(type) {
 	case nil:
@@ -65,14 +66,14 @@ func ValueOf(v any) (Value, error) {
 	return valueOfKind(reflect.ValueOf(v))
 }
 
-// valueOfKind is ValueOf for what is none of the usual types.
+// valueOfKind is ValueOf for less common types.
 func valueOfKind(v reflect.Value) (Value, error) {
 	switch {
 	case v.CanInt():
 		return decimalValue(strconv.FormatInt(v.Int(), 10)), nil
 	case v.CanUint():
 		return decimalValue(strconv.FormatUint(v.Uint(), 10)), nil
-	case v.Kind() == reflect.Float32: // the shortest spelling of a float32 is shorter
+	case v.Kind() == reflect.Float32: // its shortest spelling has fewer digits than a float64's
 		x, err := strconv.ParseFloat(strconv.FormatFloat(v.Float(), 'g', -1, 32), 64)
 		if err != nil {
 			return floatValue(v.Float())
@@ -87,10 +88,10 @@ func valueOfKind(v reflect.Value) (Value, error) {
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
 		return Value{kind: String, text: string(v.Bytes())}, nil
 	}
-	return Value{}, invalid("convert a value", "a %s is no value: use a string, []byte, number or bool", v.Type())
+	return Value{}, invalid("convert a value", "type %s cannot be stored: use a string, []byte, number or bool", v.Type())
 }
 
-// secondsText spells a duration in seconds.
+// secondsText formats a duration as a decimal number of seconds.
 func secondsText(d time.Duration) string {
 	sign, size := "", uint64(d)
 	if d < 0 {
@@ -106,15 +107,15 @@ func booleanValue(v bool) Value {
 	return Value{kind: Boolean}
 }
 
-// exactMax is the largest integer up to which a float64 holds all integers.
+// exactMax is the largest integer up to which a float64 represents all integers exactly.
 const exactMax = 1 << 53
 
-// floatValue returns what a float64 stands for: its exact value if it is an integer of up to 18
-// digits, else its shortest spelling.
+// floatValue converts a float64: its exact value if it is an integer of up to 18 digits, else its
+// shortest spelling.
 func floatValue(x float64) (Value, error) {
 	switch {
 	case math.IsNaN(x) || math.IsInf(x, 0):
-		return Value{}, invalid("convert a value", "%v is no number of the database", x)
+		return Value{}, invalid("convert a value", "%v cannot be stored: use a finite number", x)
 	case x != 0 && math.Abs(x) < 1e-43: // a string of digits, as M spells them
 		return Value{kind: String, text: strings.Replace(strconv.FormatFloat(x, 'f', -1, 64), "0.", ".", 1)}, nil
 	case x != math.Trunc(x) || math.Abs(x) <= exactMax:
@@ -125,10 +126,10 @@ func floatValue(x float64) (Value, error) {
 	return decimalValue(strconv.FormatFloat(x, 'f', -1, 64)), nil
 }
 
-// decimalValue returns the Number that a decimal spells, or the String if it has too many digits or
-// is out of range.
+// decimalValue returns a decimal as a Number, or as a String if it has too many digits or is out of
+// range.
 func decimalValue(text string) Value {
-	plain := spell(text)
+	plain := normalizeDecimal(text)
 	x, err := strconv.ParseFloat(plain, 64)
 	integer := !strings.Contains(plain, ".")
 	digits := strings.Trim(strings.Replace(strings.TrimPrefix(plain, "-"), ".", "", 1), "0")
@@ -141,8 +142,9 @@ func decimalValue(text string) Value {
 	return Value{kind: Number, text: plain}
 }
 
-// spell returns a decimal with a digit before the point, and none behind it that is not needed.
-func spell(text string) string {
+// normalizeDecimal adds a missing 0 before the point of a decimal, and drops trailing zeros after
+// it.
+func normalizeDecimal(text string) string {
 	sign, digits := "", text
 	if rest, negative := strings.CutPrefix(text, "-"); negative {
 		sign, digits = "-", rest
@@ -162,11 +164,11 @@ func spell(text string) string {
 // Kind returns the type of the value.
 func (v Value) Kind() Kind { return v.kind }
 
-// Exists reports whether there is a value.
+// Exists reports whether v is not Absent.
 func (v Value) Exists() bool { return v.kind != Absent }
 
-// String returns a string as it is, a number as a decimal with all of its digits, true or false,
-// and "" for Absent.
+// String returns a string unchanged, a number as a decimal with all of its digits, "true" or
+// "false", and "" for Absent.
 func (v Value) String() string {
 	switch {
 	case v.kind == Boolean:
@@ -177,8 +179,8 @@ func (v Value) String() string {
 	return v.text
 }
 
-// Int returns the value as an integer. ok is false if it does not spell one that an int64 holds
-// exactly.
+// Int returns the value as an integer. ok is false if the value is not an integer, or does not fit
+// an int64.
 func (v Value) Int() (n int64, ok bool) {
 	if v.kind != Number && v.kind != String {
 		return 0, false
@@ -187,8 +189,8 @@ func (v Value) Int() (n int64, ok bool) {
 	return n, err == nil
 }
 
-// Duration returns the value as a number of seconds. ok is false if it does not spell one, or one that
-// a time.Duration holds to the nanosecond.
+// Duration returns the value, a number of seconds, as a duration. ok is false if the value is not a
+// number, or if a time.Duration cannot represent it to the nanosecond.
 func (v Value) Duration() (d time.Duration, ok bool) {
 	if v.kind != Number && v.kind != String {
 		return 0, false
@@ -196,7 +198,7 @@ func (v Value) Duration() (d time.Duration, ok bool) {
 	if _, ok := v.Float(); !ok {
 		return 0, false
 	}
-	seconds, fraction, _ := strings.Cut(spell(v.String()), ".")
+	seconds, fraction, _ := strings.Cut(normalizeDecimal(v.String()), ".")
 	if len(fraction) > 9 {
 		return 0, false
 	}
@@ -204,7 +206,7 @@ func (v Value) Duration() (d time.Duration, ok bool) {
 	return time.Duration(n), err == nil
 }
 
-// Float returns the float64 that is nearest to the value. ok is false if it does not spell a number.
+// Float returns the float64 nearest to the value. ok is false if the value is not a number.
 func (v Value) Float() (x float64, ok bool) {
 	if v.kind != Number && v.kind != String {
 		return 0, false
@@ -216,7 +218,7 @@ func (v Value) Float() (x float64, ok bool) {
 // Bool reports whether the value is the boolean true.
 func (v Value) Bool() bool { return v.kind == Boolean && v.number == 1 }
 
-// MarshalJSON implements json.Marshaler. A string that is not UTF-8 loses its invalid bytes.
+// MarshalJSON implements json.Marshaler. Invalid UTF-8 in a string is replaced.
 func (v Value) MarshalJSON() ([]byte, error) {
 	switch v.kind {
 	case Absent:
@@ -229,8 +231,8 @@ func (v Value) MarshalJSON() ([]byte, error) {
 
 var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*|(0|[1-9][0-9]*)?\.[0-9]*[1-9])$`)
 
-// ParseValue returns the value that a person means by a text: a number if it spells one without
-// superfluous zeros, the booleans true and false, and else a string.
+// ParseValue returns the value that a person means by a text: a number if the text is one without
+// superfluous zeros, a boolean for true and false, otherwise a string.
 func ParseValue(text string) Value {
 	switch {
 	case text == "true" || text == "false":

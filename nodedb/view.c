@@ -1,13 +1,13 @@
 //go:build cgo && lmdb
 
-/* view.c: snapshots of LMDB, the layers over them, values as they are stored.
+/* view.c: snapshots of LMDB, the layers over them, and the encoding of values.
  *
  * A snapshot is a read transaction that threads share. LMDB allows that without MDB_NOTLS
- * as long as nobody changes the transaction itself: its sub-databases are looked up when it
- * is opened, and what reads through it later only follows pages.
+ * as long as no thread changes the transaction itself: its sub-databases are opened together with
+ * it, and later reads only follow pages.
  *
- * When the file outgrows its map, the file is mapped a second time and the old map stays
- * until the last snapshot that began with it is released: no reader has to stop.
+ * When the file outgrows its map, the file is mapped a second time, and the old map stays until the
+ * last snapshot that uses it is released, so that readers need not stop.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,10 +32,10 @@ int ndb_lmdb_error(int rc, const char *doing) {
 	case MDB_KEYEXIST:
 	case MDB_BAD_DBI:
 		return ndb_fail(NDB_E_CORRUPT,
-		    "%s: the file is damaged (%s); list its faults with perigee node check, or put a backup in its place",
+		    "%s: the file is damaged (%s): list its faults with perigee node check, or restore a backup",
 		    doing, mdb_strerror(rc));
 	case MDB_READERS_FULL:
-		return ndb_fail(NDB_E_MEMORY, "%s: too many processes read the store at once", doing);
+		return ndb_fail(NDB_E_MEMORY, "%s: too many processes are reading the store", doing);
 	case ENOMEM: return ndb_fail(NDB_E_MEMORY, "%s: out of memory", doing);
 	default: return ndb_fail(NDB_E_DISK, "%s: %s", doing, mdb_strerror(rc));
 	}
@@ -55,7 +55,7 @@ static void map_unref(ndb_map *m) {
 int ndb_store_remap_locked(ndb_store *store, size_t size) {
 	ndb_map *fresh = malloc(sizeof *fresh);
 	if (!fresh) return ENOMEM;
-	atomic_init(&fresh->refs, 2); /* of the store, and of the map before it */
+	atomic_init(&fresh->refs, 2); /* held by the store and by the previous map */
 	fresh->retired = NULL, fresh->size = 0, fresh->newer = NULL;
 	void *old;
 	size_t old_size;
@@ -83,7 +83,7 @@ int ndb_snapshot_open(ndb_store *store, ndb_snapshot **out) {
 			continue;
 		pthread_mutex_unlock(&store->map_lock);
 		free(s);
-		return ndb_lmdb_error(rc, "begin to read");
+		return ndb_lmdb_error(rc, "open a snapshot");
 	}
 	s->map = store->map;
 	atomic_fetch_add_explicit(&s->map->refs, 1, memory_order_relaxed);
@@ -94,7 +94,7 @@ int ndb_snapshot_open(ndb_store *store, ndb_snapshot **out) {
 	    (rc = mdb_stat(s->txn, store->expiry, &expiry)) != 0 ||
 	    (rc = mdb_stat(s->txn, store->meta, &meta)) != 0) {
 		ndb_snapshot_unref(s);
-		return ndb_lmdb_error(rc, "begin to read");
+		return ndb_lmdb_error(rc, "open a snapshot");
 	}
 	s->nodes = nodes.ms_entries, s->expiring = expiry.ms_entries;
 	*out = s;
@@ -143,7 +143,7 @@ void ndb_layer_fork(ndb_layer *l, ndb_layer *copy) {
 
 const ndb_entry *ndb_kill_of(const ndb_tree_node *kills, const char *key, size_t len) {
 	if (!kills) return NULL;
-	/* Kills do not lie within each other, so only the last one up to key can hide it. */
+	/* Kills never overlap, so only the last one up to key can hide it. */
 	const ndb_entry *same = ndb_root_find(kills, key, len);
 	if (same) return same;
 	ndb_tree_cursor c;
@@ -172,13 +172,13 @@ void ndb_view_release(ndb_view *v) {
 	*v = (ndb_view){0};
 }
 
-/* ---- values as they are stored ----
+/* ---- the encoding of values ----
  *
- * One byte: the type, with EXPIRES if the time of expiry follows (8 bytes, big endian, ms
- * since 1970), with SUM if a checksum comes at the end. Then the payload: an integer in as few bytes as
- * hold it, least significant first; another double in its 8 bytes; digits and strings as they
- * are. Then the checksum of the key and of all that comes before it: 2 bytes, least significant
- * first. */
+ * The first byte is the type, with flag EXPIRES if the time of expiry follows (8 bytes, big endian,
+ * ms since 1970), and flag SUM if a checksum is at the end. Then the payload: an integer in the
+ * fewest bytes that hold it, least significant first; another double in its 8 bytes; digits and
+ * strings unchanged. The checksum covers the key and all bytes before it: 2 bytes, least
+ * significant first. */
 enum {
 	STORED_INTEGER = 1,
 	STORED_DOUBLE,
@@ -186,9 +186,9 @@ enum {
 	STORED_STRING,
 	STORED_FALSE,
 	STORED_TRUE,
-	STORED_TYPE = 0x0F,    /* bits of the above */
-	STORED_SUM = 0x40,     /* a checksum follows */
-	STORED_EXPIRES = 0x80, /* a time follows */
+	STORED_TYPE = 0x0F,    /* mask of the types above */
+	STORED_SUM = 0x40,     /* a checksum is at the end */
+	STORED_EXPIRES = 0x80, /* the time of expiry follows */
 	SUM_BYTES = 2
 };
 
@@ -298,7 +298,7 @@ int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *exp
 	case STORED_DIGITS: {
 		ndb_scalar number;
 		if (!ndb_number_canonical(out->bytes, out->len, &number))
-			goto corrupt; /* sums rely on it */
+			goto corrupt; /* additions rely on it */
 		out->type = NDB_DIGITS;
 		return NDB_OK;
 	}
@@ -310,7 +310,7 @@ int ndb_stored_read(const char *data, size_t len, ndb_scalar *out, uint64_t *exp
 	if (rest == 0) return NDB_OK;
 corrupt:
 	return ndb_fail(NDB_E_CORRUPT,
-	    "a value of %zu bytes does not decode; list the faults with perigee node check", len);
+	    "a value of %zu bytes does not decode: list the faults with perigee node check", len);
 }
 
 int ndb_stored_is_text(const char *data) {
@@ -322,11 +322,11 @@ int ndb_stored_verify(
     const ndb_store *store, const char *key, size_t key_len, const char *data, size_t len) {
 	if (ndb_stored_is_sound(store->sums, key, key_len, data, len)) return NDB_OK;
 	return ndb_fail(NDB_E_CORRUPT,
-	    "a node of %zu bytes is not what was written: its checksum differs; list the faults with perigee node check",
+	    "the checksum of a node of %zu bytes does not match: list the faults with perigee node check",
 	    key_len + len);
 }
 
-/* NDB_OK, NDB_NONE if the layer hides the node or has no value for it, NDB_MORE if it does not know. */
+/* NDB_OK; NDB_NONE if the layer hides the node or deletes its value; NDB_MORE to look below. */
 static int layer_get(const ndb_view *v, const ndb_tree_node *entries, const ndb_tree_node *kills,
     const char *key, size_t len, ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
 	ndb_entry *e = ndb_root_find(entries, key, len);

@@ -1,14 +1,14 @@
 //go:build cgo && lmdb
 
-/* zwrite.c: nodes as text, in the form in which M prints them.
+/* zwrite.c: nodes as text in M's ZWRITE format.
  *
  *   ^x(1,"say ""hi""",.5,"tab"_$C(9)_"end",$ZCH(255))="value"
  *
- * Numbers stand bare and canonical, strings in quotes, also those that spell a number.
- * Valid UTF-8 stays readable; control characters become $C(…) and bytes that are no UTF-8
- * $ZCH(…), as M prints them in UTF-8 mode. The parser also reads what M prints in its other
- * mode: $C(…) of 128 to 255 is that byte, of more the UTF-8 of the character. Every string
- * of bytes comes back as it was. true and false, which M does not know, stand bare. */
+ * Numbers are written bare and canonical, strings in quotes, even if they spell a number. Valid
+ * UTF-8 stays readable; control characters become $C(…) and bytes that are not UTF-8 $ZCH(…), as
+ * M prints them in UTF-8 mode. The parser also reads the output of M's other mode, where $C(…)
+ * of 128 to 255 is that byte and a larger code is the UTF-8 of the character. Every byte string
+ * round-trips. true and false, which M lacks, are written bare. */
 #include <string.h>
 
 #include "decimal.h"
@@ -18,7 +18,7 @@
 
 typedef struct {
 	char *out;
-	size_t cap, len; /* len counts on beyond cap */
+	size_t cap, len; /* len keeps counting beyond cap */
 } writer;
 
 static void put(writer *w, const char *bytes, size_t n) {
@@ -37,7 +37,7 @@ static void put_code(writer *w, unsigned char code) {
 	put(w, digits, n);
 }
 
-/* The length of the character at bytes if it is valid UTF-8, else 0. */
+/* The length of the character at bytes, or 0 if it is not valid UTF-8. */
 static size_t utf8_len(const unsigned char *bytes, size_t left) {
 	unsigned char first = bytes[0];
 	if (first < 0x80) return 1;
@@ -59,12 +59,12 @@ enum {
 	PIECE_BYTE
 };
 
-/* What the next character is printed in; *n: its bytes. */
+/* How to print the next character; *n: its number of bytes. */
 static int classify(const unsigned char *bytes, size_t left, size_t *n) {
 	*n = 1;
 	if (bytes[0] < 0x20 || bytes[0] == 0x7F) return PIECE_CHAR;
 	size_t len = utf8_len(bytes, left);
-	/* also invisible controls */
+	/* includes the invisible control characters U+0080 to U+009F */
 	if (len == 0 || (bytes[0] == 0xC2 && bytes[1] < 0xA0)) return PIECE_BYTE;
 	*n = len;
 	return PIECE_QUOTED;
@@ -116,7 +116,7 @@ static int put_scalar(writer *w, const ndb_scalar *value) {
 	case NDB_FALSE: put_text(w, "false"); return NDB_OK;
 	case NDB_TRUE: put_text(w, "true"); return NDB_OK;
 	}
-	return ndb_fail(NDB_E_ARGUMENT, "nothing to print: there is no value");
+	return ndb_fail(NDB_E_ARGUMENT, "cannot print an absent value");
 }
 
 long ndb_zwrite_scalar(const ndb_scalar *value, char *out, size_t cap) {
@@ -151,12 +151,10 @@ typedef struct {
 	size_t len, at;
 } reader;
 
-static int expect(const reader *r, const char *what) {
-	if (r->at >= r->len)
-		return ndb_fail(NDB_E_ARGUMENT, "the text ends where %s should stand", what);
+static int expect(const reader *r, const char *want) {
+	if (r->at >= r->len) return ndb_fail(NDB_E_ARGUMENT, "unexpected end of text, want %s", want);
 	int shown = r->len - r->at > 20 ? 20 : (int)(r->len - r->at);
-	return ndb_fail(
-	    NDB_E_ARGUMENT, "\"%.*s\" stands where %s should", shown, r->text + r->at, what);
+	return ndb_fail(NDB_E_ARGUMENT, "unexpected \"%.*s\", want %s", shown, r->text + r->at, want);
 }
 
 static int peek(const reader *r) { return r->at < r->len ? (unsigned char)r->text[r->at] : -1; }
@@ -167,7 +165,7 @@ static int accept(reader *r, char c) {
 	return 1;
 }
 
-/* Accepts word in either case. */
+/* Accepts word, ignoring case. */
 static int accept_word(reader *r, const char *word) {
 	size_t n = strlen(word);
 	if (n > r->len - r->at) return 0;
@@ -180,7 +178,7 @@ static int accept_word(reader *r, const char *word) {
 	return 1;
 }
 
-/* Where the parts of a string are gathered. */
+/* Collects the parts of a string. */
 typedef struct {
 	char *bytes;
 	size_t cap, len;
@@ -227,7 +225,7 @@ static int parse_quoted(reader *r, gathered *g) {
 	}
 }
 
-/* Parses the codes of $C( or $ZCH( up to its parenthesis. */
+/* Parses the codes of $C( or $ZCH( up to the closing parenthesis. */
 static int parse_codes(reader *r, gathered *g, uint32_t max) {
 	do {
 		size_t from = r->at;
@@ -239,7 +237,7 @@ static int parse_codes(reader *r, gathered *g, uint32_t max) {
 		if (r->at == from) return expect(r, "a character code");
 		if (code > max || (code >= 0xD800 && code <= 0xDFFF)) {
 			r->at = from;
-			return expect(r, max == 255 ? "a byte from 0 to 255" : "the code of a character");
+			return expect(r, max == 255 ? "a byte from 0 to 255" : "a character code in range");
 		}
 		int result = gather_character(g, code);
 		if (result != NDB_OK) return result;
@@ -266,7 +264,7 @@ static int parse_number(reader *r, ndb_scalar *out) {
 	while ((peek(r) >= '0' && peek(r) <= '9') || peek(r) == '-' || peek(r) == '.') r->at++;
 	if (ndb_number_canonical(r->text + from, r->at - from, out)) return NDB_OK;
 	r->at = from;
-	return expect(r, "a number as M spells it (.5, not 0.5; at most 18 digits)");
+	return expect(r, "a canonical number (.5, not 0.5; at most 18 digits)");
 }
 
 static int parse_scalar(reader *r, ndb_scalar *out, char *bytes, size_t cap) {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestAbandonedCoroutines kills processes that leave coroutines inside of transactions and write
-// after that: what they said is durable is there, and nothing of what the coroutines wrote.
+// TestAbandonedCoroutines kills processes that abandon coroutines inside transactions and then
+// write. All writes reported as durable must be present, and none of the coroutines' writes.
 // PERIGEE_NODE_KILLS is the number of kills.
 func TestAbandonedCoroutines(t *testing.T) {
 	kills := 4
@@ -53,7 +53,8 @@ func TestAbandonedCoroutines(t *testing.T) {
 	fmt.Printf("figure crash_nodes_abandoned %d\nfigure crash_nodes_abandoned_lost %d\n", total, lost)
 }
 
-// writeUntilKilled runs abandoned.lua for a while and returns the last number that it said is durable.
+// writeUntilKilled runs abandoned.lua for a while and returns the last number that it reported as
+// durable.
 func writeUntilKilled(t *testing.T, i interpreter, store string, first int) int {
 	t.Helper()
 	command := exec.Command(i.command, "test/processes/abandoned.lua", store, strconv.Itoa(first))

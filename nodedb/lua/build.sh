@@ -1,17 +1,16 @@
 #!/bin/sh
-# Builds the C part of the Lua modules: one shared object per ABI of Lua, with the core and
-# LMDB linked in. LuaJIT uses that of Lua 5.1.
+# Builds the C part of the Lua modules: one shared object per Lua ABI, with the core and LMDB
+# linked in. LuaJIT uses the one for Lua 5.1.
 #
-#   nodedb/lua/build.sh                  for every Lua whose headers are installed:
+#   nodedb/lua/build.sh                  for every Lua with installed headers:
 #                                        .build/nodedb-lua/{5.1,5.2,5.3,5.4}/nodedb/native.so
-#   nodedb/lua/build.sh INCLUDE FILE     FILE, for the Lua whose headers are in the folder
-#                                        INCLUDE (luarocks calls it so)
+#   nodedb/lua/build.sh INCLUDE FILE     FILE, for the Lua with headers in the folder INCLUDE
+#                                        (luarocks calls it like this)
 #   nodedb/lua/build.sh asan             .build/nodedb-lua/asan/luajit: a LuaJIT with the C part
 #                                        linked in, all of it under AddressSanitizer
 #
-# LMDB_DIR is the folder with LMDB's static library and headers as tools/lmdb/build.sh makes
-# them, which is also the default: .build/lmdb. A second call does nothing unless a source
-# has changed. CC, CFLAGS and LDFLAGS are as usual.
+# LMDB_DIR is the folder with LMDB's static library and headers from tools/lmdb/build.sh; default
+# .build/lmdb. The script rebuilds only if a source has changed. CC, CFLAGS and LDFLAGS work as usual.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,14 +34,14 @@ cc=${CC:-cc}
 command -v "$cc" > /dev/null || fail "the C compiler $cc is missing"
 flags="-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -pthread -Wall -Wextra ${CFLAGS:-}"
 
-# up_to_date FILE TEXT: succeeds if FILE holds TEXT.
+# up_to_date FILE TEXT: succeeds if FILE contains TEXT.
 up_to_date() { [ "$(cat "$1" 2> /dev/null)" = "$2" ]; }
 
 mkdir -p "$objects"
 exec 9> "$objects/lock"
 flock 9
 
-# The core, once for all.
+# The core, compiled once for all Lua versions.
 stamp=$(cat "$0" "$core"/*.[ch] "$here"/native/native.c "$LMDB_DIR/lib/liblmdb.a" "$LMDB_DIR"/include/*.h | cksum)
 stamp="$stamp $cc $flags ${LDFLAGS:-}"
 if ! up_to_date "$objects/stamp" "$stamp"; then
@@ -66,7 +65,7 @@ build() {
 	mv "$2.new" "$2"
 }
 
-# build_asan links the LuaJIT that tools/luajit/build.sh asan makes.
+# build_asan links the LuaJIT built by "tools/luajit/build.sh asan".
 build_asan() {
 	target=$objects/asan/luajit
 	luajit=$root/.build/luajit-asan

@@ -1,24 +1,25 @@
-// Package lua holds the Lua side of the node database: the module nodedb, and the module
-// yottadb for scripts that were written for lua-yottadb.
+// Package lua contains the Lua modules of the node database: nodedb, and yottadb for scripts
+// written for lua-yottadb.
 //
 // Outside of Perigee, "make nodedb-lua" builds them for LuaJIT and Lua 5.1 to 5.4. The engine
-// runs the same sources in its own LuaJIT: give a NewExtension to script.Options.
+// runs the same sources in its own LuaJIT: pass NewExtension's result in script.Options.
 package lua
 
 import _ "embed"
 
-// The parts of the modules. Each source returns a function.
+// The Lua sources of the modules. Each is the body of a function.
 var (
-	// Face returns function(core, marker), which makes the module over a backend.
+	// Face returns function(core, marker), which creates the module for a backend.
 	//go:embed nodedb/face.lua
 	Face string
-	// FFI returns function(ffi, host), which makes the backend for LuaJIT.
+	// FFI returns function(ffi, host), which creates the backend for LuaJIT.
 	//go:embed nodedb/ffi.lua
 	FFI string
-	// Strings returns function(face, core), which makes the module yottadb over a backend.
+	// Strings returns function(face, core), which creates the module yottadb for a backend.
 	//go:embed nodedb/strings.lua
 	Strings string
-	// engine returns function(face, backend, strings), which returns what makes the modules in the engine.
+	// engine returns function(face, backend, strings), which returns the constructor of the
+	// modules.
 	//go:embed nodedb/engine.lua
 	engine string
 )

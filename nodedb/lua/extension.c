@@ -1,8 +1,9 @@
 //go:build cgo && luajit && lmdb
 
-// The node database as an extension of the engine's LuaJIT: one session per engine, whose memory
-// counts as the VM's. nodedb/ffi.lua calls the functions through FFI. They return codes and never
-// raise. What may take long is done in slices, and ends with the run.
+// The node database as an extension of the engine's LuaJIT: one session per engine. The session's
+// memory counts towards the VM's limit. nodedb/ffi.lua calls the functions through FFI. They return
+// codes and never raise Lua errors. Long operations run in slices, and stop when the run has to
+// end.
 
 #include "extension.h"
 
@@ -21,12 +22,12 @@ enum {
 };
 
 typedef struct {
-	plua_extension x; // first: Lua and the engine have its address
+	plua_extension x; // first, since Lua and the engine have its address
 	const ndb_functions *functions;
 	ndb_store *store;
-	ndb_session *session; // NULL until the script uses it
-	uint64_t charged;     // bytes of the session that count as memory of the VM
-	int64_t waited_ms;    // what this event has waited for locks
+	ndb_session *session; // NULL until the first use
+	uint64_t charged;     // session bytes counted towards the VM's memory
+	int64_t waited_ms;    // time that the current event has waited for locks
 	plua_extension_function addresses[FUNCTIONS + 1];
 	const char *codes[CODES_MAX + 1];
 	char error[ERROR_MAX];
@@ -40,7 +41,7 @@ static void charge(nodes *n) {
 	n->charged = bytes;
 }
 
-// Lua has a nodes where the core has a session.
+// Lua passes a nodes pointer in place of the session.
 #define RUN(result, name, parameters, arguments) \
 	static result run_##name parameters { \
 		nodes *n = (nodes *)s; \
@@ -66,8 +67,8 @@ enum {
 	SLICE_STEPS = 10000 // nodes
 };
 
-// lock waits in slices, and counts the wait as time of the event. Lua raises a limit when this has
-// returned.
+// lock waits in slices, and counts the wait towards the event's time limit. If that is exceeded,
+// Lua raises the error after lock has returned.
 static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms) {
 	nodes *n = (nodes *)s;
 	*n->x.host.unfinished = 1;
@@ -83,7 +84,7 @@ static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeo
 	}
 }
 
-// IN_SLICES runs a call that changes many nodes, without steps, as a transaction of its own, in slices.
+// IN_SLICES runs a call that would change many nodes at once in slices, inside a transaction.
 #define IN_SLICES(call) \
 	do { \
 		nodes *n = (nodes *)s; \
@@ -99,7 +100,7 @@ static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeo
 		if (code != NDB_OK) n->functions->rollback(n->session); \
 		charge(n); \
 		return code == NDB_MORE ? NDB_E_CONFLICT \
-		                        : code; /* Lua raises the limit that has ended it */ \
+		                        : code; /* Lua raises the error for an exceeded limit */ \
 	} while (0)
 
 static int merge(ndb_session *s, const char *to, size_t to_len, const char *from, size_t from_len,
@@ -124,7 +125,7 @@ static void unlock_all(nodes *n) { n->functions->unlock_all(n->session); }
 
 static void recharge(plua_extension *x) { charge((nodes *)x); }
 
-// finish rolls transactions back and releases locks.
+// finish rolls back open transactions and releases all locks.
 static void finish(plua_extension *x) {
 	nodes *n = (nodes *)x;
 	n->waited_ms = 0;
@@ -134,8 +135,7 @@ static void finish(plua_extension *x) {
 	charge(n);
 }
 
-// idle lets go of the state of the store that was read last, which would keep its pages from being
-// used again.
+// idle releases the session's snapshot, so that the store can reuse its pages.
 static void idle(plua_extension *x) {
 	nodes *n = (nodes *)x;
 	if (n->session) n->functions->idle(n->session);
@@ -147,8 +147,8 @@ static void close_session(plua_extension *x) {
 	free(n);
 }
 
-// What the script has changed and the store has yet to write is no memory of the VM: the script
-// waits while it is more than a quarter of the VM's limit.
+// Changes that the store has yet to write do not count towards the VM's memory. A script waits
+// while they exceed a quarter of the VM's limit.
 static uint64_t pending_bytes(const nodes *n) {
 	enum {
 		LEAST = 1 << 20
@@ -167,7 +167,7 @@ static const char *open_session(plua_extension *x) {
 	return NULL;
 }
 
-// add sets the address of a function of that name, the last one that was added or one that is new.
+// add sets the address of a function by name; it replaces an earlier one of the same name.
 static void add(nodes *n, const char *name, void *address) {
 	plua_extension_function *f = n->addresses;
 	while (f->name && strcmp(f->name, name) != 0) f++;

@@ -6,7 +6,7 @@
 #include "../../internal/luajit/extension/extension.h"
 #include "../functions.h"
 
-// ndb_extension_new returns an extension for one engine; NULL when memory is exhausted. The store
+// ndb_extension_new returns an extension for one engine, or NULL if memory is exhausted. The store
 // must stay open until the engine has closed the extension.
 plua_extension *ndb_extension_new(const ndb_functions *functions, ndb_store *store);
 

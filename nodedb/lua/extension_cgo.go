@@ -14,8 +14,8 @@ import (
 	"github.com/perigeedb/perigee/nodedb"
 )
 
-// Open returns a plua_extension of internal/luajit/extension/extension.h for one engine, which closes it and
-// then calls release. Until then the store cannot be closed.
+// Open returns a plua_extension of internal/luajit/extension/extension.h for one engine. The engine
+// closes it and then calls release; until then, closing the store fails.
 func (e Extension) Open() (extension unsafe.Pointer, release func(), err error) {
 	store, release, err := e.store.Native()
 	if err != nil {
@@ -24,7 +24,7 @@ func (e Extension) Open() (extension unsafe.Pointer, release func(), err error) 
 	c := C.ndb_extension_new((*C.ndb_functions)(nodedb.Functions()), (*C.ndb_store)(store))
 	if c == nil {
 		release()
-		return nil, nil, errors.New("not enough memory for the modules of the node database")
+		return nil, nil, errors.New("out of memory: cannot add the node database's modules")
 	}
 	return unsafe.Pointer(c), release, nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// idleScript reads, keeps an iteration, and waits for a line; then the iteration goes on.
+// idleScript reads, keeps an iteration, and waits for a line; then it continues the iteration.
 const idleScript = `
 local nodedb = require "nodedb"
 nodedb.open(arg[1], {read_only = arg[2] == "read_only"})
@@ -42,8 +42,8 @@ local nodedb = require "nodedb"
 nodedb.open(arg[1], {no_sync = true})
 for i = 1, 1800 do nodedb.tp(function() nodedb.set("^written", i % 50, i) end) end`
 
-// TestIdle: a Lua process that has a store open and does nothing does not make the file grow while
-// another writes, and an iteration that it has kept goes on.
+// TestIdle checks that an idle Lua process with an open store does not make the file grow while
+// another process writes, and that it can continue an iteration that it has kept.
 func TestIdle(t *testing.T) {
 	for _, i := range []interpreter{interpreters[0], interpreters[4]} {
 		run := func(script string, arguments ...string) *exec.Cmd {
@@ -82,7 +82,7 @@ func TestIdle(t *testing.T) {
 					}
 				}
 				wait("idle")
-				time.Sleep(time.Second) // within which what nobody uses is released
+				time.Sleep(time.Second) // unused snapshots are released meanwhile
 				defer func() {
 					input.Close()
 					wait("done")

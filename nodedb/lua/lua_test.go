@@ -15,14 +15,14 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/nodedb-lua.md")
 
-// An interpreter is a Lua that the tests run on, and the ABI whose shared object it loads.
+// An interpreter is a Lua for the tests, and the ABI of the shared object that it loads.
 type interpreter struct{ command, abi string }
 
 var interpreters = []interpreter{
 	{"luajit", "5.1"}, {"lua5.1", "5.1"}, {"lua5.2", "5.2"}, {"lua5.3", "5.3"}, {"lua5.4", "5.4"},
 }
 
-// built builds the shared objects once. It skips the test where they cannot be built.
+// built builds the shared objects, once.
 var built = sync.OnceValue(func() error {
 	output, err := exec.Command("./build.sh").CombinedOutput()
 	if err != nil {
@@ -35,8 +35,8 @@ type buildError struct{ output string }
 
 func (e *buildError) Error() string { return e.output }
 
-// environment returns the variables with which the interpreter finds the modules, or skips
-// the test if the interpreter or its shared object is missing.
+// environment returns the environment in which the interpreter finds the modules. It skips the test
+// if the interpreter or its shared object is missing.
 func (i interpreter) environment(t *testing.T) []string {
 	t.Helper()
 	if _, err := exec.LookPath(i.command); err != nil {
@@ -62,7 +62,7 @@ func (i interpreter) environment(t *testing.T) []string {
 	return append(os.Environ(), "LUA_INIT=", "LUA_PATH="+here+"/?.lua", "LUA_CPATH="+objects+"/?.so")
 }
 
-// run runs a script and returns what it prints.
+// run runs a script and returns its output.
 func (i interpreter) run(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	command := exec.Command(i.command, arguments...)
@@ -80,7 +80,7 @@ func each(t *testing.T, test func(t *testing.T, i interpreter)) {
 	}
 }
 
-// TestLua runs the tests that are written in Lua, but those that TestYottadbFace runs and counts.
+// TestLua runs the tests in test/*.lua, except those that TestYottadbFace runs.
 func TestLua(t *testing.T) {
 	files, err := filepath.Glob("test/*.lua")
 	if err != nil || len(files) == 0 {
@@ -100,8 +100,8 @@ func TestLua(t *testing.T) {
 	})
 }
 
-// TestYottadbFace runs the tests of the module yottadb, which are of all that lua-yottadb documents,
-// on each interpreter, and counts those that fail.
+// TestYottadbFace runs the tests of the module yottadb, which cover everything that lua-yottadb
+// documents, on each interpreter, and counts the failures.
 func TestYottadbFace(t *testing.T) {
 	tests, failed, ran := 0, 0, 0
 	each(t, func(t *testing.T, i interpreter) {
@@ -122,9 +122,9 @@ func TestYottadbFace(t *testing.T) {
 	}
 }
 
-// TestCollecting runs the tests that are written in Lua on LuaJIT while all garbage is collected
-// before each call of C, compiled. PERIGEE_LUAJIT is a LuaJIT with the module built in, such as
-// build.sh asan makes: with it, as in make torture-asan, they run interpreted too.
+// TestCollecting runs the Lua tests compiled on LuaJIT, with a full garbage collection before each
+// call of C. PERIGEE_LUAJIT is a LuaJIT with the module built in, such as build.sh asan makes. With
+// it, as in make torture-asan, the tests also run interpreted.
 func TestCollecting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -151,7 +151,7 @@ func TestCollecting(t *testing.T) {
 	fmt.Printf("figure torture_escaped %d\n", escaped)
 }
 
-// TestReference checks that the page of the reference is what api.lua says. -update writes it.
+// TestReference checks that the reference page matches api.lua. -update writes the page.
 func TestReference(t *testing.T) {
 	const page = "../../docs/reference/nodedb-lua.md"
 	folder := t.TempDir()

@@ -19,9 +19,9 @@ import (
 type worker struct {
 	name    string
 	command *exec.Cmd
-	durable atomic.Int64 // the last entry that it said is durable
+	durable atomic.Int64 // the last entry reported as durable
 	ready   chan struct{}
-	output  bytes.Buffer // all but progress
+	output  bytes.Buffer // all output except progress
 	ended   chan error
 }
 
@@ -76,8 +76,8 @@ func (w *worker) waitForProgress(t *testing.T, while string) {
 	}
 }
 
-// TestProcesses lets Lua 5.4 and LuaJIT change one store, stops one and lets it continue,
-// and kills the other one. NODEDB_SECONDS says for how long; the default is short.
+// TestProcesses changes one store from Lua 5.4 and LuaJIT. It stops one process and lets it
+// continue, and kills the other. NODEDB_SECONDS is the duration; the default is short.
 func TestProcesses(t *testing.T) {
 	seconds := 10
 	if text := os.Getenv("NODEDB_SECONDS"); text != "" {
@@ -106,8 +106,8 @@ func TestProcesses(t *testing.T) {
 	stopped.waitForProgress(t, "beside the other process")
 	killed.waitForProgress(t, "beside the other process")
 
-	// The other one takes over after 3 s, unless the stop came inside a commit: then it waits
-	// until the stopped one continues.
+	// The other one takes over after 3 s, unless the process was stopped during a commit: then the
+	// other waits until it continues.
 	stopped.signal(t, syscall.SIGSTOP)
 	before := killed.durable.Load()
 	time.Sleep(max(part, 4*time.Second))

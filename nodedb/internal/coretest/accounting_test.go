@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMergeInSlices merges large values in a transaction: one call copies about a MiB of them, and what
-// it has copied counts as the session's memory.
+// TestMergeInSlices merges large values in a transaction: one call copies about 1 MiB, and the
+// session's memory includes the copies.
 func TestMergeInSlices(t *testing.T) {
 	store, err := openCoreStore(t.TempDir(), coreOptions{noSync: true})
 	if err != nil {
@@ -45,8 +45,8 @@ func TestMergeInSlices(t *testing.T) {
 	}
 }
 
-// TestBytesGoDownAgain opens iterators, marks and transactions over changing trees, and ends them all:
-// the session counts what it counted before.
+// TestBytesGoDownAgain opens iterators, marks and transactions over changing trees, and ends them
+// all. The session's memory is then the same as before.
 func TestBytesGoDownAgain(t *testing.T) {
 	store, err := openCoreStore(t.TempDir(), coreOptions{noSync: true})
 	if err != nil {
@@ -92,7 +92,7 @@ func TestBytesGoDownAgain(t *testing.T) {
 		if err := store.sync(); err != nil {
 			t.Fatal(err)
 		}
-		if held := s.bytes(); held < 8<<20 && name == "t" { // the store lets go of what idle iterators hold of stored nodes
+		if held := s.bytes(); held < 8<<20 && name == "t" { // idle iterators release stored nodes
 			t.Errorf("%s, in a transaction %t: ten iterators over ten versions of a MiB count %d bytes", name, inTransaction, held)
 		}
 		for _, it := range open {

@@ -24,8 +24,8 @@ import (
 
 const damagedNodes = 1500
 
-// damageSource writes a store with everything that a file can hold: a deep tree, values with pages of
-// their own, nodes that expire, pages that are free.
+// damageSource writes a store with all structures that a file can contain: a deep tree, values with
+// pages of their own, nodes that expire, free pages.
 func damageSource(t *testing.T, folder string) {
 	t.Helper()
 	store, err := nodedb.Open(folder, nodedb.Options{NoSync: true})
@@ -113,8 +113,8 @@ func readDamaged(store *nodedb.Store) (uint64, error) {
 }
 
 func init() {
-	// damaged FOLDER BACKUP HASH: does everything that one does with a store. The last line is "done", with
-	// "silent" if what was read is wrong, and neither it nor check says so.
+	// damaged FOLDER BACKUP HASH: performs every operation on a store. The last line is "done",
+	// followed by "silent" if it read wrong data without an error and check found no fault.
 	childWork["damaged"] = func(arguments []string) error {
 		options := nodedb.Options{NoSync: true}
 		read, err := nodedb.Open(arguments[0], nodedb.Options{ReadOnly: true})
@@ -170,8 +170,8 @@ const (
 	leafFlag   = 2 // of a page's head, at byte 10
 )
 
-// swapPages swaps two pages of a file, which keep the numbers in their heads: only the order of the keys
-// is wrong then.
+// swapPages swaps two pages of a file but keeps the numbers in their headers, so that only the
+// order of the keys is wrong.
 func swapPages(file []byte, x, y int) {
 	a, b := file[x*damagePage:][:damagePage], file[y*damagePage:][:damagePage]
 	was := slices.Clone(a)
@@ -181,7 +181,7 @@ func swapPages(file []byte, x, y int) {
 	binary.NativeEndian.PutUint64(b, uint64(y))
 }
 
-// damages are ways in which a file comes to harm. Each changes the bytes and returns them.
+// damages are ways to damage a file. Each changes the bytes and returns them.
 var damages = []struct {
 	name string
 	do   func(r *rand.Rand, file []byte) []byte
@@ -258,8 +258,8 @@ var damages = []struct {
 	}},
 }
 
-// useDamaged lets a process use the store in the folder. It returns whether the process came to its
-// end, and what it printed.
+// useDamaged runs a process that uses the store in the folder. It returns whether the process
+// finished, and its output.
 func useDamaged(t *testing.T, folder string, hash uint64) (alive bool, output string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -270,8 +270,8 @@ func useDamaged(t *testing.T, folder string, hash uint64) (alive bool, output st
 	return err == nil && strings.HasSuffix(string(text), "done\n"), string(text)
 }
 
-// TestDamagedFile damages files of stores in many ways and does everything with them. No process may
-// die or hang, and what is read wrong without an error is found by check.
+// TestDamagedFile damages store files in many ways and performs every operation on them. No process
+// may crash or hang, and check must find any wrong data that was read without an error.
 func TestDamagedFile(t *testing.T) {
 	r := testseed.New(t)
 	root := t.TempDir()
@@ -322,8 +322,8 @@ func TestDamagedFile(t *testing.T) {
 	fmt.Printf("figure nodes_damage_files %d\nfigure nodes_damage_crashes %d\nfigure nodes_damage_silent %d\n", count, crashes, silent)
 }
 
-// TestWalkOutOfOrder walks through stores in which two leaves were swapped. Between these two, a walk
-// that looks for the place behind its last node came back to where it was, for ever.
+// TestWalkOutOfOrder walks through stores in which two leaves were swapped. A walk that seeks past
+// its last node once returned to the same place there for ever.
 func TestWalkOutOfOrder(t *testing.T) {
 	root := t.TempDir()
 	source := filepath.Join(root, "source")

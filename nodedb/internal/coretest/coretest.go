@@ -1,9 +1,8 @@
 //go:build cgo && lmdb
 
 // Package coretest tests the C core of the node database below its Go API: single functions, calls
-// whose result a model predicts, processes that are killed, disks that fail. Test files may not use
-// cgo, so its bindings are in files of their own; only its tests call them. What is linked is the core
-// of package nodedb.
+// compared with a model, killed processes, failing disks. Test files cannot use cgo, so its
+// bindings are in separate files, which only its tests call. It links the core of package nodedb.
 package coretest
 
 /*
@@ -20,7 +19,7 @@ static void time_appends(const ndb_scalar *subscript, long rounds) {
   for (long i = 0; i < rounds; i++) ndb_key_append(key, (size_t)len, sizeof key, subscript);
 }
 
-// Takes and releases the locks in one loop, so that a kill finds the table half changed.
+// Takes and releases the locks in one loop, so that a kill often hits a half-changed table.
 static int churn_locks(ndb_shared *shared, const ndb_key *keys, size_t count, long rounds) {
   for (long i = 0; i < rounds; i++) {
     int code = ndb_locks_take(shared, 2, keys, count, 10000);
@@ -37,14 +36,14 @@ import (
 	"runtime"
 	"unsafe"
 
-	_ "github.com/perigeedb/perigee/nodedb" // which has the core
+	_ "github.com/perigeedb/perigee/nodedb" // contains the core
 )
 
-// coreScalar is a subscript or value as tests write it.
+// coreScalar is a subscript or value in tests.
 type coreScalar struct {
 	kind   uint32 // coreNumber and so on
 	number float64
-	text   string // of coreDigits and coreString
+	text   string // for coreDigits and coreString
 }
 
 const (
@@ -56,7 +55,7 @@ const (
 	coreTrue   = C.NDB_TRUE
 )
 
-// coreError is what the core returned and why.
+// coreError is an error of the core, with its message.
 type coreError struct {
 	code    int
 	message string
@@ -233,8 +232,8 @@ func coreParseScalar(text string) (value coreScalar, at int, err error) {
 	return scalarFromC(&out), int(position), nil
 }
 
-// coreStoredRead reads a value as it is stored, which the header of a string follows; expiry
-// is 0 or in ms since 1970.
+// coreStoredRead decodes a stored value. For a string, its header must precede it. expiry is in ms
+// since 1970, or 0.
 func coreStoredRead(stored []byte) (value coreScalar, expiry uint64, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -248,7 +247,7 @@ func coreStoredRead(stored []byte) (value coreScalar, expiry uint64, err error) 
 	return scalarFromC(&out), uint64(at), nil
 }
 
-// coreTimeAppends appends to a key rounds times, in one call.
+// coreTimeAppends appends to a key a number of times, in one call.
 func coreTimeAppends(subscript coreScalar, rounds int) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -261,7 +260,7 @@ func coreHash(key []byte) uint64 {
 	return uint64(C.ndb_hash(bytes, n))
 }
 
-// coreShared is the file that processes share.
+// coreShared is the file shared by processes.
 type coreShared struct{ shared *C.ndb_shared }
 
 func openCoreShared(folder string) (coreShared, error) {
@@ -281,7 +280,7 @@ func (s coreShared) processes() int { return int(C.ndb_shared_processes(s.shared
 func (s coreShared) locks() int     { return int(C.ndb_locks_count(s.shared)) }
 func (s coreShared) rebuilds() int  { return int(s.shared.file.rebuilds) }
 
-// leakedBlocks counts blocks that belong to no lock and are not free.
+// leakedBlocks counts blocks that are neither free nor part of a lock.
 func (s coreShared) leakedBlocks() int {
 	used := uint32(0)
 	for _, lock := range s.shared.file.locks[:s.shared.file.lock_end] {
@@ -314,7 +313,7 @@ func (s coreShared) take(session int, timeoutMs int64, keys ...[]byte) error {
 	})
 }
 
-// release tells whether the session held the lock.
+// release reports whether the session held the lock.
 func (s coreShared) release(session int, key []byte) bool {
 	bytes, n := bytesToC(key)
 	return C.ndb_locks_release(s.shared, C.uint32_t(session), bytes, n) == C.NDB_OK
@@ -328,7 +327,7 @@ func (s coreShared) churn(rounds int, keys ...[]byte) error {
 	})
 }
 
-// coreRecordSum returns the checksum of a record as the processor helps to make it, and by table.
+// coreRecordSum returns the checksum of a record, by the processor's instruction and by table.
 func coreRecordSum(key, value string) (fast, slow uint16) {
 	k, v := (*C.char)(unsafe.Pointer(unsafe.StringData(key))), (*C.char)(unsafe.Pointer(unsafe.StringData(value)))
 	return uint16(C.ndb_record_sum(k, C.size_t(len(key)), v, C.size_t(len(value)))),

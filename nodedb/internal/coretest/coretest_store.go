@@ -2,8 +2,8 @@
 
 package coretest
 
-// What coretest.go is for single functions, this file is for stores: each call of the core
-// gives a code and, as text, what it returned, so that a model can be held against it.
+// coretest.go covers single functions, this file stores: each call of the core returns a code and
+// its result as text, so that tests can compare it with a model.
 
 /*
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void test_put_key(test_text *t, const char *key, size_t len) {
   else test_put(t, "?");
 }
 
-// An iterator that looks again behind its last item whenever something has changed.
+// An iterator that seeks past its last item again after every change.
 typedef struct {
   ndb_iter *iter;
   ndb_items items;
@@ -181,7 +181,7 @@ import (
 	"unsafe"
 )
 
-// coreStore and coreSession are a store and a session of the core, without the Go API.
+// A coreStore and a coreSession are a store and a session of the core, without the Go API.
 type coreStore struct{ store *C.ndb_store }
 type coreSession struct{ session *C.ndb_session }
 
@@ -236,7 +236,7 @@ func (s coreStore) backup(folder string) error {
 	return coreResult(func() C.int { return C.ndb_backup(s.store, path) })
 }
 
-// check returns what ndb_check reports.
+// check returns the faults that ndb_check reports.
 func (s coreStore) check() (faults string, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -257,7 +257,7 @@ func (s coreStore) statistics() (coreStatistics, error) {
 	return coreStatistics{uint64(out.nodes), uint64(out.pending_bytes), uint64(out.commits), uint64(out.expiring), uint64(out.readers), uint64(out.locks), uint64(out.processes)}, err
 }
 
-// session opens a session; of a store that is nil, for trees in memory.
+// session opens a session; on a nil store, one for trees in memory only.
 func (s coreStore) session() (coreSession, error) {
 	var out *C.ndb_session
 	err := coreResult(func() C.int { return C.ndb_session_open(s.store, &out) })
@@ -269,7 +269,7 @@ func (s coreSession) level() int { return int(C.ndb_level(s.session)) }
 
 func (s coreSession) bytes() uint64 { return uint64(C.ndb_session_bytes(s.session)) }
 
-// mergeSlice runs one call of a merge, and reports whether there is more to do.
+// mergeSlice makes one call of a merge, and reports whether the merge is unfinished.
 func (s coreSession) mergeSlice(to, from []byte, steps int) (more bool, err error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -306,7 +306,7 @@ func (s coreSession) lock(timeoutMs int64, key []byte) error {
 
 func (s coreSession) unlockAll() { C.ndb_unlock_all(s.session) }
 
-// coreCall is what one call of the core is given.
+// A coreCall is the arguments of one call of the core.
 type coreCall struct {
 	what       int // doGet and so on
 	key, other []byte
@@ -352,7 +352,7 @@ const (
 	walkValues      = C.NDB_VALUES
 )
 
-// do returns what the call gave: its text, or the code of NDB_NONE or an error.
+// do returns the result of the call: its text, or the code NDB_NONE or an error.
 func (s coreSession) do(call coreCall) string {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -386,7 +386,7 @@ func (s coreSession) do(call coreCall) string {
 	return text
 }
 
-// coreIterator is an iterator that is kept while other calls change nodes.
+// A coreIterator is an iterator that stays open while other calls change nodes.
 type coreIterator struct {
 	iter  *C.test_iter
 	flags int

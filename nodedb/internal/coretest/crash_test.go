@@ -23,15 +23,15 @@ import (
 	"github.com/perigeedb/perigee/nodedb"
 )
 
-// The crash tests kill writers and let the disk fail, and then look for what was promised.
+// The crash tests kill writers and make the disk fail, and then check the guarantees.
 //
-// Writer w counts its transactions in ^count(w) and ^last(w), and those of all in ^total; the
-// latest logKept of them have an entry ^log(w,n) with children. In between it counts in ^auto(w)
-// outside transactions. It prints "durable COUNT AUTO" once these are.
+// Writer w counts its transactions in ^count(w) and ^last(w), and those of all writers in ^total;
+// the latest logKept of them have an entry ^log(w,n) with children. In between it counts in
+// ^auto(w) outside transactions. It prints "durable COUNT AUTO" once these are durable.
 
 const logKept = 20
 
-// A crashSession wraps a session with what the tests do; it panics with a crashFault.
+// A crashSession wraps a session with the operations of the tests; it panics with a crashFault.
 type crashSession struct{ coreSession }
 
 type crashFault struct{ what, result string }
@@ -73,14 +73,14 @@ func (s crashSession) set(key []byte, value coreScalar) {
 	s.call(coreCall{what: doSet, key: key, a: &value})
 }
 
-// crashText is the value of an entry: it can be told from all others, and from half of it.
+// crashText is the value of an entry. It differs from all others and is recognizable if truncated.
 func crashText(w, n, part int) string {
 	size := (w*7919 + n*104729 + part*31) % 3000
 	return fmt.Sprintf("%d %d %d %s.", w, n, part, repeat("x", size))
 }
 
-// writeTransaction makes one transaction of writer w, again until it commits, and returns its
-// number and that of the commit.
+// writeTransaction makes one transaction of writer w, and repeats it until it commits. It returns
+// its number and the number of the commit.
 func (s crashSession) writeTransaction(w int) (n int, number uint64) {
 	for {
 		s.call(coreCall{what: doBegin})
@@ -103,8 +103,8 @@ func (s crashSession) writeTransaction(w int) (n int, number uint64) {
 	}
 }
 
-// writeRound makes a transaction and a few increments, and now and then waits until they are
-// durable and says so.
+// writeRound makes a transaction and a few increments. From time to time it waits until they are
+// durable and prints so.
 func (s crashSession) writeRound(store coreStore, r *rand.Rand, w, round int, waits bool) (err error) {
 	defer catchFault(&err)
 	if err := s.lock(20_000, crashKey("^own(%d)", w)); err != nil {
@@ -133,7 +133,7 @@ func (s crashSession) writeRound(store coreStore, r *rand.Rand, w, round int, wa
 			return err
 		}
 		fmt.Println("disk", err)
-		if s.count(crashKey("^count(%d)", w)) != n { // reads go on
+		if s.count(crashKey("^count(%d)", w)) != n { // reads continue
 			return fmt.Errorf("transaction %d cannot be read while the disk fails", n)
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -150,7 +150,7 @@ func catchFault(err *error) {
 
 func init() {
 	// write FOLDER W FLUSH SEED: writes until its input ends. With a FLUSH of a second it never waits,
-	// so that there are always changes that are not durable.
+	// so that some changes are always not durable.
 	childWork["write"] = func(arguments []string) (err error) {
 		defer catchFault(&err)
 		w, _ := strconv.Atoi(arguments[1])
@@ -194,7 +194,7 @@ func init() {
 			}
 		}
 	}
-	// wait FOLDER: commits, and waits for it to be durable when it gets a line of input.
+	// wait FOLDER: commits, and for each line of input waits until the commit is durable.
 	childWork["wait"] = func(arguments []string) (err error) {
 		defer catchFault(&err)
 		store, err := openCoreStore(arguments[0], coreOptions{flushMs: 60_000})
@@ -218,8 +218,8 @@ func init() {
 		fmt.Printf("%s, then %s\n", code, s.do(coreCall{what: doGet, key: crashKey("^x")}))
 		return nil
 	}
-	// update FOLDER: commits by Update while the disk fails, then waits for the commit, a line of
-	// input each time.
+	// update FOLDER: commits with Update while the disk fails, then for each line of input waits
+	// for the commit.
 	childWork["update"] = func(arguments []string) error {
 		store, err := nodedb.Open(arguments[0], nodedb.Options{})
 		if err != nil {
@@ -243,7 +243,7 @@ func init() {
 		fmt.Println(store.Wait(again))
 		return store.Close()
 	}
-	// read FOLDER: looks at snapshots until its input ends.
+	// read FOLDER: checks snapshots until its input ends.
 	childWork["read"] = func(arguments []string) (err error) {
 		defer catchFault(&err)
 		store, err := openCoreStore(arguments[0], coreOptions{flushMs: 5})
@@ -277,7 +277,7 @@ func init() {
 	}
 }
 
-// checkSnapshot reads everything in the open transaction and returns what does not agree.
+// checkSnapshot reads everything in the open transaction and returns the inconsistencies.
 func (s crashSession) checkSnapshot() string {
 	total := s.count(crashKey("^total"))
 	sum := 0
@@ -319,17 +319,17 @@ func (s crashSession) checkSnapshot() string {
 	return ""
 }
 
-// A crashChild is a writer or reader with the last line that says what is durable.
+// A crashChild is a writer or reader process, with its last report of durable changes.
 type crashChild struct {
 	*testChild
 	w     int
-	done  chan struct{} // closed when all that it printed was read
+	done  chan struct{} // closed when its output was read to the end
 	mutex sync.Mutex
 	count int // durable
 	auto  int
-	disk  int      // errors of the disk
-	stops int      // how often it was superseded
-	lines []string // that say neither
+	disk  int      // number of disk errors
+	stops int      // number of times it was superseded
+	lines []string // all other output
 }
 
 func startCrashChild(t *testing.T, started bool, work ...any) *crashChild {
@@ -353,7 +353,7 @@ func (c *crashChild) follow() {
 	for {
 		line, err := c.output.ReadString('\n')
 		if err != nil {
-			return // a line that is cut off was never said
+			return // ignore a truncated line
 		}
 		c.mutex.Lock()
 		var count, auto int
@@ -370,7 +370,7 @@ func (c *crashChild) follow() {
 	}
 }
 
-// waitDurable waits until the child has said that something is durable.
+// waitDurable waits until the child has reported durable changes.
 func (c *crashChild) waitDurable(t *testing.T) {
 	t.Helper()
 	said := func() bool {
@@ -390,7 +390,7 @@ func (c *crashChild) waitDurable(t *testing.T) {
 	}
 }
 
-// end kills the child, or lets it close the store, and reads the rest of what it printed.
+// end kills the child, or lets it close the store, and reads the rest of its output.
 func (c *crashChild) end(kill bool) {
 	if kill {
 		c.Process.Kill()
@@ -410,12 +410,12 @@ func (c *crashChild) end(kill bool) {
 	}
 }
 
-// A crashRun counts what the crash tests find.
+// A crashRun counts the findings of the crash tests.
 type crashRun struct {
 	folder     string
 	kills      int
 	lost, torn int
-	durable    [3]int // counts and autos that were said to be durable
+	durable    [3]int // counts and autos reported as durable
 	auto       [3]int
 	problems   []string
 }
@@ -424,7 +424,7 @@ func (c *crashRun) problem(format string, arguments ...any) {
 	c.problems = append(c.problems, fmt.Sprintf(format, arguments...))
 }
 
-// heard takes over what the ended children printed.
+// heard records the output of ended children.
 func (c *crashRun) heard(children ...*crashChild) {
 	for _, child := range children {
 		c.durable[child.w] = max(c.durable[child.w], child.count)
@@ -438,7 +438,7 @@ func (c *crashRun) heard(children ...*crashChild) {
 	}
 }
 
-// inspect opens the store with nobody beside it and checks everything.
+// inspect opens the store, with no other process, and checks everything.
 func (c *crashRun) inspect() (err error) {
 	defer catchFault(&err)
 	store, err := openCoreStore(c.folder, coreOptions{})
@@ -503,7 +503,7 @@ func (c *crashRun) report(t *testing.T) {
 	}
 }
 
-// TestKilledWriters kills a writer beside another one and a reader.
+// TestKilledWriters kills a writer while another writer and a reader run.
 func TestKilledWriters(t *testing.T) {
 	r := testseed.New(t)
 	c := &crashRun{folder: filepath.Join(t.TempDir(), "store")}
@@ -512,7 +512,7 @@ func TestKilledWriters(t *testing.T) {
 		other := startCrashChild(t, true, "write", c.folder, 1, 5, r.Uint64())
 		reader := startCrashChild(t, true, "read", c.folder)
 		for n := range 4 {
-			// Killed while it opens, or while it writes.
+			// Kill it while it opens the store, or while it writes.
 			writer := startCrashChild(t, r.IntN(4) > 0, "write", c.folder, 0, 5, r.Uint64())
 			if n == 0 {
 				writer.waitDurable(t)
@@ -544,7 +544,7 @@ func TestKilledWriters(t *testing.T) {
 	}
 }
 
-// startHeld starts a writer and waits until it is about to give the file of a new store its name.
+// startHeld starts a writer and waits until it is about to rename the file of a new store.
 func (f faults) startHeld(t *testing.T, folder string, seed uint64) *crashChild {
 	t.Helper()
 	f.set(t, holdRenames)
@@ -585,8 +585,8 @@ func waiters(t *testing.T, file string) int {
 	return n
 }
 
-// TestCreatedAtOnce has two writers open a folder while another one makes the store in it. They
-// wait for it, and do not make the store too.
+// TestCreatedAtOnce opens a folder with two writers while another one creates the store. They wait
+// for it, and do not create the store themselves.
 func TestCreatedAtOnce(t *testing.T) {
 	r, f := testseed.New(t), newFaults(t)
 	c := &crashRun{folder: filepath.Join(t.TempDir(), "store")}
@@ -619,8 +619,9 @@ func TestCreatedAtOnce(t *testing.T) {
 	c.report(t)
 }
 
-// TestCreationReplacesNothing lets a file appear where a process is about to put that of a new
-// store, also on a file system that cannot rename without replacing. An empty one may go.
+// TestCreationReplacesNothing creates a file just before a process renames the file of a new store
+// to the same name, also on a file system that cannot rename without replacing. Only an empty file
+// may be replaced.
 func TestCreationReplacesNothing(t *testing.T) {
 	r, f := testseed.New(t), newFaults(t)
 	for name, fault := range map[string]byte{"no replace": 0, "plain": plainRenames} {
@@ -657,8 +658,8 @@ func TestCreationReplacesNothing(t *testing.T) {
 	}
 }
 
-// TestStoppedWriter stops a writer for longer than another one waits for the right to write.
-// The other goes on; the stopped one goes on later, and hears what it lost.
+// TestStoppedWriter stops a writer for longer than another one waits for the right to write. The
+// other continues; the stopped one continues later, and gets an error for its lost changes.
 func TestStoppedWriter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it stands still for four seconds")
@@ -685,7 +686,7 @@ func TestStoppedWriter(t *testing.T) {
 			c.problem("after the stop: %v", err)
 		}
 	}
-	if superseded < (stops+1)/2 { // a stop in the middle of a commit keeps the right to write
+	if superseded < (stops+1)/2 { // a process stopped during a commit keeps the right to write
 		c.problem("%d of %d stopped writers were superseded", superseded, stops)
 	}
 	c.report(t)
@@ -696,7 +697,7 @@ func TestStoppedWriter(t *testing.T) {
 }
 
 // TestSupersededIsSaidOnce stops a process with a commit that is not durable until another one has
-// taken over. Its wait for the commit says that the changes are lost, and what it calls next works.
+// taken over. Its wait for the commit reports the loss, and its next call succeeds.
 func TestSupersededIsSaidOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it stands still for more than three seconds")
@@ -729,7 +730,7 @@ func TestSupersededIsSaidOnce(t *testing.T) {
 	}
 }
 
-// faults make calls of a process fail or wait, as testdata/faults.c says.
+// faults make a process's system calls fail or wait, as described in testdata/faults.c.
 type faults struct{ shim, control string }
 
 const (
@@ -760,7 +761,7 @@ func (f faults) set(t *testing.T, fault byte) {
 	}
 }
 
-// child is startChild for a child that has the faults.
+// child is startChild for a child with faults.
 func (f faults) child(t *testing.T, work ...any) *testChild {
 	t.Helper()
 	t.Setenv("LD_PRELOAD", f.shim)
@@ -779,18 +780,18 @@ func storedValue(s *nodedb.Store, p nodedb.Path) (v nodedb.Value, err error) {
 	return v, err
 }
 
-// start is startCrashChild for a child that has the faults.
+// start is startCrashChild for a child with faults.
 func (f faults) start(t *testing.T, started bool, work ...any) *crashChild {
 	t.Helper()
 	t.Setenv("LD_PRELOAD", f.shim)
 	t.Setenv("NODEDB_FAULTS", f.control)
-	t.Setenv("ASAN_OPTIONS", "verify_asan_link_order=0") // the library comes before that of -asan
+	t.Setenv("ASAN_OPTIONS", "verify_asan_link_order=0") // the preloaded library comes before ASan's
 	defer os.Unsetenv("LD_PRELOAD")
 	return startCrashChild(t, started, work...)
 }
 
-// TestUpdateOnFailingDisk commits while the disk fails: the error has the commit, which is waited for
-// until the disk has room again.
+// TestUpdateOnFailingDisk commits while the disk fails. The error has the number of the commit,
+// which becomes durable when the disk has space again.
 func TestUpdateOnFailingDisk(t *testing.T) {
 	f := newFaults(t)
 	folder := filepath.Join(t.TempDir(), "store")
@@ -827,8 +828,8 @@ func TestUpdateOnFailingDisk(t *testing.T) {
 	}
 }
 
-// TestFailingDisk lets the disk of a writer be full, also within a run of pages, or its syncs fail,
-// and then kills it or lets it go on.
+// TestFailingDisk fills the disk of a writer, also within a run of pages, or makes its syncs fail,
+// and then kills it or lets it continue.
 func TestFailingDisk(t *testing.T) {
 	r := testseed.New(t)
 	f := newFaults(t)
@@ -849,7 +850,7 @@ func TestFailingDisk(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		kill := r.IntN(2) == 0
-		if !kill { // the disk has room again
+		if !kill { // the disk has space again
 			f.set(t, 0)
 			time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
 		}

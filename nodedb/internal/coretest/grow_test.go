@@ -19,7 +19,7 @@ func init() {
 			return err
 		}
 		value := strings.Repeat("v", 60_000)
-		for i := range 500 { // 30 MB: a new store has room for 16 MiB
+		for i := range 500 { // 30 MB, but a new store has only 16 MiB
 			if err := store.Update(context.Background(), func(tx *nodedb.Tx) error { return tx.Set(nodedb.Name("^g").At(i), value) }); err != nil {
 				return err
 			}
@@ -32,8 +32,8 @@ func init() {
 	}
 }
 
-// TestAnotherProcessGrowsTheStore reads a store that has become larger than what this process has
-// mapped, with snapshots from before and after.
+// TestAnotherProcessGrowsTheStore reads a store that has outgrown this process's map, with
+// snapshots from before and after.
 func TestAnotherProcessGrowsTheStore(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "store")
 	store, err := nodedb.Open(folder, nodedb.Options{})

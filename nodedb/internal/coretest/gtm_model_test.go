@@ -15,8 +15,8 @@ import (
 	"github.com/perigeedb/perigee/nodedb"
 )
 
-// TestOperationsAgainstM runs random operations, in nested transactions too, here and in M, and
-// compares what each returns and the nodes at the end.
+// TestOperationsAgainstM runs random operations, also in nested transactions, here and in M, and
+// compares all results and the final nodes.
 func TestOperationsAgainstM(t *testing.T) {
 	count := pairsForM(t) / 5
 	operations := randomOperations(testseed.New(t), count)
@@ -51,8 +51,8 @@ func TestOperationsAgainstM(t *testing.T) {
 	t.Logf("%d operations, %d nodes at the end", len(operations), len(lines)-len(operations))
 }
 
-// comparePrints compares nodes as dumped here with nodes as M prints them: the paths exactly, the
-// values as text.
+// comparePrints compares dumped nodes with nodes as M prints them: the paths exactly, the values as
+// text.
 func comparePrints(t *testing.T, ours string, fromM []string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(ours, "\n"), "\n")
@@ -77,7 +77,7 @@ func parseNode(t *testing.T, line string) (key, value string) {
 	return string(encoded), parseScalar(t, line[at+1:])
 }
 
-// parseScalar returns the text of a value as ZWRITE writes it.
+// parseScalar returns the text of a value in ZWRITE format.
 func parseScalar(t *testing.T, text string) string {
 	t.Helper()
 	scalar, _, err := coreParseScalar(text)
@@ -94,7 +94,7 @@ func parseScalar(t *testing.T, text string) string {
 	return scalar.text
 }
 
-// An operation is one line of the list. Its kinds are the labels of model.m.
+// An operation is one line of the list. The labels of model.m are its kinds.
 type operation struct {
 	kind       string
 	path, from []string // a name and subscripts
@@ -156,17 +156,17 @@ func randomOperations(r *rand.Rand, count int) []operation {
 		case "merge":
 			o.from = randomPathOfBoth(r)
 			if len(o.from) < len(o.path) {
-				continue // else the tree grows by a level each time
+				continue // otherwise the tree grows by a level each time
 			}
 		case "kill":
 			if len(o.path) == 1 && r.IntN(10) > 0 {
-				continue // else the trees stay empty
+				continue // otherwise the trees stay empty
 			}
 		case "next", "previous":
 			if len(o.path) == 1 {
 				continue
 			}
-			// M begins at "" in both directions, and cannot return it.
+			// M starts at "" in both directions, and never returns it.
 			if o.path[len(o.path)-1] == "" {
 				continue
 			}
@@ -187,14 +187,14 @@ func randomPathOfBoth(r *rand.Rand) []string {
 	return path
 }
 
-// A runOfBoth runs operations and compares what they return.
+// A runOfBoth runs operations and compares their results.
 type runOfBoth struct {
 	operations []operation
 	want       []string
 	at         int // the next operation
 }
 
-// nodesOfBoth are the operations of sessions and transactions.
+// nodesOfBoth are the operations common to sessions and transactions.
 type nodesOfBoth interface {
 	Get(nodedb.Path) (nodedb.Value, error)
 	Set(nodedb.Path, any) error
@@ -208,7 +208,7 @@ type nodesOfBoth interface {
 	Update(ctx context.Context, f func(*nodedb.Tx) error) error
 }
 
-// all runs operations up to the end of the transaction that nodes is, or of all.
+// all runs operations up to the end of the transaction nodes, or all operations.
 func (m *runOfBoth) all(t *testing.T, nodes nodesOfBoth) error {
 	rolledBack := errors.New("rolled back")
 	for m.at < len(m.operations) {
@@ -274,7 +274,7 @@ func (o operation) run(t *testing.T, nodes nodesOfBoth) (result string, err erro
 		if !errors.Is(err, nodedb.ErrMerge) {
 			return "", err
 		}
-		// M does not mind where there is nothing to copy.
+		// In M, merging a node without a tree has no effect.
 		value, descendants, err := nodes.Data(pathOf(o.from))
 		if value || descendants {
 			return "overlap", err
@@ -284,7 +284,7 @@ func (o operation) run(t *testing.T, nodes nodesOfBoth) (result string, err erro
 	return "", fmt.Errorf("unknown operation %q", o.kind)
 }
 
-// spellNumber returns a value as M spells it: without the 0 before the point.
+// spellNumber formats a value as M does: without a 0 before the point.
 func spellNumber(v nodedb.Value) string {
 	text := v.String()
 	if v.Kind() != nodedb.Number {

@@ -16,8 +16,8 @@ import (
 	"github.com/perigeedb/perigee/internal/testserver"
 )
 
-// pairsForM returns how many random pairs M works on; make test-m sets more. It skips the test
-// where M is not installed.
+// pairsForM returns the number of random pairs for M; make test-m sets a larger one. It skips the
+// test if M is not installed.
 func pairsForM(t *testing.T) int {
 	t.Helper()
 	if _, err := testserver.FindGTM(); err != nil {
@@ -66,7 +66,7 @@ func TestAddAgainstM(t *testing.T) {
 	for i := range operands {
 		value := randomOperand(r)
 		by := randomOperand(r)
-		if r.IntN(3) == 0 { // of the same size
+		if r.IntN(3) == 0 { // of similar size
 			by = "-" + value[:max(0, len(value)-1)] + strconv.Itoa(r.IntN(10))
 		}
 		operands[i] = [2]string{value, by}
@@ -99,7 +99,7 @@ func TestAddAgainstM(t *testing.T) {
 	t.Logf("%d sums, %d overflows", pairs, overflows)
 }
 
-// randomOperand makes a number, or what M reads as one by its beginning.
+// randomOperand returns a number, or a text with a numeric prefix for M.
 func randomOperand(r *rand.Rand) string {
 	text := randomNumber(r)
 	switch r.IntN(10) {

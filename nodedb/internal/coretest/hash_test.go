@@ -7,10 +7,9 @@ import (
 	"testing"
 )
 
-// TestHashSpreads counts the slots that the keys of siblings fall into: in the table of what a
-// transaction has read, and in the table of values that a session has found. Chance fills 790 and
-// 640 of them. One name in some thousands has bad luck with the seed of the process, so of three
-// names of a length the best one counts.
+// TestHashSpreads counts the slots used by the keys of siblings, in the table of a transaction's
+// reads and in a session's cache. A random hash fills 790 and 640 of them. About one name in a
+// thousand is unlucky with the seed of the process, so the best of three names of a length counts.
 func TestHashSpreads(t *testing.T) {
 	for length := range 24 {
 		points, sets := 0, 0

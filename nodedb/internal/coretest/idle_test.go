@@ -16,7 +16,8 @@ import (
 	"github.com/perigeedb/perigee/nodedb"
 )
 
-// TestIdleSessions: the file does not grow while others write and sessions wait in the pool.
+// TestIdleSessions checks that the file does not grow while others write and sessions are idle in
+// the pool.
 func TestIdleSessions(t *testing.T) {
 	s, err := nodedb.Open(t.TempDir(), nodedb.Options{})
 	if err != nil {
@@ -46,7 +47,7 @@ func TestIdleSessions(t *testing.T) {
 		return stat.UsedBytes + stat.FreeBytes
 	}
 	before := write()
-	// Two sessions at once: the one that reads inside waits in the pool from then on.
+	// Two sessions at once: the one that reads inside stays idle in the pool from then on.
 	get := func(inside func() error) error {
 		return s.View(context.Background(), func(tx *nodedb.Tx) error {
 			if _, err := tx.Get(nodedb.Name("^idle").At(1)); err != nil {
@@ -66,8 +67,8 @@ func TestIdleSessions(t *testing.T) {
 const idleNodes = 500
 
 func init() {
-	// idle FOLDER WHAT: opens the store, reads, and then does nothing until its input ends; then an iterator
-	// that it has kept goes on.
+	// idle FOLDER WHAT: opens the store, reads, and then is idle until its input ends; then it
+	// continues an iterator that it has kept.
 	childWork["idle"] = func(arguments []string) (err error) {
 		defer catchFault(&err)
 		store, err := openCoreStore(arguments[0], coreOptions{readOnly: arguments[1] == "readonly"})
@@ -84,7 +85,7 @@ func init() {
 			s = crashSession{session}
 			s.count(crashKey("^idle(1)"))
 			for range 3 {
-				if what == "transaction" { // the iterator outlives it
+				if what == "transaction" { // the iterator outlives the transaction
 					s.call(coreCall{what: doBegin})
 				}
 				it, err := s.iterate(crashKey("^stays"), walkValues)
@@ -124,8 +125,8 @@ func init() {
 	}
 }
 
-// writeBeside fills a store in a new folder, lets beside start processes that have it open, and makes
-// many small transactions. It returns the size of the file.
+// writeBeside fills a store in a new folder, calls beside to start processes that have it open, and
+// makes many small transactions. It returns the size of the file.
 func writeBeside(t *testing.T, beside func(folder string)) int64 {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "store")
@@ -148,7 +149,7 @@ func writeBeside(t *testing.T, beside func(folder string)) int64 {
 		return tx.Set(nodedb.Name("^idle").At(1), 1)
 	})
 	beside(folder)
-	time.Sleep(time.Second) // within which what nobody uses is released
+	time.Sleep(time.Second) // unused snapshots are released meanwhile
 	for i := range 1800 {
 		set(func(tx *nodedb.Tx) error { return tx.Set(nodedb.Name("^idle").At(i%50), fmt.Sprint(i)) })
 	}
@@ -162,8 +163,9 @@ func writeBeside(t *testing.T, beside func(folder string)) int64 {
 	return about.Size()
 }
 
-// TestIdleProcess: a process that has the store open and does nothing does not make the file grow
-// while another writes, whatever it has read, and iterators that it has kept go on.
+// TestIdleProcess checks that a process that has the store open and is idle does not make the file
+// grow while another writes, whatever it has read, and that it can continue iterators that it has
+// kept.
 func TestIdleProcess(t *testing.T) {
 	alone := writeBeside(t, func(string) {})
 	worst := 0.0
@@ -188,7 +190,7 @@ func TestIdleProcess(t *testing.T) {
 	fmt.Printf("figure nodes_idle_file_ratio %.2f\n", worst)
 }
 
-// TestIdleSessionInProcess: so does a session with an iterator in the process that writes.
+// TestIdleSessionInProcess checks the same for a session with an iterator in the writing process.
 func TestIdleSessionInProcess(t *testing.T) {
 	alone := writeBeside(t, func(string) {})
 	size := writeBeside(t, func(folder string) {

@@ -21,7 +21,7 @@ import (
 func str(text string) coreScalar    { return coreScalar{kind: coreString, text: text} }
 func num(number float64) coreScalar { return coreScalar{kind: coreNumber, number: number} }
 
-// numberPattern is the spelling of M's canonical numbers, written down a second time.
+// numberPattern describes M's canonical numbers, independently of the code.
 var numberPattern = regexp.MustCompile(`^(0|-?([1-9][0-9]*)?(\.[0-9]*[1-9])?)$`)
 
 func isCanonical(text string) bool {
@@ -40,7 +40,7 @@ func isCanonical(text string) bool {
 	return size.Cmp(tenTo(-43)) >= 0 && size.Cmp(tenTo(47)) < 0
 }
 
-// rational spells a number of M so that package big reads it.
+// rational converts a number of M to a form that package big reads.
 func rational(text string) string {
 	text = strings.Replace(text, "-.", "-0.", 1)
 	if strings.HasPrefix(text, ".") {
@@ -59,7 +59,7 @@ func tenTo(exponent int) *big.Rat {
 
 func repeat(s string, n int) string { return strings.Repeat(s, n) }
 
-// What counts as a number, from a live M.
+// Texts that a live M does or does not treat as numbers.
 var (
 	numbersOfM = []string{
 		"0", "1", "-1", ".5", "-.5", ".01", "1000000000000000", "9007199254740992", "123456789012345678",
@@ -108,7 +108,7 @@ func encodeAndDecode(subscripts ...coreScalar) (key []byte, decoded []coreScalar
 	return key, decoded, err
 }
 
-// Subscripts that are one node, and how they come back.
+// Subscripts that are the same node, and the result of reading them.
 func TestSubscriptsOfOneNode(t *testing.T) {
 	for _, test := range []struct {
 		same []coreScalar
@@ -193,7 +193,7 @@ func TestKeysRefused(t *testing.T) {
 	}
 }
 
-// Encodings that a writer never makes: each would be a second key of a node, or of none.
+// Encodings that a writer never produces: each would be a second key of a node, or the key of none.
 func TestDecodeRejects(t *testing.T) {
 	for _, key := range []string{
 		"^x\x00\xc0" + repeat("a", 1896) + "\x00", // a byte longer than the longest key
@@ -211,7 +211,7 @@ func TestDecodeRejects(t *testing.T) {
 	}
 }
 
-// A testSubscript is one subscript in the form that the plain comparison reads.
+// A testSubscript is one subscript in a form that is easy to compare.
 type testSubscript struct {
 	text  string
 	value *big.Rat // nil for a string
@@ -227,7 +227,7 @@ func newTestSubscript(text string) testSubscript {
 
 func (s testSubscript) String() string { return strconv.Quote(s.text) }
 
-// compare is M's order: "", numbers by value, strings by bytes.
+// compare implements M's order: "", numbers by value, strings by bytes.
 func (s testSubscript) compare(other testSubscript) int {
 	rank := func(s testSubscript) int {
 		switch {
@@ -247,7 +247,7 @@ func (s testSubscript) compare(other testSubscript) int {
 	return strings.Compare(s.text, other.text)
 }
 
-// randomNumber spells a canonical number, often one near others.
+// randomNumber returns a canonical number, often close to others.
 func randomNumber(r *rand.Rand) string {
 	for {
 		var text string
@@ -320,7 +320,7 @@ func TestKeyOrder(t *testing.T) {
 	const pairs = 1_000_000
 	wrong := 0
 	for range pairs / 10 {
-		// Ten pairs of a small family, of which most share a beginning.
+		// Ten pairs of a small family, most with a common prefix.
 		family := []path{randomPath(nil)}
 		for len(family) < 5 {
 			from := family[r.IntN(len(family))].subscripts
@@ -371,7 +371,7 @@ func TestKeyOrder(t *testing.T) {
 
 func sign(n int) int { return min(max(n, -1), 1) }
 
-// Doubles come back as they were: as the number, or digits or a string that reads as it.
+// Doubles keep their value: as a number, or as digits or a string that reads as the same double.
 func TestDoublesComeBack(t *testing.T) {
 	r := testseed.New(t)
 	for range 200_000 {

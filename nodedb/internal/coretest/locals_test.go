@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLocalsOfOneName restores trees in memory by their names: at a rollback, at a restart, and
-// of an inner transaction.
+// TestLocalsOfOneName restores trees in memory by name: at a rollback, at a restart, and in an
+// inner transaction.
 func TestLocalsOfOneName(t *testing.T) {
 	store, err := openCoreStore(t.TempDir(), coreOptions{})
 	if err != nil {

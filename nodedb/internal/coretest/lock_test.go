@@ -22,8 +22,8 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// childVariable makes the test binary do the work of a child process: its value is the name
-// of one of childWork and the arguments.
+// childVariable makes the test binary act as a child process. Its value is a name in childWork and
+// the arguments.
 const childVariable = "NODEDB_TEST_CHILD"
 
 var childWork = map[string]func(arguments []string) error{}
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A testChild is a process of the test binary that does one of childWork.
+// A testChild is a process of the test binary that runs a function of childWork.
 type testChild struct {
 	*exec.Cmd
 	input  io.WriteCloser
@@ -68,7 +68,7 @@ func startChild(t testing.TB, work ...any) *testChild {
 	return child
 }
 
-// kill ends the child at once and waits for its end.
+// kill kills the child and waits for its end.
 func (c *testChild) kill() {
 	c.Process.Kill()
 	c.Wait()
@@ -109,7 +109,7 @@ func isCode(err error, code string) bool {
 
 func TestLockConflicts(t *testing.T) {
 	long := `"` + repeat("a", 300) + `"`
-	exactly60 := `"` + repeat("b", 60-3-2) + `"` // its key fills one block
+	exactly60 := `"` + repeat("b", 60-3-2) + `"` // its key exactly fills one block
 	for _, test := range []struct {
 		held, wanted string
 		conflict     bool
@@ -301,7 +301,7 @@ func TestLocksOfDeadProcess(t *testing.T) {
 	}
 }
 
-// What a machine leaves that lost power: any bytes, and nobody who holds the file.
+// State left by a power cut: arbitrary bytes, and no process that holds the file.
 func TestSharedFileOfAnotherBoot(t *testing.T) {
 	folder := t.TempDir()
 	shared := mustOpenShared(t, folder)
@@ -338,7 +338,7 @@ func TestSharedFileOfAnotherBoot(t *testing.T) {
 	}
 }
 
-// The child of a fork shares the descriptors of its parent, which hold the locks of a process.
+// The child of a fork shares the parent's descriptors, which hold the locks of a process.
 func TestLocksAcrossFork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the core")
@@ -350,8 +350,8 @@ func TestLocksAcrossFork(t *testing.T) {
 }
 
 func init() {
-	// churn FOLDER CELLS SEED: takes random locks until killed. In CELLS is, for each of the
-	// leaves that the locks cover, the process that holds it.
+	// churn FOLDER CELLS SEED: takes random locks until killed. CELLS contains, for each leaf that
+	// the locks cover, the process that holds it.
 	childWork["churn"] = func(arguments []string) error {
 		shared, err := openCoreShared(arguments[0])
 		if err != nil {
@@ -374,7 +374,7 @@ func init() {
 
 const churnLeaves = 8 // ^t(i,j) for i and j below 8
 
-// churnOnce takes one or two random locks of the tree and proves that it alone has them.
+// churnOnce takes one or two random locks of the tree and checks that no other process has them.
 func churnOnce(shared coreShared, cells *os.File, r *rand.Rand) error {
 	paddings := []string{"", `,"` + repeat("p", 200) + `"`}
 	var keys [][]byte
@@ -434,8 +434,8 @@ func writeCell(cells *os.File, i int64, pid uint32) {
 	cells.WriteAt(binary.LittleEndian.AppendUint32(nil, pid), 4*i)
 }
 
-// isRunning is false for a process that was killed: it is a zombie, or on its way to be one,
-// having closed its files before.
+// isRunning returns false for a killed process: a zombie, or one that is exiting and has already
+// closed its files.
 func isRunning(pid uint32) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -451,8 +451,8 @@ func isRunning(pid uint32) bool {
 	return fields[0] != "Z" && fields[0] != "X" && flags&exiting == 0
 }
 
-// Processes that take and release locks are killed at any instruction: no lock is had by two,
-// none is left, none is lost, and the table stays whole.
+// Processes that take and release locks are killed at any instruction. No two processes may hold
+// the same lock, none may remain or get lost, and the table must stay consistent.
 func TestLocksSurviveKills(t *testing.T) {
 	kills := 150
 	if testing.Short() {

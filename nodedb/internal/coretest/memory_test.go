@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// coreObjects is the folder of the compiled core, which TestMain removes; "" before the first use.
+// coreObjects is the folder of the compiled core, which TestMain removes; "" until it is first
+// used.
 var coreObjects string
 
 // compileCore compiles the core without Go, once for all programs.
@@ -55,8 +56,8 @@ func buildProgram(t *testing.T, source string, flags ...string) string {
 	return program
 }
 
-// TestFailingMemory lets each allocation of each operation fail: the operation does all of its work,
-// or nothing of it.
+// TestFailingMemory makes each allocation of each operation fail: the operation must do all of its
+// work, or none.
 func TestFailingMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the core, without Go")

@@ -19,18 +19,18 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// The model test holds a store against a plain sorted map. A list of random operations of
-// several sessions, perhaps of two processes, runs on both; every result must be the same. A
-// failing list is cut down to a few operations and printed with its seed.
+// The model test compares a store with a plain sorted map. A list of random operations of several
+// sessions, in one or two processes, runs on both; every result must be the same. A failing list is
+// reduced to a few operations and printed with its seed.
 
-// A modelOp is one operation. Nodes and values are spelled as zwrite does.
+// A modelOp is one operation. Nodes and values are in ZWRITE format.
 type modelOp struct {
 	Session int
 	Kind    string `json:",omitempty"` // one of kindNames, or "" for a call of What
 	What    int
 	Key     string `json:",omitempty"`
 	Other   string `json:",omitempty"` // the target of a merge
-	A, B    string `json:",omitempty"` // a value and what it replaces; the bounds of a walk
+	A, B    string `json:",omitempty"` // a value and the value that it replaces; the bounds of a walk
 	N       uint64 `json:",omitempty"`
 	Flags   int    `json:",omitempty"`
 }
@@ -60,7 +60,7 @@ func (op modelOp) String() string {
 	return text
 }
 
-// shown shortens the long values.
+// shown truncates long values.
 func shown(text string) string {
 	for _, long := range []string{"long", "v", "w"} {
 		text = regexp.MustCompile("("+long+"){5,}").ReplaceAllString(text, long+"…")
@@ -68,11 +68,11 @@ func shown(text string) string {
 	return text
 }
 
-// ---- the plain side ----
+// ---- the model ----
 
 type modelValue struct {
 	text    string
-	expires bool // in an hour
+	expires bool // one hour later
 }
 
 // A modelTree maps encoded keys to values.
@@ -93,7 +93,7 @@ func (t modelTree) descendants(top string) (keys []string) {
 	return keys
 }
 
-// children returns the keys of the children of top in order, also of those without a value.
+// children returns the keys of the children of top in order, including those without a value.
 func (t modelTree) children(top string) (keys []string) {
 	for key := range t {
 		if !within(key, top) {
@@ -116,16 +116,16 @@ func (t modelTree) kill(top string) {
 	}
 }
 
-// A modelSession is what one session sees.
+// A modelSession is the view of one session.
 type modelSession struct {
 	local      modelTree
 	level      int
-	stored     modelTree // in a transaction
+	stored     modelTree // inside a transaction
 	levels     []modelSaved
-	marks      []modelMark // of the innermost level last
+	marks      []modelMark // those of the innermost level are last
 	steps      []modelStep
-	writes     int // that were not undone
-	begun      int // commits of the store before its begin
+	writes     int // number of writes not undone
+	begun      int // number of commits of the store before its begin
 	conflicts  int
 	localSaves []modelLocalSave
 	iterator   *modelIterator
@@ -146,11 +146,11 @@ type modelLocalSave struct {
 	tree  modelTree
 }
 
-// A modelStep is an operation of a transaction with its result, to run again at the commit.
+// A modelStep is an operation of a transaction with its result, which the commit repeats.
 type modelStep struct {
 	op     modelOp
 	result string
-	local  modelTree // of a merge
+	local  modelTree // for a merge
 }
 
 type modelIterator struct {
@@ -176,7 +176,7 @@ func newModel(sessions int) *model {
 
 func isStored(key string) bool { return key == "" || key[0] == '^' }
 
-// textOfKey and textOfSubscript spell a key and its last subscript.
+// textOfKey and textOfSubscript format a key and its last subscript.
 func textOfKey(key string) string {
 	text, _, err := coreZwriteKey([]byte(key), 40_000)
 	if err != nil {
@@ -220,7 +220,7 @@ func parsedScalar(text string) coreScalar {
 	return value
 }
 
-// node runs an operation on nodes; wrote tells whether it was one that changes nodes.
+// node runs an operation on nodes; wrote reports whether the operation changes nodes.
 func (op modelOp) node(stored, local modelTree) (result string, wrote bool) {
 	key := encodedKey(op.Key)
 	tree := local
@@ -360,7 +360,7 @@ func (op modelOp) node(stored, local modelTree) (result string, wrote bool) {
 	panic(op.String())
 }
 
-// expireAt ends a node at a time that is past, or in an hour, or never.
+// expireAt makes a node expire in the past, in an hour, or never.
 func (op modelOp) expireAt(tree modelTree, key string) {
 	if op.N == modelSoon {
 		delete(tree, key)
@@ -387,7 +387,7 @@ func (op modelOp) killRange(tree modelTree, key string) (wrote bool) {
 	return wrote
 }
 
-// modelSoon is a time to live after which the test waits until it is over.
+// modelSoon is a short time to live; the test waits until it is over.
 const modelSoon = 1
 
 func (op modelOp) walk(tree modelTree, top string) string {
@@ -498,7 +498,7 @@ func (s *modelSession) keepLocals(level int) {
 	}
 }
 
-// start puts the session into a transaction of its own at the state of the store.
+// start begins a transaction of the session on the current state of the store.
 func (m *model) start(s *modelSession) {
 	s.level, s.stored, s.levels, s.marks, s.steps, s.writes, s.begun = 1, maps.Clone(m.committed), nil, nil, nil, 0, m.commits
 }
@@ -507,8 +507,8 @@ func (s *modelSession) leave() {
 	s.level, s.stored, s.levels, s.marks, s.steps = 0, nil, nil, nil, nil
 }
 
-// control runs begin, commit and their like in a transaction, or in a run of it again. The
-// outermost begin and end are not for it.
+// control runs begin, commit and similar operations in a transaction, or when it is repeated. It
+// does not handle the outermost begin and end.
 func (s *modelSession) control(op modelOp, got string) string {
 	switch op.What {
 	case doBegin:
@@ -543,8 +543,8 @@ func (s *modelSession) control(op modelOp, got string) string {
 	return ""
 }
 
-// expect runs the operation on the model and returns what the store should have given. got is
-// what it has: the store may report a conflict where there may be one.
+// expect runs the operation on the model and returns the expected result. got is the store's
+// result: the store may report a conflict that the model cannot predict.
 func (m *model) expect(op modelOp, got string) string {
 	s := m.sessions[op.Session]
 	switch op.Kind {
@@ -613,8 +613,7 @@ func (m *model) transaction(s *modelSession, op modelOp, got string) string {
 	return s.control(op, got)
 }
 
-// commit runs the transaction again on the state that it meets: each of its reads must give
-// what it gave.
+// commit repeats the transaction on the current state: each of its reads must give the same result.
 func (m *model) commit(s *modelSession, got string) string {
 	if got == "NDB_E_CONFLICT" {
 		if m.commits == s.begun {
@@ -651,7 +650,8 @@ func (m *model) commit(s *modelSession, got string) string {
 	return ""
 }
 
-// step moves the kept iterator of a session: behind the item that it gave last, as things are.
+// step advances the open iterator of a session past the last item that it returned, on the current
+// nodes.
 func (m *model) step(s *modelSession) string {
 	it := s.iterator
 	if it == nil {
@@ -678,7 +678,7 @@ func (m *model) step(s *modelSession) string {
 			continue
 		}
 		it.started, it.last = true, key
-		if s.level > 0 && isStored(it.top) { // what was passed was read
+		if s.level > 0 && isStored(it.top) { // the range passed counts as read
 			s.steps = append(s.steps, modelStep{op: modelOp{What: doData, Key: textOfKey(key)}, result: dataOf(tree, key)})
 		}
 		return walkItem(tree, key, it.flags)
@@ -692,9 +692,9 @@ func dataOf(tree modelTree, key string) string {
 	return result
 }
 
-// ---- the side of the store ----
+// ---- the store ----
 
-// A modelRunner has sessions of one process.
+// A modelRunner runs the sessions of one process.
 type modelRunner struct {
 	folder    string
 	options   coreOptions
@@ -797,7 +797,7 @@ func (r *modelRunner) do(i int, op modelOp) string {
 }
 
 func init() {
-	// model FOLDER OPTIONS: runs the operations that it reads, one a line.
+	// model FOLDER OPTIONS: runs the operations in its input, one per line.
 	childWork["model"] = func(arguments []string) error {
 		var flushMs int
 		if _, err := fmt.Sscan(arguments[1], &flushMs); err != nil {
@@ -818,15 +818,15 @@ func init() {
 	}
 }
 
-// modelSetup says on what a list of operations runs.
+// A modelSetup describes where a list of operations runs.
 type modelSetup struct {
 	sessions int // of this process
 	child    bool
 	options  coreOptions
 }
 
-// runModel runs the operations on a new store and on the model. It returns the index of the
-// first that differs and what differs, or len(ops) and "".
+// runModel runs the operations on a new store and on the model. It returns the index of the first
+// difference and its description, or len(ops) and "".
 func runModel(t *testing.T, setup modelSetup, ops []modelOp) (failed int, fault string) {
 	folder, err := os.MkdirTemp(t.TempDir(), "store")
 	if err != nil {
@@ -873,7 +873,7 @@ func runModel(t *testing.T, setup modelSetup, ops []modelOp) (failed int, fault 
 		if process == 1 && !setup.child {
 			continue
 		}
-		if process != lastProcess { // what one process has acknowledged, the other sees once it is durable
+		if process != lastProcess { // a process sees the changes of the other once they are durable
 			if result := do(modelOp{Kind: "sync", Session: lastProcess * setup.sessions}); result != "" {
 				return i, "sync: " + result
 			}
@@ -917,7 +917,7 @@ func runModel(t *testing.T, setup modelSetup, ops []modelOp) (failed int, fault 
 			op.N = s.marks[least+int(op.N)%(len(s.marks)-least)].number
 		}
 		if op.What == doExpire && op.Kind == "" && op.N == modelSoon && s.level > 0 {
-			op.N = 0 // in a transaction no time passes
+			op.N = 0 // expiry times do not pass inside a transaction
 		}
 		got := do(op)
 		if want := m.expect(op, got); got != want {
@@ -926,7 +926,7 @@ func runModel(t *testing.T, setup modelSetup, ops []modelOp) (failed int, fault 
 		if process == 1 && !maps.Equal(history[len(history)-1], m.committed) {
 			history = append(history, maps.Clone(m.committed))
 		}
-		if s.conflicts == 2 { // the next attempt would be exclusive, and the other sessions run in this goroutine
+		if s.conflicts == 2 { // the next attempt would run alone, and the other sessions are in this goroutine
 			if got := do(modelOp{Session: op.Session, What: doRollback}); got != "" {
 				return i, "rollback after conflicts: " + got
 			}
@@ -952,7 +952,7 @@ func runModel(t *testing.T, setup modelSetup, ops []modelOp) (failed int, fault 
 	return len(ops), ""
 }
 
-// dump reads all nodes with a session of its own.
+// dump reads all nodes in a session of its own.
 func (r *modelRunner) dump() (modelTree, error) {
 	s, err := r.store.session()
 	if err != nil {
@@ -1008,7 +1008,7 @@ func compareAll(want modelTree, r *modelRunner) string {
 	return ""
 }
 
-// stateAfterKill finds which of the states since its last sync the killed child left.
+// stateAfterKill finds the state, of those since its last sync, that the killed child left.
 func stateAfterKill(m *model, r *modelRunner, history []modelTree) string {
 	got, err := r.dump()
 	if err != nil {
@@ -1039,7 +1039,7 @@ func randomKey(r *rand.Rand, stored bool) string {
 	for range r.IntN(4) {
 		subscripts := modelSubscripts
 		if r.IntN(3) > 0 {
-			subscripts = subscripts[:4] // meet often
+			subscripts = subscripts[:4] // makes equal paths frequent
 		}
 		text = childText(text, subscripts[r.IntN(len(subscripts))])
 	}
@@ -1139,7 +1139,7 @@ func randomOp(r *rand.Rand, setup modelSetup) modelOp {
 	return op
 }
 
-// shrinkOps leaves out what the failure does not need.
+// shrinkOps removes operations that the failure does not need.
 func shrinkOps(t *testing.T, setup modelSetup, ops []modelOp) ([]modelOp, string) {
 	end := time.Now().Add(40 * time.Second)
 	_, fault := runModel(t, setup, ops)

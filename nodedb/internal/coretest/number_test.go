@@ -12,7 +12,7 @@ import (
 	"github.com/perigeedb/perigee/nodedb"
 )
 
-// sums are M's $INCREMENT, from a live one: the value, what is added, the result.
+// sums are results of a live M's $INCREMENT: the value, the addend, the sum.
 var sums = [][3]string{
 	{"", "1", "1"}, {"abc", "1", "1"}, {"3 apples", "1", "4"}, {"3 apples", "2", "5"}, {"", "2 pears", "2"}, {"", "abc", "0"}, {"", "", "0"},
 	{"", "-0", "0"}, {"1.0", "1", "2"}, {"1.0", "0", "1"}, {"abc", "0", "0"}, {"007", "0", "7"}, {"1E3", "0", "1000"}, {"01", "1", "2"},
@@ -75,8 +75,8 @@ func TestNumberAdd(t *testing.T) {
 	}
 }
 
-// addByRule is M's rule over big integers: cut the operands to 18 digits, align them to the
-// larger one's, add, cut.
+// addByRule implements M's rule with big integers: truncate the operands to 18 digits, align them
+// to the larger one, add, truncate.
 func addByRule(a, b string) *big.Rat {
 	x, _ := new(big.Rat).SetString(rational(a))
 	y, _ := new(big.Rat).SetString(rational(b))
@@ -88,7 +88,7 @@ func addByRule(a, b string) *big.Rat {
 		whole := new(big.Int).Quo(quotient.Num(), quotient.Denom())
 		return new(big.Rat).Mul(new(big.Rat).SetInt(whole), unit)
 	}
-	unitOf := func(value *big.Rat) *big.Rat { // the place of the 18th digit
+	unitOf := func(value *big.Rat) *big.Rat { // the value of the 18th digit
 		size := new(big.Rat).Abs(value)
 		place := -100
 		for size.Cmp(tenTo(place+1)) >= 0 {
@@ -111,7 +111,7 @@ func TestNumberAddRandomly(t *testing.T) {
 	r := testseed.New(t)
 	for range 5_000 {
 		a, b := randomNumber(r), randomNumber(r)
-		if r.IntN(3) == 0 { // of one size, and perhaps cancelling
+		if r.IntN(3) == 0 { // of similar size, so that they may cancel out
 			b = "-" + strings.TrimPrefix(a, "-")
 			if r.IntN(2) == 0 {
 				b = b[1:]
@@ -173,8 +173,8 @@ func FuzzNumberAdd(f *testing.F) {
 	})
 }
 
-// TestDoublesAreKeptAlike stores the same double through C and through Go, before and after it is
-// durable: both keep the same value, which compares as such.
+// TestDoublesAreKeptAlike stores the same double through C and through Go, and reads it before and
+// after it is durable: both store the same value, and comparisons find it equal.
 func TestDoublesAreKeptAlike(t *testing.T) {
 	store, err := openCoreStore(t.TempDir(), coreOptions{noSync: true})
 	if err != nil {
@@ -222,7 +222,7 @@ func TestDoublesAreKeptAlike(t *testing.T) {
 	}
 }
 
-// valueScalar is what the core makes of a Value's kind and text.
+// valueScalar converts a Value's kind and text to the core's form.
 func valueScalar(v nodedb.Value) coreScalar {
 	if v.Kind() == nodedb.String {
 		return str(v.String())

@@ -20,8 +20,8 @@ import (
 	"github.com/perigeedb/perigee/nodedb"
 )
 
-// TestOpenHiddenFile opens and backs up into folders whose file cannot be looked at, or is a link
-// to a file that is not there now. That is an error, and the link stays.
+// TestOpenHiddenFile opens, and backs up into, folders whose file cannot be read, or is a link to a
+// missing file. That is an error, and the link stays.
 func TestOpenHiddenFile(t *testing.T) {
 	source, err := openCoreStore(filepath.Join(t.TempDir(), "source"), coreOptions{noSync: true})
 	if err != nil {
@@ -61,8 +61,8 @@ func TestOpenHiddenFile(t *testing.T) {
 	}
 }
 
-// TestRefusedBackup backs up to names that no folder can have, and where the process may open no
-// more files: that is an error, and an empty folder that was there before stays.
+// TestRefusedBackup backs up to invalid folder names, and in a process that cannot open more files:
+// that is an error, and an existing empty folder stays.
 func TestRefusedBackup(t *testing.T) {
 	store, err := openCoreStore(filepath.Join(t.TempDir(), "store"), coreOptions{noSync: true})
 	if err != nil {
@@ -99,7 +99,7 @@ func TestRefusedBackup(t *testing.T) {
 	}
 }
 
-// smallStore makes a store with a few nodes.
+// smallStore creates a store with a few nodes.
 func smallStore(t *testing.T, folder string) {
 	t.Helper()
 	s, err := nodedb.Open(folder, nodedb.Options{NoSync: true})
@@ -116,7 +116,7 @@ func smallStore(t *testing.T, folder string) {
 	}
 }
 
-// readAll reads a store in every way.
+// readAll reads a store by every kind of operation.
 func readAll(t *testing.T, s *nodedb.Store) error {
 	session, err := s.Session()
 	if err != nil {
@@ -127,7 +127,7 @@ func readAll(t *testing.T, s *nodedb.Store) error {
 		if v, err := session.Get(nodedb.Name("^m").At(1)); err != nil || v.String() != "one" {
 			return fmt.Errorf("^m(1) is %q, %v", v, err)
 		}
-		time.Sleep(30 * time.Millisecond) // it is read again after its snapshot was released
+		time.Sleep(30 * time.Millisecond) // its snapshot is released, so the next read takes a new one
 	}
 	if n, err := session.Count(t.Context(), nodedb.Name("^m")); err != nil || n != 2 {
 		return fmt.Errorf("%d nodes, %v", n, err)
@@ -139,12 +139,12 @@ func readAll(t *testing.T, s *nodedb.Store) error {
 	return errors.Join(err, s.Dump(t.Context(), io.Discard, nil), s.Backup(filepath.Join(t.TempDir(), "backup")))
 }
 
-// TestReadOnlyMedia opens stores on a file system that cannot be written: to read it works, to
-// write it is refused with words.
+// TestReadOnlyMedia opens stores on a read-only file system: reading works, opening for writing
+// fails with a useful message.
 func TestReadOnlyMedia(t *testing.T) {
 	disk := powercut.SmallDisk(t, 32<<20)
 	if disk == "" {
-		return // the other process has told what is wrong
+		return // the other process has reported the error
 	}
 	used, copied := filepath.Join(disk, "used"), filepath.Join(disk, "copied")
 	smallStore(t, used)
@@ -175,8 +175,8 @@ func TestReadOnlyMedia(t *testing.T) {
 	}
 }
 
-// TestOpenOnFullDisk opens stores on a full disk with none of the files that processes share: that
-// works or is an error of the disk, and works when there is room.
+// TestOpenOnFullDisk opens stores on a full disk, without any of the files that processes share. It
+// must work or fail with a disk error, and must work when there is space.
 func TestOpenOnFullDisk(t *testing.T) {
 	disk := powercut.SmallDisk(t, 32<<20)
 	if disk == "" {
@@ -186,7 +186,7 @@ func TestOpenOnFullDisk(t *testing.T) {
 	smallStore(t, folder)
 	locks := []string{"lock.mdb", "shared"}
 	for _, missing := range [][]string{{"lock.mdb"}, {"shared"}, locks} {
-		for _, free := range []int64{0, 4 << 10, 1 << 20} { // at most of "shared" is there, at most one of both
+		for _, free := range []int64{0, 4 << 10, 1 << 20} { // space for none, one or both files
 			for _, name := range missing {
 				os.Remove(filepath.Join(folder, name))
 			}
@@ -219,8 +219,8 @@ func TestOpenOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestSecondOpen: who opens a folder that is open in this process gets the options that he asks for,
-// or an error that names the one that differs.
+// TestSecondOpen opens a folder that is open in this process: the new store has the requested
+// options, or the error names the option that differs.
 func TestSecondOpen(t *testing.T) {
 	folder := t.TempDir()
 	first, err := openCoreStore(folder, coreOptions{flushMs: 20, noSync: true})
@@ -250,7 +250,7 @@ func TestSecondOpen(t *testing.T) {
 	if err := first.close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := openCoreStore(folder, coreOptions{flushMs: 50}) // nobody has it open
+	again, err := openCoreStore(folder, coreOptions{flushMs: 50}) // it is not open any more
 	if err == nil {
 		err = again.close()
 	}
@@ -259,7 +259,7 @@ func TestSecondOpen(t *testing.T) {
 	}
 }
 
-// TestOpenAfterFailure: a failed open leaves nothing behind.
+// TestOpenAfterFailure checks that a failed open leaves nothing behind.
 func TestOpenAfterFailure(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "store")
 	file := filepath.Join(folder, "data.mdb")
@@ -291,7 +291,7 @@ func TestOpenAfterFailure(t *testing.T) {
 }
 
 func init() {
-	// unwritable FOLDER: opens stores that it may read and not write.
+	// unwritable FOLDER: opens stores that it may read but not write.
 	childWork["unwritable"] = func(arguments []string) error {
 		if err := os.Chdir(arguments[0]); err != nil {
 			return err
@@ -315,7 +315,7 @@ func init() {
 	}
 }
 
-// TestUnwritableFolder opens stores without the right to write them: that is refused with words.
+// TestUnwritableFolder opens stores without write permission: that fails with a useful message.
 func TestUnwritableFolder(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range []string{"used", "copied"} {
@@ -338,12 +338,12 @@ func TestUnwritableFolder(t *testing.T) {
 
 func init() {
 	// unreadable FOLDER: opens and backs up stores in a folder that it may not read, with and
-	// without a right to read their own.
+	// without permission to read the stores' own folders.
 	childWork["unreadable"] = func(arguments []string) error {
 		if err := os.Chdir(arguments[0]); err != nil {
 			return err
 		}
-		if os.Getuid() == 0 { // root reads everything
+		if os.Getuid() == 0 { // root can read everything
 			if err := syscall.Setuid(65534); err != nil {
 				return err
 			}
@@ -353,7 +353,7 @@ func init() {
 		}
 		for _, mode := range []os.FileMode{0o700, 0o300} {
 			name := fmt.Sprintf("mode%o", mode)
-			if mode != 0o700 { // else the store makes it
+			if mode != 0o700 { // with 0o700 the store creates it
 				if err := errors.Join(os.Mkdir(name, mode), os.Mkdir(name+".backup", mode)); err != nil {
 					return err
 				}
@@ -380,7 +380,7 @@ func init() {
 	}
 }
 
-// TestUnreadableFolder makes, opens and backs up stores in folders that the process may not read,
+// TestUnreadableFolder creates, opens and backs up stores in folders that the process may not read,
 // and therefore cannot sync.
 func TestUnreadableFolder(t *testing.T) {
 	folder := t.TempDir()
@@ -393,8 +393,8 @@ func TestUnreadableFolder(t *testing.T) {
 	}
 }
 
-// TestOpenFormat1 opens a store that a version without checksums wrote. It reads and writes it as that
-// version does, which may still use it.
+// TestOpenFormat1 opens a store of a version without checksums. It must read and write it as that
+// version does, which may still use the store.
 func TestOpenFormat1(t *testing.T) {
 	packed, err := os.Open("testdata/format1.mdb.gz")
 	if err != nil {
@@ -451,8 +451,8 @@ func TestOpenFormat1(t *testing.T) {
 	}
 }
 
-// TestOpenFollowsNoLink plants links in the place of files that a store writes beside its data: the
-// file that they lead to stays as it is.
+// TestOpenFollowsNoLink puts links in place of files that a store writes in addition to its data:
+// their targets must not change.
 func TestOpenFollowsNoLink(t *testing.T) {
 	source, err := openCoreStore(filepath.Join(t.TempDir(), "source"), coreOptions{noSync: true})
 	if err != nil {
@@ -480,11 +480,11 @@ func TestOpenFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestOpenAfterFailedCommit leaves in a meta page what a write that failed in its middle leaves there:
-// the trees of a commit that never was, and the number of an older one. The store opens with its
-// last commit. In the page of the last commit the same is damage.
+// TestOpenAfterFailedCommit writes to a meta page what a write that failed half way leaves: the
+// trees of a commit that never completed, and the number of an older one. The store must open with
+// its last commit. In the page of the last commit, the same is damage.
 func TestOpenAfterFailedCommit(t *testing.T) {
-	const root, number = 80, 144 // of the free pages, of the commit; see MDB_meta
+	const root, number = 80, 144 // offsets of the root of free pages and the commit's number in MDB_meta
 	folder := filepath.Join(t.TempDir(), "store")
 	smallStore(t, folder)
 	path := filepath.Join(folder, "data.mdb")

@@ -15,8 +15,8 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// TestOrderAgainstM lets M sort the paths of random pairs and print them, and compares that with
-// the keys: each pair is ordered as M orders it, and what M prints is read as the key of its path.
+// TestOrderAgainstM lets M sort and print the paths of random pairs, and compares that with the
+// keys: each pair must have M's order, and M's output must parse as the key of its path.
 func TestOrderAgainstM(t *testing.T) {
 	pairs := pairsForM(t)
 	paths := randomPairs(testseed.New(t), pairs)
@@ -24,7 +24,7 @@ func TestOrderAgainstM(t *testing.T) {
 	for i, path := range paths {
 		keys[i] = keyOfPath(t, path)
 	}
-	rank := map[string]int{} // of a key in M's order
+	rank := map[string]int{} // position of a key in M's order
 	var before []byte
 	for i, node := range sortWithM(t, paths) {
 		key := keys[node.path]
@@ -63,7 +63,7 @@ func keyOfPath(t *testing.T, path []string) []byte {
 	return key
 }
 
-// A nodeOfM is a node as M printed it.
+// A nodeOfM is a node as printed by M.
 type nodeOfM struct {
 	text string
 	path int // index of its path
@@ -92,7 +92,7 @@ func sortWithM(t *testing.T, paths [][]string) []nodeOfM {
 	return nodes
 }
 
-// spellPath writes a path as ZWRITE does, but numbers as strings too.
+// spellPath formats a path as ZWRITE does, but with numbers also as strings.
 func spellPath(path []string) string {
 	spelled := make([]string, len(path))
 	for i, subscript := range path {
@@ -101,7 +101,7 @@ func spellPath(path []string) string {
 	return "^x(" + strings.Join(spelled, ",") + ")"
 }
 
-// spellSubscript writes a string as "a"_$C(10,13)_"b".
+// spellSubscript formats a string as "a"_$C(10,13)_"b".
 func spellSubscript(s string) string {
 	if s == "" {
 		return `""`
@@ -123,8 +123,8 @@ func spellSubscript(s string) string {
 	return strings.Join(parts, "_")
 }
 
-// randomPairs returns pairs of paths, one after the other. The second of a pair is often near
-// the first.
+// randomPairs returns pairs of paths, one after the other. The second path of a pair is often
+// similar to the first.
 func randomPairs(r *rand.Rand, pairs int) [][]string {
 	g := pathGenerator{r}
 	paths := make([][]string, 0, 2*pairs)
@@ -141,7 +141,7 @@ func randomPairs(r *rand.Rand, pairs int) [][]string {
 
 type pathGenerator struct{ *rand.Rand }
 
-// path makes a path of one to six subscripts, rarely of up to 31.
+// path returns a path of one to six subscripts, rarely of up to 31.
 func (g pathGenerator) path() []string {
 	depth := 1 + g.IntN(6)
 	if g.IntN(100) == 0 {
@@ -154,7 +154,7 @@ func (g pathGenerator) path() []string {
 	return path
 }
 
-// near changes a path a little: longer, shorter, or another subscript.
+// near returns a path changed a little: longer, shorter, or with another subscript.
 func (g pathGenerator) near(path []string) []string {
 	path = slices.Clone(path)
 	last := len(path) - 1
@@ -186,7 +186,7 @@ func (g pathGenerator) near(path []string) []string {
 	return path
 }
 
-// notNumbers look like numbers, or are just within their range or beyond it.
+// notNumbers are texts similar to numbers, or numbers just inside or outside of the range.
 var notNumbers = []string{
 	"", "0", "-0", "00", "-", ".", "-.", "+1", "1.", "0.5", "-0.5", ".50", "1.0", "01", "-01", "1E3", "1e3", " 1", "1 ", "--1", "1..1", "1-",
 	"123456789012345678", "1234567890123456789", "1234567890123456780", "-1234567890123456780", "12345678901234567.8", "123456789012345678.9",
@@ -222,7 +222,7 @@ func (g pathGenerator) subscript() string {
 	return string(s)
 }
 
-// decimal makes a decimal of up to 19 digits of any size, mostly canonical.
+// decimal returns a decimal of up to 19 digits of any size, mostly canonical.
 func (g pathGenerator) decimal() string {
 	digits := strings.TrimLeft(g.text("0123456789", 1+g.IntN(19)), "0") + "7"
 	sign := []string{"", "-"}[g.IntN(2)]

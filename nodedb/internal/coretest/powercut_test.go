@@ -19,14 +19,13 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// worthless are the files of a store that a boot makes worthless, and that processes map to
-// write to them.
+// worthless are the files of a store that a reboot makes worthless. Processes map them for writing.
 var worthless = []string{"lock.mdb", "shared"}
 
 func init() {
-	// rounds FOLDER N SEED: makes N rounds of writer 0 in a store, the same for a seed, and backs
+	// rounds FOLDER N SEED: makes N rounds of writer 0 in a store, equal for equal seeds, and backs
 	// it up. It prints "before COUNT AUTO" at each round, and "durable COUNT AUTO" and "backup
-	// COUNT AUTO" once these are.
+	// COUNT AUTO" once these are durable.
 	childWork["rounds"] = func(arguments []string) (err error) {
 		defer catchFault(&err)
 		runtime.LockOSThread() // strace counts calls by thread
@@ -78,19 +77,19 @@ func init() {
 
 func roundsRun(folder, fault string, rounds int, seed uint64) powercut.Run {
 	run := powercut.SelfRun(fault, childVariable+"="+fmt.Sprintf("rounds %s %d %d", folder, rounds, seed),
-		"ASAN_OPTIONS=detect_leaks=0") // which a traced process cannot
+		"ASAN_OPTIONS=detect_leaks=0") // a traced process cannot detect leaks
 	run.LeaveOut = worthless
 	return run
 }
 
-// TestPowerCut cuts the power while a writer makes a store, writes and backs up.
+// TestPowerCut cuts the power while a writer creates a store, writes and backs up.
 func TestPowerCut(t *testing.T) {
 	folder, seed := t.TempDir(), testseed.New(t).Uint64()
 	powercut.Record(t, folder, roundsRun(folder, "", 40, seed)).EachCut(t, 80, checkCutStore)
 }
 
-// TestPowerCutLosesOne loses each single change that is not synced at some moment: of a writer
-// that makes a store, and of one that goes on after another was killed while it did.
+// TestPowerCutLosesOne loses each single change that is not synced at some moment: of a writer that
+// creates a store, and of one that continues after another was killed during the creation.
 func TestPowerCutLosesOne(t *testing.T) {
 	for name, fault := range map[string]string{"sound": "", "killed": "fsync:signal=KILL:when=1"} {
 		t.Run(name, func(t *testing.T) {
@@ -104,8 +103,8 @@ func TestPowerCutLosesOne(t *testing.T) {
 	}
 }
 
-// TestKillAndPowerCut kills a writer at a call, and cuts the power while another one goes on
-// with what it finds.
+// TestKillAndPowerCut kills a writer at a system call, and cuts the power while another one
+// continues with what it left.
 func TestKillAndPowerCut(t *testing.T) {
 	for call, calls := range map[string]int{"fdatasync": 20, "pwrite64": 20, "writev": 20, "fsync": 3} {
 		for n := range powercut.SomeOf(calls) {
@@ -118,8 +117,8 @@ func TestKillAndPowerCut(t *testing.T) {
 	}
 }
 
-// TestFailedSyncAndPowerCut lets one sync fail, of the file or of a folder while the store is
-// opened, and later ones not make up for it: the writer says so and tries again.
+// TestFailedSyncAndPowerCut makes one sync fail, of the file, or of a folder during open, such that
+// later syncs do not make up for it. The writer must report it and retry.
 func TestFailedSyncAndPowerCut(t *testing.T) {
 	for call, calls := range map[string]int{"fdatasync": 15, "fsync": 2} {
 		for n := range powercut.SomeOf(calls) {
@@ -138,9 +137,9 @@ func TestFailedSyncAndPowerCut(t *testing.T) {
 	}
 }
 
-// checkCutStore opens the store that a power cut has left, with garbage in the files that are
-// worthless. All that was durable is there, nothing is torn, changes are there in the order in
-// which they were made, and the store takes more. So does a backup that was made.
+// checkCutStore opens the store after a power cut, with garbage in the worthless files. All durable
+// changes must be present, none may be torn, the changes must be present in the order in which they
+// were made, and the store must accept more. The same holds for a backup.
 func checkCutStore(t *testing.T, folder string, said []string) {
 	backup := filepath.Join(folder, "backup")
 	durable, auto, done := lastCounts(t, said, "backup")
@@ -151,7 +150,7 @@ func checkCutStore(t *testing.T, folder string, said []string) {
 	checkCounts(t, filepath.Join(folder, "store"), durable, auto, said)
 }
 
-// lastCounts returns the numbers of the last line that begins with a word.
+// lastCounts returns the numbers in the last line that begins with a word.
 func lastCounts(t *testing.T, said []string, word string) (count, auto int, found bool) {
 	t.Helper()
 	for _, line := range said {
@@ -163,7 +162,7 @@ func lastCounts(t *testing.T, said []string, word string) (count, auto int, foun
 		if _, err := fmt.Sscan(rest, &count, &autos); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		auto, found = max(auto, autos), true // a round without increments says 0
+		auto, found = max(auto, autos), true // a round without increments prints 0
 	}
 	return count, auto, found
 }
@@ -195,7 +194,7 @@ func checkCounts(t *testing.T, folder string, durable, auto int, said []string) 
 	c.report(t)
 }
 
-// writeOn checks the order of the changes, and writes one more round.
+// writeOn checks the order of the changes, and writes another round.
 func (c *crashRun) writeOn(said []string) (err error) {
 	defer catchFault(&err)
 	store, err := openCoreStore(c.folder, coreOptions{})
@@ -212,7 +211,7 @@ func (c *crashRun) writeOn(said []string) (err error) {
 	for _, line := range said {
 		var n, a int
 		if m, _ := fmt.Sscanf(line, "before %d %d", &n, &a); m == 2 {
-			maps.DeleteFunc(before, func(lost, _ int) bool { return lost > n }) // by a kill
+			maps.DeleteFunc(before, func(lost, _ int) bool { return lost > n }) // lost by a kill
 			before[n] = a
 		}
 	}

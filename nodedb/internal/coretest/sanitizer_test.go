@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSanitizers runs the C core, without Go, under the sanitizers of the C compiler: memory
-// and undefined behaviour, then races between threads.
+// TestSanitizers runs the C core, without Go, under the sanitizers of the C compiler: for memory
+// and undefined behaviour, then for races between threads.
 func TestSanitizers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the core twice")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestStoredValues decodes values as they are stored, also those that the core never stores:
-// a damaged one is corrupt, and nothing is read beyond its end.
+// TestStoredValues decodes stored values, including invalid ones: these must be reported as
+// corrupt, and nothing may be read beyond their end.
 func TestStoredValues(t *testing.T) {
 	const expires = "\x00\x00\x01\x8b\xcf\xe5\x68\xff" // 1,700,000,000,255 ms
 	for _, test := range []struct {
@@ -63,7 +63,8 @@ func TestStoredValues(t *testing.T) {
 	}
 }
 
-// TestRecordSum: the checksum is CRC-32C, folded, with and without the help of the processor.
+// TestRecordSum checks that the checksum is CRC-32C, folded, by the processor's instruction and by
+// table.
 func TestRecordSum(t *testing.T) {
 	const all = "123456789, and some bytes behind them, so that whole words are summed"
 	for i := range len(all) {

@@ -80,7 +80,7 @@ func TestZwriteKey(t *testing.T) {
 	}
 }
 
-// What M prints and we do not.
+// Spellings that M prints and this core does not.
 func TestZwriteParseOfM(t *testing.T) {
 	for text, want := range map[string]coreScalar{
 		`$C(255)`: str("\xff"), `$CHAR(97,98)_"c"`: str("abc"), `$zchar(1)`: str("\x01"), `$zch(200)_$c(1)`: str("\xc8\x01"),

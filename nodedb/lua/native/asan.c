@@ -1,5 +1,5 @@
-/* asan.c: a LuaJIT that runs a script and has the module nodedb.native linked in: AddressSanitizer
- * must be in the program, not only in what it loads. */
+/* asan.c: a LuaJIT that runs a script, with the module nodedb.native linked in. AddressSanitizer
+ * must be part of the program, not only of a shared object that it loads. */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
 	lua_pushcfunction(L, luaopen_nodedb_native);
 	lua_setfield(L, -2, "nodedb.native");
 	lua_settop(L, 0);
-	lua_newtable(L); /* arg, as the interpreter sets it */
+	lua_newtable(L); /* arg, as in the standard interpreter */
 	for (int i = 0; i < argc; i++) {
 		lua_pushstring(L, argv[i]);
 		lua_rawseti(L, -2, i - 1);

@@ -1,13 +1,12 @@
-/* native.c: the backend of the Lua modules for Lua 5.1 to 5.4, through Lua's C API, and for
- * LuaJIT what is not worth a call through its FFI (see ffi.lua).
+/* native.c: the backend of the Lua modules through Lua's C API, for Lua 5.1 to 5.4. On LuaJIT it
+ * provides the functions that are not worth a call through the FFI (see ffi.lua).
  *
- * It exports functions over encoded paths (keys, which are Lua strings) and plain values.
- * Errors of the core are raised as "nodedb: CODE: text"; nothing that needs freeing is held
- * when one is raised.
+ * It exports functions over encoded paths (keys, which are Lua strings) and plain values. It raises
+ * errors of the core as "nodedb: CODE: text", and holds no memory that needs freeing when it does.
  *
- * A Lua state has one session, of one store. It is opened by open(), or when first used: on
- * the folder in the environment variable NODEDB_FOLDER, or without a store, for trees in
- * memory only. A state is used by one thread at a time, as always with Lua. */
+ * A Lua state has one session of one store. open(), or the first use, opens it: on the folder in
+ * the environment variable NODEDB_FOLDER, or else without a store, for trees in memory only. As
+ * always with Lua, only one thread at a time may use a state. */
 #include <errno.h>
 #include <lauxlib.h>
 #include <lua.h>
@@ -32,20 +31,20 @@
 
 typedef struct iteration iteration;
 
-/* A connection is the session of a Lua state, the upvalue of all functions here. */
+/* A connection is the session of a Lua state. It is an upvalue of all functions here. */
 typedef struct connection {
 	ndb_store *store;
 	ndb_session *session;
-	uint64_t writes; /* counts changes, so that iterations look again */
-	/* a function looks at each use; it is in the registry, below the address of this */
+	uint64_t writes; /* counts changes, so that iterations notice them */
+	/* a guard function checks each use; the registry holds it under this struct's address */
 	int guarded;
-	iteration *iterations; /* that are open */
+	iteration *iterations; /* the open ones */
 	struct connection *next_open;
 } connection;
 
 struct iteration {
 	connection *owner;
-	ndb_iter *core; /* NULL once it has ended */
+	ndb_iter *core; /* NULL after the end */
 	ndb_items items;
 	uint32_t at;
 	uint64_t writes;
@@ -53,7 +52,8 @@ struct iteration {
 	iteration *next, *previous;
 };
 
-/* The connections with a store, so that a script that ends by os.exit loses nothing. */
+/* The connections with a store, which are closed at exit: a script that calls os.exit loses
+ * nothing. */
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 static connection *open_connections;
 static int exit_handler;
@@ -97,14 +97,14 @@ static int refuse(lua_State *L, const char *what, int index) {
 static connection *connected(lua_State *L) { return lua_touserdata(L, lua_upvalueindex(1)); }
 
 static const char *key_at(lua_State *L, int index, size_t *len) {
-	if (lua_type(L, index) != LUA_TSTRING) refuse(L, "a node is needed here", index);
+	if (lua_type(L, index) != LUA_TSTRING) refuse(L, "a node is required", index);
 	return lua_tolstring(L, index, len);
 }
 
 static int is_number(double n) { return n - n == 0; }
 
 #if LUA_VERSION_NUM >= 503
-/* An integer that a double may not hold is its digits, a number if they are canonical. */
+/* Converts an integer that a double may not hold to its digits; they are a number if canonical. */
 static void integer_scalar(lua_Integer n, ndb_scalar *out, char text[32]) {
 	*out = (ndb_scalar){.type = NDB_NUMBER, .number = (double)n};
 	if (n <= (lua_Integer)LARGEST_EXACT && n >= -(lua_Integer)LARGEST_EXACT) return;
@@ -116,7 +116,7 @@ static void integer_scalar(lua_Integer n, ndb_scalar *out, char text[32]) {
 }
 #endif
 
-/* Reads a subscript or a value. text has room for the digits of an integer. */
+/* Reads a subscript or a value. text holds the digits of an integer. */
 static void to_scalar(lua_State *L, int index, ndb_scalar *out, char text[32], const char *what) {
 	memset(out, 0, sizeof *out);
 	switch (lua_type(L, index)) {
@@ -138,7 +138,7 @@ static void to_scalar(lua_State *L, int index, ndb_scalar *out, char text[32], c
 		size_t len;
 		out->type = NDB_STRING;
 		out->bytes = lua_tolstring(L, index, &len);
-		if (len > UINT32_MAX) refuse(L, "a string of less than 4 GiB is needed", index);
+		if (len > UINT32_MAX) refuse(L, "a string must be shorter than 4 GiB", index);
 		out->len = (uint32_t)len;
 		return;
 	}
@@ -163,7 +163,7 @@ static void to_subscript(lua_State *L, int index, ndb_scalar *out, char text[32]
 		lua_error(L);
 	}
 #if LUA_VERSION_NUM >= 503
-	/* Lua's tables take 2^62 and 1 << 62 for one key; so one node is both. */
+	/* In Lua's tables 2^62 and 1 << 62 are the same key, so they must be the same node. */
 	lua_Integer whole;
 	if (type == LUA_TNUMBER && !lua_isinteger(L, index) &&
 	    lua_numbertointeger(lua_tonumber(L, index), &whole) &&
@@ -228,7 +228,7 @@ static void end_iteration(iteration *it) {
 	else it->owner->iterations = it->next;
 }
 
-/* Returns the code of ndb_close. */
+/* Returns the result of ndb_close. */
 static int disconnect(connection *c) {
 	int code = NDB_OK;
 	while (c->iterations) end_iteration(c->iterations);
@@ -256,7 +256,7 @@ static void connect_folder(
 		c->session = NULL;
 		fail(L, code);
 	}
-	/* the process may also have it open to write */
+	/* the process may also have the store open for writing */
 	if (options && options->read_only) ndb_session_read_only(c->session);
 	add_open(c);
 }
@@ -274,7 +274,7 @@ static void start(lua_State *L, connection *c) {
 	}
 }
 
-/* Calls the function of guard(), which raises an error where nodes must not be used. */
+/* Calls the function set by guard(), which raises an error if nodes must not be used now. */
 static void ask_guard(lua_State *L, connection *c) {
 	luaL_checkstack(L, 2, "guard");
 	lua_pushlightuserdata(L, c);
@@ -282,7 +282,7 @@ static void ask_guard(lua_State *L, connection *c) {
 	lua_call(L, 0, 0);
 }
 
-/* The session, for the functions that keep the guard. */
+/* Returns the session without calling the guard, for the functions that implement the guard. */
 static ndb_session *unguarded(lua_State *L) {
 	connection *c = connected(L);
 	if (!c->session) start(L, c);
@@ -305,7 +305,7 @@ static ndb_session *unguarded_changing(lua_State *L) {
 	return unguarded(L);
 }
 
-/* guard(f): has f called before each use of a node; guard(nil) ends that. */
+/* guard(f): calls f before each use of a node; guard(nil) stops that. */
 static int core_guard(lua_State *L) {
 	connection *c = connected(L);
 	lua_settop(L, 1);
@@ -316,7 +316,7 @@ static int core_guard(lua_State *L) {
 	return 0;
 }
 
-/* now(): the milliseconds of a clock that only goes forward. */
+/* now(): the milliseconds of a monotonic clock. */
 static int core_now(lua_State *L) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -329,7 +329,7 @@ static ndb_store *store_of(lua_State *L, const char *what) {
 	connection *c = connected(L);
 	if (!c->store)
 		luaL_error(L,
-		    "nodedb: NDB_E_ARGUMENT: %s: no store is open; call nodedb.open(folder), or set NODEDB_FOLDER",
+		    "nodedb: NDB_E_ARGUMENT: %s: no store is open: call nodedb.open(folder), or set NODEDB_FOLDER",
 		    what);
 	return c->store;
 }
@@ -360,7 +360,7 @@ static int core_open(lua_State *L) {
 				i++;
 			if (i == count)
 				return luaL_error(L,
-				    "nodedb: NDB_E_ARGUMENT: open: there is no such option; the options are read_only, no_sync, flush_ms, transaction_bytes and pending_bytes");
+				    "nodedb: NDB_E_ARGUMENT: open: unknown option; the options are read_only, no_sync, flush_ms, transaction_bytes and pending_bytes");
 		}
 		lua_getfield(L, 2, "read_only");
 		options.read_only = lua_toboolean(L, -1) ? NDB_READ_ONLY_SESSIONS : 0;
@@ -373,10 +373,10 @@ static int core_open(lua_State *L) {
 	}
 	if (c->store)
 		return luaL_error(
-		    L, "nodedb: NDB_E_ARGUMENT: open: a store is open already; call nodedb.close() first");
+		    L, "nodedb: NDB_E_ARGUMENT: open: a store is already open: call nodedb.close() first");
 	if (c->session)
 		return luaL_error(L,
-		    "nodedb: NDB_E_ARGUMENT: open: nodes were used without a store; call open before the first node is read or set, or drop the trees in memory by nodedb.close()");
+		    "nodedb: NDB_E_ARGUMENT: open: nodes were already used without a store: call open first, or drop the trees in memory with nodedb.close()");
 	connect_folder(L, c, lua_tostring(L, 1), &options);
 	return 0;
 }
@@ -434,12 +434,12 @@ static int core_backup(lua_State *L) {
 
 static int core_compact(lua_State *L) {
 	if (lua_type(L, 1) != LUA_TSTRING)
-		refuse(L, "compact: argument 1 must be the path of a folder that nobody has open", 1);
+		refuse(L, "compact: argument 1 must be the path of a folder that no process has open", 1);
 	int code = ndb_compact(lua_tostring(L, 1));
 	return code < 0 ? fail(L, code) : 0;
 }
 
-/* The first faults of a check. They are kept outside of Lua, whose errors must not pass
+/* The first faults of a check. They are kept outside of Lua, whose errors must not unwind
  * through the core. */
 typedef struct {
 	char *text;
@@ -481,14 +481,14 @@ static int core_root(lua_State *L) {
 	return 1;
 }
 
-/* append(key, subscript): the key of the child, and the subscript as iterations spell it. */
+/* append(key, subscript): returns the child's key, and the subscript as iterations return it. */
 static int core_append(lua_State *L) {
 	char key[NDB_KEY_MAX], text[NDB_KEY_MAX], digits[32];
 	size_t len, at;
 	const char *parent = key_at(L, 1, &len);
 	ndb_scalar subscript;
 	to_subscript(L, 2, &subscript, digits);
-	if (len > sizeof key) refuse(L, "a node is needed here", 1);
+	if (len > sizeof key) refuse(L, "a node is required", 1);
 	memcpy(key, parent, len);
 	int code = ndb_key_append(key, len, sizeof key, &subscript);
 	if (code < 0) return fail(L, code);
@@ -537,7 +537,7 @@ static int core_parent(lua_State *L) {
 
 /* ---- text ---- */
 
-/* push_text pushes what a zwrite function writes. */
+/* push_zwrite pushes the result of a zwrite function. */
 static int push_zwrite(lua_State *L, const char *key, size_t len, const ndb_scalar *value) {
 	char small[1024];
 	char *text = small;
@@ -569,8 +569,8 @@ static int core_zwrite(lua_State *L) {
 }
 
 static int bad_text(lua_State *L, const char *text, size_t at) {
-	return luaL_error(L, "nodedb: NDB_E_ARGUMENT: not in zwrite form from byte %d on: %s",
-	    (int)at + 1, text + at);
+	return luaL_error(
+	    L, "nodedb: NDB_E_ARGUMENT: invalid zwrite text at byte %d: %s", (int)at + 1, text + at);
 }
 
 static int core_zread(lua_State *L) {
@@ -719,7 +719,7 @@ static int core_ttl(lua_State *L) {
 	return 1;
 }
 
-#define STEPS 10000 /* of one call that counts or merges */
+#define STEPS 10000 /* nodes per call of a count or merge */
 
 static int core_count(lua_State *L) {
 	size_t len, position_len = 0;
@@ -741,7 +741,7 @@ static int core_merge(lua_State *L) {
 	char position[NDB_KEY_MAX];
 	ndb_session *s = changing(L);
 	uint64_t steps =
-	    ndb_level(s) > 0 ? STEPS : 0; /* outside a transaction, all in one of its own */
+	    ndb_level(s) > 0 ? STEPS : 0; /* outside a transaction, one call makes all changes */
 	int code;
 	do code = ndb_merge(s, key, len, from, from_len, steps, position, &position_len);
 	while (code == NDB_MORE);
@@ -750,7 +750,7 @@ static int core_merge(lua_State *L) {
 
 /* ---- many nodes ---- */
 
-/* clock(): the milliseconds since 1970 by which nodes expire */
+/* clock(): the time by which nodes expire, in ms since 1970 */
 static int core_clock(lua_State *L) {
 	push_number(L, (double)ndb_clock(session(L)));
 	return 1;
@@ -796,7 +796,7 @@ static int core_kill_range(lua_State *L) {
 	return code < 0 ? fail(L, code) : 0;
 }
 
-/* set_all(keys, values), two lists, which hold the texts during the call */
+/* set_all(keys, values): two lists, which keep their strings alive during the call */
 static int core_set_all(lua_State *L) {
 	size_t count = lua_rawlen(L, 1);
 	ndb_pair *pairs = lua_newuserdata(L, (count + 1) * sizeof *pairs);
@@ -817,7 +817,7 @@ static int core_begin_view(lua_State *L) {
 	return code < 0 ? fail(L, code) : 0;
 }
 
-/* ---- steps ---- */
+/* ---- single steps ---- */
 
 static int core_next_sibling(lua_State *L) {
 	size_t len;
@@ -849,12 +849,12 @@ static int iteration_gc(lua_State *L) {
 	return 0;
 }
 
-/* refill gets the next batch; false at the end. */
+/* refill gets the next batch. It returns 0 at the end. */
 static int refill(lua_State *L, iteration *it) {
 	if (it->core && it->owner->guarded) ask_guard(L, it->owner);
 	if (!it->core) return 0;
 	if (it->at < it->items.count) {
-		/* The script changed something since the batch was read. */
+		/* The script has changed something since the batch was read. */
 		it->writes = it->owner->writes;
 		if (ndb_iter_valid(it->core)) return 1;
 		int code = ndb_iter_seek_after(it->core, it->at - 1);
@@ -910,8 +910,8 @@ static int open_iteration(
 	return 1;
 }
 
-/* siblings(key, flags, from, to, limit): a function that returns the next subscript, and
- * its value if the flags ask for it. */
+/* siblings(key, flags, from, to, limit): a function that returns the next subscript, and with
+ * flag VALUES its value. */
 static int core_siblings(lua_State *L) {
 	ndb_scalar from, to;
 	char from_digits[32], to_digits[32];
@@ -922,7 +922,7 @@ static int core_siblings(lua_State *L) {
 	    bounded_to ? &to : NULL, (uint64_t)lua_tonumber(L, 5));
 }
 
-/* descendants(key, flags, limit, from, to): likewise for whole keys, which are the bounds, too. */
+/* descendants(key, flags, limit, from, to): the same for whole keys, also as bounds. */
 static int core_descendants(lua_State *L) {
 	ndb_scalar bounds[2];
 	const ndb_scalar *given[2] = {NULL, NULL};
@@ -930,7 +930,7 @@ static int core_descendants(lua_State *L) {
 		if (lua_isnoneornil(L, 4 + i)) continue;
 		size_t len;
 		const char *key = key_at(L, 4 + i, &len);
-		if (len > NDB_KEY_MAX + 1) refuse(L, "a node is needed here", 4 + i);
+		if (len > NDB_KEY_MAX + 1) refuse(L, "a node is required", 4 + i);
 		bounds[i] = (ndb_scalar){.bytes = key, .len = (uint32_t)len, .type = NDB_STRING};
 		given[i] = &bounds[i];
 	}
@@ -940,14 +940,14 @@ static int core_descendants(lua_State *L) {
 
 /* ---- transactions ---- */
 
-/* The guard does not look at these: what keeps it calls them. */
+/* These do not call the guard, since the guard calls them. */
 
 static int core_begin(lua_State *L) {
 	int code = ndb_begin(unguarded_changing(L));
 	return code < 0 ? fail(L, code) : 0;
 }
 
-/* commit(): its number, 0 of an inner one; false after a conflict. */
+/* commit(): the commit's number, 0 for an inner one; false after a conflict. */
 static int core_commit(lua_State *L) {
 	uint64_t number = 0;
 	int code = ndb_commit(unguarded_changing(L), &number);
@@ -991,7 +991,7 @@ static int core_lock(lua_State *L) {
 	for (size_t i = 0; i < count; i++) {
 		lua_rawgeti(L, list, (int)i + 1);
 		keys[i].key = key_at(L, -1, &keys[i].len);
-		lua_pop(L, 1); /* the table holds it */
+		lua_pop(L, 1); /* the table keeps it alive */
 	}
 	int code = ndb_lock(s, keys, count, (int64_t)lua_tonumber(L, 2));
 	return code < 0 ? fail(L, code) : 0;
@@ -1011,7 +1011,7 @@ static int core_unlock_all(lua_State *L) {
 
 /* ---- the module ---- */
 
-/* proxy(metatable): an empty userdata. */
+/* proxy(metatable): returns an empty userdata. */
 static int core_proxy(lua_State *L) {
 	new_userdata(L, 0);
 	lua_pushvalue(L, 1);
@@ -1039,7 +1039,7 @@ static const luaL_Reg functions[] = {{"open", core_open}, {"close", core_close},
     {"proxy", core_proxy}, {NULL, NULL}};
 
 #if LUA_VERSION_NUM == 501
-/* session(): the session, for calls through the FFI of LuaJIT, whose C API is that of 5.1. */
+/* session(): returns the session, for calls through LuaJIT's FFI. */
 static int core_session(lua_State *L) {
 	lua_pushlightuserdata(L, session(L));
 	return 1;
@@ -1096,7 +1096,7 @@ int luaopen_nodedb_native(lua_State *L) {
 		lua_setfield(L, -2, ndb_code_name(code));
 	}
 	lua_setfield(L, -2, "codes");
-	lua_newtable(L); /* for what the modules over this backend have in common */
+	lua_newtable(L); /* state shared by the modules over this backend */
 	lua_setfield(L, -2, "shared");
 #if LUA_VERSION_NUM == 501
 	lua_pushvalue(L, self);

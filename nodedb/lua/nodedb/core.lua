@@ -1,15 +1,15 @@
--- Chooses the backend of a plain Lua: through the FFI on LuaJIT, else through the C API.
+-- Chooses the backend of a plain Lua: the FFI on LuaJIT, otherwise the C API.
 local native = require "nodedb.native"
 
--- Where ipairs takes anything and knows no metamethod (Lua 5.4), it would ask a node for its
--- subscripts 1, 2, 3 without an end.
+-- In Lua 5.4 ipairs accepts any value and ignores __ipairs. It would ask a node for its subscripts
+-- 1, 2, 3 without end.
 if pcall(ipairs, io.stdout) and ipairs(setmetatable({}, {__ipairs = function() return true end})) ~= true then
   local plain_ipairs, getmetatable = ipairs, getmetatable
   function _G.ipairs(t, ...) -- luacheck: ignore 122
     local kind = type(t) == "userdata" and getmetatable(t)
     if kind == "nodedb.node" or kind == "yottadb.node" then
       error("nodedb: NDB_E_ARGUMENT: ipairs(" .. tostring(t) ..
-        "): a node has no end of subscripts; write: for subscript, value in node:values()", 2)
+        "): a node has endless subscripts; write: for subscript, value in node:values()", 2)
     end
     return plain_ipairs(t, ...)
   end

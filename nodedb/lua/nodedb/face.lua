@@ -1,16 +1,15 @@
--- The nodes, functions and transactions that scripts see, over a backend.
+-- The nodes, functions and transactions that scripts use, over a backend.
 --
 -- A backend is a table of functions over encoded paths (keys, which are strings) and plain
--- Lua values: native.c for Lua 5.1 to 5.4, ffi.lua for LuaJIT. Its functions raise errors
--- of the form "nodedb: CODE: text".
+-- Lua values: native.c for Lua 5.1 to 5.4, ffi.lua for LuaJIT. It raises errors of the form
+-- "nodedb: CODE: text".
 --
 -- A node is an empty userdata with a metatable of its own, whose __index is the table of its
--- children. So a repeated path is a table lookup that calls nothing, and nothing that a
--- script writes into a node can hide a child. The children are weak values; each holds its
--- parent strongly, as a key of its own table. So what nobody holds is collected, and a path
--- reached again is the same node for as long as somebody holds it or something below it.
--- The table of children also has, under keys that scripts never see, the key of the node
--- (strings are never removed from weak tables) and the node itself.
+-- children. So a repeated path costs one table lookup and no call, and assignments of a script
+-- cannot hide a child. The children are weak values; each keeps its parent alive, as a key of its
+-- own table. So the collector frees unused nodes, and a path gives the same node again while a
+-- script holds the node or one below it. Under keys that scripts cannot have, the table of children
+-- also contains the key of the node (weak tables never drop strings) and the node itself.
 
 local collectgarbage, error, getmetatable, next, pcall, rawget, select, setmetatable, tostring, type =
   collectgarbage, error, getmetatable, next, pcall, rawget, select, setmetatable, tostring, type
@@ -19,7 +18,7 @@ local byte, concat, format, gmatch, match, strfind, strsub =
   string.byte, table.concat, string.format, string.gmatch, string.match, string.find, string.sub
 local sort, unpack = table.sort, table.unpack or unpack
 
--- Flags of iterations; see nodedb.h.
+-- Flags of iterations, from nodedb.h.
 local SELF_TOO, REVERSE, VALUES = 2, 4, 8
 
 local function pack(...) return {n = select("#", ...), ...} end
@@ -28,7 +27,7 @@ local function fail(text, ...)
   error("nodedb: NDB_E_ARGUMENT: " .. format(text, ...), 0)
 end
 
--- described tells a person what was given as an argument.
+-- described formats an invalid argument for an error message.
 local function described(v)
   local kind = type(v)
   if kind == "string" then return format("%q", #v > 40 and strsub(v, 1, 40) .. "…" or v) end
@@ -41,7 +40,7 @@ local function is_reserved(name)
   return type(name) == "string" and byte(name, 1) == 95 and byte(name, 2) == 95
 end
 
--- milliseconds turns an argument in seconds into whole milliseconds; nil into without.
+-- milliseconds converts an argument in seconds to whole milliseconds; nil to without.
 local function milliseconds(what, seconds, without)
   if seconds == nil then return without end
   if type(seconds) ~= "number" or not (seconds >= 0) then
@@ -52,34 +51,34 @@ local function milliseconds(what, seconds, without)
   return ms - ms % 1
 end
 
--- What raises an error of these codes are transactions; the core knows nothing of them.
+-- Codes of errors that transactions raise; the core does not know them.
 local TRANSACTION_CODES = {NDB_TP_RESTART = -101, NDB_TP_ROLLBACK = -102, NDB_TP_LIMIT = -103}
 
 local RESTARTED = "nodedb: NDB_TP_RESTART: the transaction is run again"
 local ROLLED_BACK = "nodedb: NDB_TP_ROLLBACK: the transaction was rolled back"
 
--- new_transactions returns what begins and ends the transactions of a backend, which the
--- modules over it have in common. A transaction belongs to the coroutine that began it, and
--- to those that this one resumes meanwhile. While it is suspended, nobody uses the backend,
--- until the time limit of transactions has passed, or nothing can resume it any more.
+-- new_transactions returns the functions that begin and end transactions of a backend. All modules
+-- over the backend share them. A transaction belongs to the coroutine that began it, and to the
+-- coroutines that this one resumes meanwhile. While it is suspended, nodes cannot be used, until
+-- the transaction exceeds its time limit or nothing can resume the coroutine any more.
 --
--- The main program is never suspended, so its transactions need no check. For those of other
+-- The main program is never suspended, so its transactions need no check. For transactions of other
 -- coroutines the backend calls check before each use.
 local function new_transactions(core)
   local transactions = {restarts = 1000, seconds = 60} -- the limits
-  local ids, last_id, top = {}, 0, 0                -- by level: which transaction it is; the last level
-  local owned, began = {}, {}                       -- by level: whether a coroutine began it, and when
+  local ids, last_id, top = {}, 0, 0                -- by level: the transaction's id; the highest level
+  local owned, began = {}, {}                       -- by level: began in a coroutine; the time of begin
   local owners = setmetatable({}, {__mode = "v"})   -- by level: that coroutine
-  local lost = setmetatable({}, {__mode = "k"})     -- coroutines in a transaction that was ended for them
+  local lost = setmetatable({}, {__mode = "k"})     -- coroutines whose open transaction was rolled back
   local guarded = false
 
-  -- current returns the coroutine that runs, nil in the main program.
+  -- current returns the running coroutine, nil in the main program.
   local function current()
     local coroutine, is_main = running()
     return not is_main and coroutine or nil
   end
 
-  -- unwind rolls back to a level.
+  -- unwind rolls transactions back until level remains.
   local function unwind(level)
     local now = core.level()
     while now > level do
@@ -90,10 +89,10 @@ local function new_transactions(core)
     end
   end
 
-  -- settle notes that transactions are open up to a level. Coroutines that are suspended inside
-  -- of others must not take what follows for their transaction.
+  -- set_level records the number of open transactions. It marks suspended coroutines whose
+  -- transaction has ended as lost, so that they do not take a later transaction for theirs.
   local check
-  local function settle(level)
+  local function set_level(level)
     while top > level do
       local owner = owned[top] and owners[top]
       if owner and status(owner) == "suspended" then lost[owner] = true end
@@ -109,8 +108,8 @@ local function new_transactions(core)
     end
   end
 
-  -- may_be_ended tells of the transaction of a suspended coroutine whether it has taken too long,
-  -- or nothing can resume it any more.
+  -- may_be_ended reports whether the transaction of a suspended coroutine has exceeded its time
+  -- limit, or nothing can resume the coroutine any more.
   local function may_be_ended(level)
     if core.now() - began[level] > transactions.seconds * 1000 then return true end
     if not collectgarbage then return false end
@@ -119,7 +118,7 @@ local function new_transactions(core)
     return owners[level] == nil
   end
 
-  -- Functions of their own, because a coroutine left in a local of check would not be collected.
+  -- Separate functions, since a coroutine in a local of check would not be collected.
   local function current_is_lost()
     local thread = current()
     return thread and lost[thread]
@@ -130,11 +129,11 @@ local function new_transactions(core)
     return owner and status(owner)
   end
 
-  -- check raises an error if the innermost transaction belongs to a coroutine that is
-  -- suspended, or that of the one which runs was ended.
+  -- check raises an error if the innermost transaction belongs to a suspended coroutine, or if the
+  -- running coroutine has lost its transaction.
   function check()
     local level = core.level()
-    settle(level)
+    set_level(level)
     if current_is_lost() then
       error("nodedb: NDB_E_LEVEL: the transaction of this coroutine was rolled back while it was suspended", 0)
     end
@@ -142,88 +141,89 @@ local function new_transactions(core)
       local state = owner_state(level)
       if state == "running" or state == "normal" then return end
       if state == "suspended" and not may_be_ended(level) then
-        error("nodedb: NDB_E_LEVEL: a transaction of another coroutine is open, which is suspended: resume it " ..
-          "until its transaction has ended; it is rolled back when nothing can resume it any more, or when its " ..
-          "time is over", 0)
+        error("nodedb: NDB_E_LEVEL: a suspended coroutine has a transaction open: resume it until its " ..
+          "transaction has ended; the transaction is rolled back when nothing can resume the coroutine any " ..
+          "more, or at its time limit", 0)
       end
       unwind(level - 1)
       level = core.level()
-      settle(level)
+      set_level(level)
     end
   end
 
-  -- begin returns the level of a new transaction, and its id.
+  -- begin returns the level and the id of a new transaction.
   function transactions.begin(begin)
     if guarded then check() end
     if begin then begin() else core.begin() end
     local level, coroutine = core.level(), current()
-    settle(level - 1)
+    set_level(level - 1)
     last_id, top = last_id + 1, level
     ids[level], owned[level], began[level] = last_id, coroutine ~= nil, core.now()
     if coroutine then owners[level] = coroutine end
-    settle(level)
+    set_level(level)
     return level, last_id
   end
 
-  -- innermost returns the level of the innermost transaction, when the function of one has
-  -- ended; nil if somebody else has ended that.
+  -- innermost returns the level of the innermost transaction after the function of a transaction
+  -- has returned; nil if that transaction has already ended.
   function transactions.innermost(level, id)
     local now = core.level()
     if now >= level and ids[level] == id then return now end
     local coroutine = current()
     if coroutine then lost[coroutine] = nil end
-    settle(now)
+    set_level(now)
     return nil
   end
 
-  -- rollback ends the transaction of a level, and those inside of it.
+  -- rollback ends the transaction at a level, and those nested in it.
   function transactions.rollback(level)
     unwind(level - 1)
-    settle(core.level())
+    set_level(core.level())
   end
 
-  -- commit returns the number of the commit; false after a conflict, with the transaction as
-  -- it was when it began.
+  -- commit returns the number of the commit; after a conflict false, with the transaction back in
+  -- its initial state.
   function transactions.commit(level)
     local number = core.commit()
-    if number then settle(level - 1) end
+    if number then set_level(level - 1) end
     return number
   end
 
-  -- age returns for how long the outermost transaction has been open.
+  -- age returns how many seconds the outermost transaction has been open.
   function transactions.age() return (core.now() - began[1]) / 1000 end
 
-  -- level returns how many transactions are open, for a coroutine that may use them.
+  -- level returns the number of open transactions, or raises an error if this coroutine may not use
+  -- them.
   function transactions.level()
-    if last_id == 0 then return 0 end -- and perhaps no session
+    if last_id == 0 then return 0 end -- there may be no session
     if guarded then check() end
     return core.level()
   end
 
-  -- closed is called when the backend is: it has no session any more.
+  -- closed resets the state when the backend is closed.
   function transactions.closed()
-    settle(0)
+    set_level(0)
     last_id = 0
   end
 
   return transactions
 end
 
--- new_face returns the module. marker is what getmetatable says of its nodes. A dialect has
--- what differs in another module over the same backend:
+-- This function returns the module. marker is the result of getmetatable for its nodes. A dialect
+-- defines the differences of another module over the same backend:
 --   methods(methods, KEY)   adds methods
---   outcome(result, …)      what the results of a transaction's function ask for: nil, "restart",
+--   outcome(result, …)      interprets the results of a transaction's function: nil, "restart",
 --                           "rollback", or the text of an error to raise after a rollback
---   delete(key)             deletes what settree finds the mark DELETE for
---   filters_root            the filter of gettree sees the node itself too
---   family(new, module)     adds constructors of other nodes, which new(methods, fields, setters,
---                           made) makes
+--   delete(key)             implements the mark DELETE of settree
+--   filters_root            true: gettree also passes the node itself to its filter
+--   family(new, module)     adds constructors of other nodes; new(methods, fields, setters, made)
+--                           creates them
 return function(core, marker, dialect)
   dialect = dialect or {}
   local M = {}
   local methods = {} -- by name; the first argument is a node
-  local guarded = {} -- by __name, for node:__name(), which may be called with anything
-  local KEY, SELF = {}, {} -- keys of a table of children
+  local guarded = {} -- by __name, for node:__name(), which a script may call with any value
+  local KEY, SELF = {}, {} -- keys in a table of children
   local proxy, append, get = core.proxy, core.append, core.get
 
   local function is_node(v)
@@ -269,14 +269,14 @@ return function(core, marker, dialect)
   local function children_of(node, options) return methods.pairs(node, options) end
 
   local function no_ipairs(node)
-    fail("ipairs(%s): a node has no end of subscripts; write: for subscript, value in node:values()", to_text(node))
+    fail("ipairs(%s): a node has endless subscripts; write: for subscript, value in node:values()", to_text(node))
   end
 
-  -- A family is nodes of one kind: those of node(), or of a constructor from inherit(). own has
-  -- the methods of its class; the value of its nodes is read and written by get and set of the
-  -- class, if it has them. extra has metamethods, properties a function for each field that is no
-  -- subnode, and setters one for each that can be assigned.
-  local families = setmetatable({}, {__mode = "k"}) -- by node, other than the standard one
+  -- A family is the nodes of one constructor: of node(), or of one from inherit(). own contains the
+  -- methods of its class; if the class has get and set, they read and write the value of its nodes.
+  -- extra has metamethods, properties a function for each field that is not a subnode, and setters
+  -- one for each field that can be assigned.
+  local families = setmetatable({}, {__mode = "k"}) -- the family of each node, except standard ones
 
   local function new_family(own, extra, properties, setters)
     local family = {own = own, extra = extra, properties = properties, setters = setters}
@@ -285,7 +285,7 @@ return function(core, marker, dialect)
     local roots = setmetatable({}, {__mode = "v"})    -- by name
     local reserved = setmetatable({}, {__mode = "v"}) -- subscripts that begin with __, by key
 
-    -- overriding returns the class's method of a name with or without its two underscores.
+    -- overriding returns the class's method with a name, with or without its two underscores.
     local function overriding(name) return own[name] or own["__" .. name] end
 
     local function assign_own(node, name, value)
@@ -322,9 +322,9 @@ return function(core, marker, dialect)
       return child
     end
 
-    -- What is not in the table of children is looked up here: the value, a method, or a
-    -- child whose path is new. Number subscripts have one entry, however they are spelled,
-    -- and another one for each spelling.
+    -- Called for a field that the table of children lacks: the value, a method, or a child whose
+    -- path is new. A child with a number has one entry for the number, and one for each text of it
+    -- that a script uses.
     function children_mt.__index(children, name)
       if name == "__" then
         local getter = own and overriding("get")
@@ -341,8 +341,8 @@ return function(core, marker, dialect)
       local method = guarded[name]
       if method then return method end
       if is_reserved(name) then
-        fail("node.%s: names that begin with __ are methods, and there is no method %s; " ..
-          "the subnode of that name is node(%q)", name, strsub(name, 3), name)
+        fail("node.%s: there is no method %s; to get the subnode of a name that begins with __, " ..
+          "write node(%q)", name, strsub(name, 3), name)
       end
       if type(name) == "userdata" and is_node(name) then
         fail("a node cannot be a subscript (to call a method, write node:method(), on the node itself)")
@@ -377,15 +377,15 @@ return function(core, marker, dialect)
       return node
     end
 
-    -- node:method(…) is node.method(node, …): a child is called with its parent. Otherwise
-    -- the arguments are subscripts.
+    -- node:method(…) is node.method(node, …), which calls a child with its parent. Otherwise the
+    -- arguments are subscripts.
     function call(node, ...)
       local parent = ...
       if type(parent) ~= "userdata" then return walk(node, ...) end
       local name = node[parent]
       local method = own and type(name) == "string" and overriding(name) or methods[name]
       if method then return method(...) end
-      fail("there is no method %s; its names are %s", described(name), M.method_names)
+      fail("there is no method %s; the methods are %s", described(name), M.method_names)
     end
 
     function family.root(name)
@@ -403,13 +403,13 @@ return function(core, marker, dialect)
 
   local standard = new_family()
 
-  -- step returns the subnode of any node.
+  -- step returns a subnode of a node of any family.
   local function step(node, subscript) return (families[node] or standard).step(node, subscript) end
 
-  local made_by = setmetatable({}, {__mode = "k"}) -- the family of a constructor
+  local made_by = setmetatable({}, {__mode = "k"}) -- the family of each constructor
 
-  -- constructor returns the function that makes nodes of a family. It calls made, if given,
-  -- with each.
+  -- constructor returns the function that creates nodes of a family. It calls made, if given, with
+  -- each new node.
   local function constructor(family, made)
     local function make(first, ...)
       if type(first) == "string" then return family.walk(family.root(first), ...) end
@@ -461,7 +461,7 @@ return function(core, marker, dialect)
       if INHERITED[k] then
         extra[k] = v
       elseif is_reserved(k) and k ~= "__index" and not (own == metatable and methods[strsub(k, 3)]) then
-        fail("inherit: a node has no metamethod %s of yours", described(k))
+        fail("inherit: a node's metamethod %s cannot be replaced", described(k))
       end
     end
     if parent.own and getmetatable(own) == nil then setmetatable(own, {__index = parent.own}) end
@@ -469,7 +469,7 @@ return function(core, marker, dialect)
     return constructor(family), own, superclass_of(parent)
   end
 
-  -- relative returns the node of a key that lies below node, whose depth is given.
+  -- relative returns the node of a key below node; depth is the depth of node.
   local function relative(node, depth, key)
     local path = pack(core.decode(key))
     for i = depth + 2, path.n do node = step(node, path[i]) end
@@ -515,7 +515,7 @@ return function(core, marker, dialect)
     return core.expire(self[KEY], ms)
   end
 
-  -- moment turns a time in seconds since 1970 into milliseconds for the core: nil into 0, never.
+  -- moment converts a time in seconds since 1970 to milliseconds for the core; nil to 0, never.
   local function moment(what, time)
     if time == nil then return 0 end
     if type(time) ~= "number" or time ~= time then
@@ -564,7 +564,7 @@ return function(core, marker, dialect)
     end
     for k in next, options do
       if k ~= "reverse" and k ~= "from" and k ~= "to" and k ~= "limit" then
-        fail("%s: there is no option %s; the options are reverse, from, to and limit", what, described(k))
+        fail("%s: unknown option %s; the options are reverse, from, to and limit", what, described(k))
       end
     end
     local limit = options.limit
@@ -601,14 +601,14 @@ return function(core, marker, dialect)
     end
   end
 
-  -- walk_bound returns the key of a bound of a walk, which is a node below key or a subscript of its
-  -- children; last: the end of all that is below it.
+  -- walk_bound returns the key of a bound of a walk: a node below key, or a subscript of a child.
+  -- last: the bound includes the descendants.
   local function walk_bound(what, key, bound, last)
     if bound == nil then return nil end
     if is_node(bound) then
       bound = bound[KEY]
       if strsub(bound, 1, #key) ~= key then
-        fail("walk: option %s is %s, which does not lie below %s", what, core.zwrite_key(bound), core.zwrite_key(key))
+        fail("walk: option %s is %s, which is not below %s", what, core.zwrite_key(bound), core.zwrite_key(key))
       end
     else
       bound = append(key, bound)
@@ -643,10 +643,10 @@ return function(core, marker, dialect)
 
   function methods.ismutable() return false end
 
-  -- Trees as tables: the value of a node that has children is the field __.
+  -- Trees as tables: the field __ is the value of a node that has children.
 
   M.DELETE = setmetatable({}, {__tostring = function() return "nodedb.DELETE" end, __metatable = false,
-    __newindex = function() fail("DELETE cannot be changed") end})
+    __newindex = function() fail("DELETE is read-only") end})
 
   local delete = dialect.delete or core.kill
 
@@ -683,8 +683,8 @@ return function(core, marker, dialect)
     return self
   end
 
-  -- filtered returns the value to use, and whether to descend: as it would without the filter if
-  -- that does not say.
+  -- filtered returns the value to use and whether to descend; if the filter does not say, it
+  -- descends as without a filter.
   local function filtered(filter, node, name, value, recurse, depth)
     local use, descend = filter(node, name, value, recurse, depth)
     if descend == nil then descend = recurse end
@@ -757,9 +757,9 @@ return function(core, marker, dialect)
 
   -- Functions over names and subscripts ---------------------------------------------------
 
-  -- root_again and append_again are core.root and append for what is not the end of a path,
-  -- of which calls in a loop share the most: they remember the last name, and for each
-  -- subscript where it was last appended, and what came out.
+  -- root_again and append_again are core.root and append with a memory, for the part of a path
+  -- before its end, which calls in a loop share. They remember the last name, and for each
+  -- subscript the key to which it was last appended, and the result.
   local last_root, last_root_key
   local function root_again(name)
     if name ~= last_root then
@@ -781,8 +781,8 @@ return function(core, marker, dialect)
     return result
   end
 
-  -- key_of encodes the path that is given as a node or a name, and count more arguments,
-  -- each a subscript or a table of subscripts.
+  -- key_of encodes a path: a node or a name, and count more arguments, each a subscript or a table
+  -- of subscripts.
   local function key_of(what, first, count, ...)
     local key
     if type(first) == "string" then
@@ -811,8 +811,7 @@ return function(core, marker, dialect)
   function M.kill(first, ...) return core.kill(key_of("kill", first, select("#", ...), ...)) end
   function M.count(first, ...) return core.count(key_of("count", first, select("#", ...), ...)) end
 
-  -- last returns the last of count arguments; functions that take a value after the
-  -- subscripts need it.
+  -- last returns the last of count arguments, for functions with a value after the subscripts.
   local function last(what, count, name, ...)
     if count < 1 then fail("%s: the last argument, %s, is missing", what, name) end
     return (select(count, ...))
@@ -824,13 +823,13 @@ return function(core, marker, dialect)
     if count == 1 or value == nil or type((select(count - 1, ...))) == "table" then
       return set_value(key_of("set", first, count - 1, ...), value)
     end
-    -- The key of the node itself is not needed.
+    -- The backend builds the key of the node.
     return core.set_child(key_of("set", first, count - 2, ...), select(count - 1, ...))
   end
 
   function M.incr(first, ...)
     local count, by = select("#", ...), nil
-    -- After a name alone, or a table of subscripts, the increment may be left out.
+    -- After a name alone, or a table of subscripts, the increment is optional.
     if count > 0 and type((select(count, ...))) ~= "table" then
       by = check_increment((select(count, ...)))
       count = count - 1
@@ -841,8 +840,8 @@ return function(core, marker, dialect)
   function M.lock_incr(first, ...)
     local count = select("#", ...)
     local timeout
-    -- After a table of subscripts the timeout may be left out; after a list of them it is
-    -- the last argument.
+    -- After a table of subscripts the timeout is optional; after single subscripts the last
+    -- argument is the timeout.
     if count > 1 or count == 1 and type((...)) ~= "table" then
       timeout = last("lock_incr", count, "the timeout", ...)
       count = count - 1
@@ -881,7 +880,7 @@ return function(core, marker, dialect)
     return core.next_sibling(key_of("subscript_next", first, select("#", ...), ...), false)
   end
 
-  -- The subscript "" is where $ORDER begins, in both directions.
+  -- The subscript "" is before all others for $ORDER, in both directions.
   local function is_empty(key, parent) return parent and append(parent, "") == key end
 
   local function previous(key)
@@ -915,7 +914,7 @@ return function(core, marker, dialect)
       from = core.next_sibling(key, reverse)
       if from == nil then return nothing end
     elseif not reverse then
-      from = core.next_sibling(key, false) -- "" itself is where $ORDER begins
+      from = core.next_sibling(key, false) -- "" itself means the start of $ORDER
       if from == nil then return nothing end
     end
     return core.siblings(parent, reverse and REVERSE or 0, from)
@@ -944,7 +943,7 @@ return function(core, marker, dialect)
 
   M.str2zwr, M.zwr2str = core.zwrite, core.zread
 
-  -- load reads lines as dump writes them.
+  -- load reads lines in the format of dump.
   function M.load(text)
     if type(text) ~= "string" then fail("load: argument 1 must be text, got %s", described(text)) end
     local count = 0
@@ -977,8 +976,8 @@ return function(core, marker, dialect)
   local transactions = core.shared.transactions or new_transactions(core)
   core.shared.transactions = transactions
 
-  -- The innermost transaction runs again only if trestart, or the end of an inner one, asked
-  -- for it, and the error that it raised arrives: no error of another origin is taken for it.
+  -- The innermost transaction runs again only if trestart, or the end of a nested one, asked for it
+  -- and its error arrives. An equal error of another origin has no effect.
   local restart_wanted = false
 
   local function restart_error()
@@ -1003,7 +1002,7 @@ return function(core, marker, dialect)
       end
       for name, limit in next, limits do
         if name ~= "restarts" and name ~= "seconds" then
-          fail("tp_limits: there is no limit %s; the limits are restarts and seconds", described(name))
+          fail("tp_limits: unknown limit %s; the limits are restarts and seconds", described(name))
         end
         if type(limit) ~= "number" or not (limit >= 0) then
           fail("tp_limits: %s must be a number, 0 or more, got %s", name, described(limit))
@@ -1014,26 +1013,27 @@ return function(core, marker, dialect)
     return {restarts = transactions.restarts, seconds = transactions.seconds}
   end
 
-  -- abort ends a transaction and raises an error.
+  -- abort rolls a transaction back and raises an error.
   local function abort(tx, problem)
     transactions.rollback(tx.level)
     error(problem, 0)
   end
 
-  -- exceeded returns the error of a transaction that is beyond a limit, or nil.
+  -- exceeded returns an error if a transaction exceeds a limit, or nil.
   local function exceeded(tx)
     local restarts, seconds = transactions.restarts, transactions.seconds
     if tx.runs > restarts then
-      return format("nodedb: NDB_TP_LIMIT: the transaction has run %d times without an end and was rolled back; " ..
-        "nodedb.tp_limits sets how often it may restart", tx.runs)
+      return format("nodedb: NDB_TP_LIMIT: the transaction has run %d times without success and was rolled back; " ..
+        "to allow more restarts, use nodedb.tp_limits", tx.runs)
     end
     if transactions.age() > seconds then
       return format("nodedb: NDB_TP_LIMIT: the transaction took longer than %s s and was rolled back; " ..
-        "make it smaller, or raise the limit by nodedb.tp_limits", seconds)
+        "make it smaller, or raise the limit with nodedb.tp_limits", seconds)
     end
   end
 
-  -- run is what a transaction does under pcall: so whatever fails after its begin is ended.
+  -- run begins a transaction and calls its function. It runs under pcall, so that finish always
+  -- ends it.
   local function run(tx)
     if not tx.level then
       tx.level, tx.id = transactions.begin()
@@ -1064,10 +1064,11 @@ return function(core, marker, dialect)
     return restart_wanted and type(problem) == "string" and strfind(problem, "NDB_TP_RESTART", 1, true) ~= nil
   end
 
-  -- finish ends what run began, or runs it again. It returns the results of the function.
+  -- finish commits the transaction, rolls it back, or runs it again. It returns the function's
+  -- results.
   function finish(tx, ok, ...)
     local level = tx.level
-    if not level then error((...), 0) end -- it has not begun
+    if not level then error((...), 0) end -- begin has failed
     local now = transactions.innermost(level, tx.id)
     if not now then
       if not ok then error((...), 0) end
@@ -1078,8 +1079,8 @@ return function(core, marker, dialect)
       abort(tx, (...))
     end
     if now > level then
-      abort(tx, format("nodedb: NDB_E_ARGUMENT: transaction: its function returned at level %d of transactions, " ..
-        "it was called at %d", now, level))
+      abort(tx, format("nodedb: NDB_E_ARGUMENT: transaction: its function returned at transaction level %d, " ..
+        "but was called at level %d", now, level))
     end
     local outcome = dialect.outcome and dialect.outcome(...)
     if outcome == "restart" then return run_again(tx) end
@@ -1088,7 +1089,7 @@ return function(core, marker, dialect)
     if problem then abort(tx, problem) end
     local done, number = pcall(transactions.commit, level)
     if not done then abort(tx, number) end
-    -- Another transaction changed what this one read: it is as it was at its begin.
+    -- A conflict: the transaction is back in its initial state.
     if not number then return finish(tx, pcall(run, tx)) end
     if level == 1 and number ~= 0 and tx.durable then core.wait(number) end
     return ...
@@ -1168,11 +1169,11 @@ return function(core, marker, dialect)
     M[name] = core[name]
   end
 
-  -- Changes in a transaction are not durable, whatever sync and close return.
+  -- Changes in an open transaction cannot be durable, so sync and close must not claim it.
   local function outside(what)
     if transactions.level() > 0 then
       error("nodedb: NDB_E_LEVEL: " .. what ..
-        ": a transaction is open, whose changes are not durable before it has ended", 0)
+        ": a transaction is open: end it first, since its changes are not durable before", 0)
     end
   end
 

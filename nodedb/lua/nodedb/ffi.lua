@@ -1,25 +1,25 @@
--- The backend for LuaJIT: calls of the C core through the FFI, which its compiler turns into
--- plain calls. The functions are those of native.c, with the same arguments and results.
+-- The backend for LuaJIT. It calls the C core through the FFI, so that LuaJIT compiles the calls to
+-- plain C calls. Its functions have the arguments and results of those in native.c.
 --
--- host has what differs between a plain LuaJIT and the engine:
+-- host provides the parts that differ between a plain LuaJIT and the engine:
 --   addresses   pointers to the functions of nodedb.h, by name
 --   session     a function that returns the pointer to the session
 --   proxy       proxy(metatable) returns an empty userdata
 --   codes       the error codes, by name
 --   digits      optional: digits(v) returns the text of a number that is a userdata, or nil
 --   collect     optional, for tests: a function that collects all garbage, called before every
---               call of C
---   functions   what is not here, such as open: taken over as it is
--- No cdata is ever handed out. detach() ends all iterations; call it before the session is
--- closed.
+--               C call
+--   functions   functions that this file lacks, such as open; they are copied into the module
+-- The module never returns cdata to scripts. detach() ends all iterations; call it before the
+-- session is closed.
 --
--- What C reads must be held by Lua until the call has returned. An argument of the call itself
--- is: taking its address and calling C are one instruction, and C does not call back. A scalar
--- has an address only. So set_scalar returns what it points into, and its caller keeps that in
--- a local that it uses again behind the call, as the second argument of fail or of hold. Then
--- the local is in every stack frame, and in every state to which compiled code can return,
--- between the two: the collector frees nothing while a trace runs. There is one such local for
--- each scalar, and no tail call while one is needed. A finalizer must not use the module: it
+-- Lua must keep all memory alive that C reads, until the call has returned. Arguments of the call
+-- are safe: taking their address and calling C are one instruction, and C does not call back. But a
+-- scalar contains only an address. So set_scalar returns the object that the scalar points into,
+-- and its caller keeps that in a local that it uses again after the call, as the second argument
+-- of fail or hold. Then every stack frame and every exit state of compiled code between the two
+-- contains the local; the collector frees nothing while a trace runs. Each scalar needs its own
+-- local, and no tail call may occur while one is needed. A finalizer must not use the module: it
 -- can run between any two instructions here, and would overwrite the scalars.
 local error, pairs, tonumber, tostring, type = error, pairs, tonumber, tostring, type
 
@@ -39,8 +39,8 @@ return function(ffi, host)
   ]]
   local cast, new, string, copy = ffi.cast, ffi.new, ffi.string, ffi.copy
 
-  -- collect takes the memory of what it collects for something else, so that a test notices a
-  -- call that reads text which nothing holds.
+  -- The test's collect reuses freed memory, so that a test notices a call that reads text without
+  -- keeping it alive.
   local collections = 0
   local function collect()
     host.collect()
@@ -50,7 +50,7 @@ return function(ffi, host)
 
   local function import(name, signature)
     local address = host.addresses[name]
-    if address == nil then error("nodedb: the host has no function " .. name) end
+    if address == nil then error("nodedb: the host lacks the function " .. name) end
     local f = cast(signature, address)
     if not host.collect then return f end
     return function(...)
@@ -121,17 +121,17 @@ return function(ffi, host)
   local DESCENDANTS, VALUES, KEYS = 1, 8, 16
   local KEY_MAX, STEPS = 1900, 10000
 
-  -- Room for arguments and results. One call is over before the next one begins.
+  -- Buffers for arguments and results. A call ends before the next one begins.
   local out, argument, other_argument = new "nodedb_scalar", new "nodedb_scalar", new "nodedb_scalar"
   local key_room, text_room = new("char[?]", KEY_MAX), new("char[?]", KEY_MAX)
   local at_room, length_room, number_room = new "size_t[1]", new "size_t[1]", new "uint64_t[1]"
   local pointer_room, iter_room = new "const char *[1]", new "nodedb_iter *[1]"
 
   local core = {shared = {}}
-  local connected        -- the pointer to the session, once it is needed
-  local session          -- the same, unless a guard looks at each call
+  local connected        -- the pointer to the session, nil until the first use
+  local session          -- the same; nil while a guard checks each call
   local guard
-  local writes = 0       -- counts changes, so that iterations look again
+  local writes = 0       -- counts changes, so that iterations notice them
   local iterations = {}  -- the open ones: pointers, by number
   local last_iteration = 0
 
@@ -147,14 +147,14 @@ return function(ffi, host)
     return connected
   end
 
-  -- guard(f) has f called before each use of a node, until guard(nil): f raises an error where
-  -- the use is not allowed. Without one, a use costs nothing.
+  -- guard(f) makes the module call f before each use of a node, until guard(nil). f raises an error
+  -- if the use is not allowed. Without a guard, a use costs nothing.
   function core.guard(f)
     guard = f
     session = not f and connected or nil
   end
 
-  -- fail raises the error of a code. What else it gets was held during the call.
+  -- fail raises the error for a code. Its other arguments only stay alive until here.
   local function fail(code)
     error("nodedb: " .. string(ndb_code_name(code)) .. ": " .. string(ndb_message()), 0)
   end
@@ -168,16 +168,16 @@ return function(ffi, host)
   end
 
   local function check_key(key)
-    if type(key) ~= "string" then refuse("a node is needed here", key) end
+    if type(key) ~= "string" then refuse("a node is required", key) end
   end
 
-  -- plain returns the text of a number of the host's own kind, and anything else as it is.
+  -- plain returns the text of the host's own kind of number, and any other value unchanged.
   local function plain(v)
     if type(v) ~= "userdata" or not host.digits then return v end
     return host.digits(v) or v
   end
 
-  -- set_scalar returns what the caller must hold until C has read the scalar.
+  -- set_scalar returns the object that the caller must keep alive until C has read the scalar.
   local function set_scalar(scalar, v, what)
     v = plain(v)
     local kind = type(v)
@@ -226,7 +226,7 @@ return function(ffi, host)
     check_key(key)
     local held = set_subscript(argument, subscript)
     local len = #key
-    if len > KEY_MAX then refuse("a node is needed here", key) end
+    if len > KEY_MAX then refuse("a node is required", key) end
     copy(key_room, key, len)
     local total = ndb_key_append(key_room, len, KEY_MAX, argument)
     if total < 0 then fail(total, held) end
@@ -236,7 +236,7 @@ return function(ffi, host)
     return string(key_room, total), scalar_value(out)
   end
 
-  -- decode_from returns the subscripts of key from at_room on.
+  -- decode_from returns the subscripts of key from at_room[0] on.
   local function decode_from(key)
     local code = ndb_key_decode(key, #key, at_room, out, text_room)
     if code == NONE then return end
@@ -267,7 +267,7 @@ return function(ffi, host)
 
   -- Text --------------------------------------------------------------------------------------
 
-  -- zwrite calls write(room, cap, text, len) until its room is large enough.
+  -- zwrite calls write(room, cap, text, len) with a growing buffer, until the result fits.
   local function zwrite(write, text, len)
     local room, cap = text_room, KEY_MAX
     while true do
@@ -303,7 +303,7 @@ return function(ffi, host)
   local function check_end(text)
     local at = tonumber(at_room[0])
     if at ~= #text then
-      error("nodedb: NDB_E_ARGUMENT: not in zwrite form from byte " .. at + 1 .. " on: " .. text:sub(at + 1), 0)
+      error("nodedb: NDB_E_ARGUMENT: invalid zwrite text at byte " .. at + 1 .. ": " .. text:sub(at + 1), 0)
     end
   end
 
@@ -430,7 +430,7 @@ return function(ffi, host)
     return tonumber(number_room[0])
   end
 
-  -- Counts and merges are done some steps at a time: a limit of the script is seen between.
+  -- Counts and merges run in slices, so that the script's limits apply between them.
 
   function core.count(key)
     check_key(key)
@@ -474,7 +474,7 @@ return function(ffi, host)
 
   -- Many nodes ------------------------------------------------------------------------------------
 
-  -- clock returns the milliseconds since 1970 by which nodes expire.
+  -- clock returns the time by which nodes expire, in ms since 1970.
   function core.clock() return tonumber(ndb_clock(session or start())) end
 
   function core.expire_at(key, ms)
@@ -512,7 +512,7 @@ return function(ffi, host)
       code = ndb_kill_range(session or start(), key, #key, low, high, steps, position, position_len)
     until code ~= MORE
     if code < 0 then fail(code) end
-    return from, to -- they were needed until here
+    return from, to -- keeps them alive until here
   end
 
   -- set_all sets the nodes of keys to values, all of them or none.
@@ -522,7 +522,7 @@ return function(ffi, host)
     for i = 1, count do
       local key, value = keys[i], plain(values[i])
       check_key(key)
-      texts[i] = value -- which stays during the call, as keys does
+      texts[i] = value -- keeps it alive during the call; keys does the same for keys
       list[i - 1].key, list[i - 1].len = key, #key
       set_scalar(list[i - 1].value, value, "a value")
     end
@@ -548,8 +548,8 @@ return function(ffi, host)
     end
   end
 
-  -- An iteration that nobody holds is closed when it is collected. That may be after
-  -- detach(): so it has a number, and no pointer.
+  -- The collector closes an iteration that a script has dropped. That may be after detach(), so the
+  -- iteration has a number in place of a pointer.
   local function close_iteration(iteration) close_number(iteration.number) end
   local iteration_type = ffi.metatype("nodedb_iteration", {__gc = close_iteration})
 
@@ -569,7 +569,7 @@ return function(ffi, host)
     return iteration_type(last_iteration), new "nodedb_items"
   end
 
-  -- more gets the next batch after item at; true if the present one goes on.
+  -- more gets the next batch, after item at. It returns true if the present batch is still valid.
   local function more(iteration, items, at)
     local iter = iterations[iteration.number]
     if iter == nil then
@@ -578,7 +578,7 @@ return function(ffi, host)
     end
     if guard then guard() end
     if at < items.count then
-      -- The script changed something since the batch was read.
+      -- The script has changed something since the batch was read.
       if ndb_iter_valid(iter) ~= 0 then return true end
       local code = ndb_iter_seek_after(iter, at - 1)
       if code < 0 then fail(code) end
@@ -629,7 +629,7 @@ return function(ffi, host)
     end
   end
 
-  -- from and to are keys.
+  -- The bounds from and to are keys.
   function core.descendants(key, flags, limit, from, to)
     local held_from = from ~= nil and set_scalar(argument, from, "a bound")
     local held_to = to ~= nil and set_scalar(other_argument, to, "a bound")
@@ -652,7 +652,7 @@ return function(ffi, host)
 
   -- Transactions -----------------------------------------------------------------------------------
 
-  -- The guard does not look at these: what keeps it calls them.
+  -- These do not call the guard, since the guard calls them.
 
   function core.begin()
     writes = writes + 1

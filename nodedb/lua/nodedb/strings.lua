@@ -1,6 +1,5 @@
--- The module yottadb: the face over a backend that gives all values and subscripts as
--- strings, numbers as M spells them, with the names and codes that scripts for lua-yottadb
--- use.
+-- The module yottadb, with the names and codes of lua-yottadb: the functions of face.lua over a
+-- backend that returns all values and subscripts as strings, with numbers spelled as M spells them.
 local error, pairs, select, setmetatable, tonumber, type = error, pairs, select, setmetatable, tonumber, type
 local concat, format, match, unpack = table.concat, string.format, string.match, table.unpack or unpack
 
@@ -46,11 +45,11 @@ return function(new_face, core)
   end
 
   function strings.set_child(key, subscript, value)
-    if type(value) == "boolean" then return strings.set(key, value) end -- which refuses it
+    if type(value) == "boolean" then return strings.set(key, value) end -- raises an error
     return core.set_child(key, subscript, value)
   end
 
-  -- Values are equal if their texts are: one that was read as text is the number that it was.
+  -- Values are equal if their texts are: a script has read a number as text.
   function strings.compare_and_set(key, expected, value)
     if type(value) == "boolean" then return strings.set(key, value) end
     if expected == nil then return core.compare_and_set(key, nil, value) end
@@ -58,7 +57,7 @@ return function(new_face, core)
     while true do
       local now = core.get(key)
       if now == nil or now == before or text(now) ~= text(expected) then return false end
-      if core.compare_and_set(key, now, value) then return true end -- else it has changed since
+      if core.compare_and_set(key, now, value) then return true end -- otherwise it was changed since
       before = now
     end
   end
@@ -84,8 +83,8 @@ return function(new_face, core)
     end
   end
 
-  -- What the function of a transaction returns: nothing or YDB_OK to commit, one of two codes, or
-  -- the code of an error. Other results are the caller's.
+  -- outcome interprets the result of a transaction's function: nothing or YDB_OK commit, two codes
+  -- restart or roll back, other codes of the API are errors. The caller gets any other result.
   local function outcome(result)
     if type(result) ~= "number" or result == CODES.YDB_OK then return nil end
     if result == CODES.YDB_TP_RESTART then return "restart" end
@@ -94,12 +93,12 @@ return function(new_face, core)
       result)
   end
 
-  -- The old objects of key(): fields where nodes have methods, and siblings for what are
-  -- subscripts of a node.
+  -- The old objects of key(): they have fields in place of methods, and iterate over siblings where
+  -- nodes iterate over subscripts.
   local function add_keys(new, ydb)
-    local moved = setmetatable({}, {__mode = "k"}) -- where subscript_next and subscript_previous have gone
+    local moved = setmetatable({}, {__mode = "k"}) -- the current sibling of subscript_next and subscript_previous
 
-    -- sibling_of returns the node beside another one, of a given subscript or name.
+    -- sibling_of returns the sibling of a node with a given subscript or name.
     local function sibling_of(node, name)
       local path = node:__subsarray()
       if #path == 0 then return ydb.node(name) end
@@ -144,7 +143,7 @@ return function(new_face, core)
           return 0
         end
       end
-      -- Metamethods are reached by two more underscores: node:____tostring().
+      -- Metamethods need two more underscores: node:____tostring().
       function methods.__tostring(self) return core.zwrite_key(self[KEY]) end
       function methods.__repr(self)
         local path = {core.decode(self[KEY])}
@@ -156,7 +155,7 @@ return function(new_face, core)
       methods.__pairs = methods.pairs
     end,
   })
-  ydb._VERSION = "3.0" -- of lua-yottadb, whose interface this is
+  ydb._VERSION = "3.0" -- the version of lua-yottadb whose interface this is
   for name, code in pairs(CODES) do ydb[name] = code end
 
   local ALIASES = {[ydb.NDB_TP_RESTART] = CODES.YDB_TP_RESTART, [ydb.NDB_TP_ROLLBACK] = CODES.YDB_TP_ROLLBACK,
@@ -171,7 +170,7 @@ return function(new_face, core)
   ydb.delete_tree = ydb.kill
   function ydb.delete_node(...) ydb.node(...).__ = nil end
 
-  -- Functions that return something there.
+  -- These functions return a value in lua-yottadb.
   local set = ydb.set
   function ydb.set(...)
     set(...)
@@ -214,20 +213,20 @@ return function(new_face, core)
     end
   end
 
-  -- There is no M to initialize, and it handles no signals.
+  -- There is no M engine to initialize.
   function ydb.init() end
   function ydb.block_M_signals() end
   function ydb.ydb_eintr_handler() return 0 end
 
   function ydb.require()
-    error("nodedb: NDB_E_ARGUMENT: require: there is no M here to call into; write the routine in Lua", 0)
+    error("nodedb: NDB_E_ARGUMENT: require: M routines cannot be called; write the routine in Lua", 0)
   end
 
   return setmetatable(ydb, {
     __index = function(_, name)
       if type(name) == "string" and name:sub(1, 8) == "YDB_ERR_" then
-        error("nodedb: NDB_E_ARGUMENT: there are no codes of M's errors; compare get_error_code with " ..
-          "the codes NDB_E_… instead of " .. name, 2)
+        error("nodedb: NDB_E_ARGUMENT: error codes of M are not supported; compare get_error_code with " ..
+          "a code NDB_E_… instead of " .. name, 2)
       end
     end,
   })

@@ -1,4 +1,4 @@
--- The reference names what there is, and nothing else.
+-- The reference describes all functions and methods, and no others.
 local T = {}
 
 function T.every_function_is_described(ndb, t)

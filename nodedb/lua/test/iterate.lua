@@ -59,7 +59,7 @@ function T.pairs(ndb, t)
     end
     t.equal(count, 3)
   end
-  -- What an iteration hands out stays valid.
+  -- Results of an iteration stay valid.
   local kept = {}
   for child in n:pairs() do kept[#kept + 1] = child end
   t.equal(kept[1].__, 1)
@@ -84,7 +84,7 @@ function T.walk(ndb, t)
   t.list(seen, {'^w("a")', '^w("a","b")'})
 end
 
--- The last nodes of the file, read from its pages, with one behind them that is pending.
+-- The last nodes of the file, read from its pages, followed by a pending node.
 function T.pending_behind_the_last_page(ndb, t)
   local n = ndb.node("^a")
   for i = 1, 10 do n[i].__ = i end
@@ -110,13 +110,13 @@ function T.bounds(ndb, t)
   t.list(t.collect(n:subscripts {limit = 2}), {1, 2})
   t.list(t.collect(n:subscripts {limit = 0}), {})
   t.list(t.collect(n:subscripts {from = "a"}), {})
-  t.fails("there is no option", function() n:subscripts {form = 1} end)
+  t.fails("unknown option", function() n:subscripts {form = 1} end)
   t.fails("limit must be", function() n:subscripts {limit = -1} end)
   t.fails("must be true (reverse) or a table", function() n:subscripts("x") end)
 end
 
 function T.many(ndb, t)
-  if t.collecting then return end -- it is about an amount
+  if t.collecting then return end -- it measures memory
   local n = ndb.node("^many")
   ndb.tp("BATCH", function()
     for i = 1, 5000 do n[i].__ = i end
@@ -158,13 +158,13 @@ function T.changes_are_seen(ndb, t)
       if s == 3 then
         n[4]:kill()
         n[5.5].__ = 1
-        n[2.5].__ = 1 -- behind: not seen
+        n[2.5].__ = 1 -- before the current position: not seen
       end
       if s == 10 then n[11].__ = 1 end
       if s == 11 then n[12].__ = 1 end
     end
     t.list(seen, {1, 2, 3, 5, 5.5, 6, 7, 8, 9, 10, 11, 12}, name)
-    -- Every node killed as it comes by.
+    -- Kill every node as it is returned.
     for s in n:subscripts() do n[s]:kill() end
     t.equal(n:data(), 0, name)
   end
@@ -191,7 +191,7 @@ function T.an_iterator_outlives_its_transaction(ndb, t)
 end
 
 function T.many_open_iterators(ndb, t)
-  if t.collecting then return end -- it is about an amount
+  if t.collecting then return end -- it measures memory
   local n = ndb.node("^o")
   for i = 1, 10 do n[i].__ = i end
   ndb.sync()
@@ -204,7 +204,7 @@ function T.many_open_iterators(ndb, t)
   for i = 1, 500 do t.equal(kept[i](), 2) end
   local open = n:subscripts()
   t.equal(open(), 1)
-  ndb.close() -- ends them
+  ndb.close() -- ends the iterations
   t.equal(open(), nil)
   t.equal(kept[1](), nil)
   ndb.open(t.store)

@@ -15,7 +15,7 @@ function T.counted(ndb, t)
   t.equal(try(t, "'^l', 'a'"), "timeout\n")
   n:lock_decr()
   t.equal(try(t, "'^l', 'a'"), "locked\n")
-  n:lock_decr() -- not held: nothing happens
+  n:lock_decr() -- not held: no effect
   n:grab()
   n:release()
   t.equal(try(t, "'^l', 'a'"), "locked\n")
@@ -49,9 +49,9 @@ function T.all_or_none(ndb, t)
   t.equal(try(t, "'^f'"), "timeout\n")
 end
 
--- The way in which M programs change something together: no transaction, a lock.
+-- Programs for M change several nodes like this, with a lock in place of a transaction.
 function T.changes_under_a_lock(ndb, t)
-  if t.collecting then return end -- it is about an amount
+  if t.collecting then return end -- it measures an amount
   local work = [[
     local n = ndb.node("^n")
     n.ready:incr()

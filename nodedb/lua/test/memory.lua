@@ -1,8 +1,8 @@
--- Text that C reads: nothing else holds it when the call is made. Run with NODEDB_TEST_COLLECT=1,
--- LuaJIT collects it if the module does not hold it.
+-- Text that C reads and that only the call keeps alive. With NODEDB_TEST_COLLECT=1, LuaJIT collects
+-- it unless the module keeps it alive.
 local T = {}
 
--- fresh returns text that nobody else holds, different from all before.
+-- fresh returns a new text that nothing else refers to.
 local number = 0
 local function fresh(length)
   number = number + 1

@@ -1,4 +1,4 @@
--- Nodes: paths, values, methods, identity, and what a script cannot do to them.
+-- Nodes: paths, values, methods, identity, and attempts of scripts to break them.
 local T = {}
 
 function T.values_keep_their_type(ndb, t)
@@ -30,7 +30,7 @@ function T.integers(ndb, t)
   n[big].__ = 1
   t.equal(n[big], n["123456789012345678"])
   t.equal(n[big]:name(), big)
-  n.x.__ = math.maxinteger -- 19 digits: beyond M's numbers
+  n.x.__ = math.maxinteger -- 19 digits: too many for M's numbers
   t.equal(n.x.__, "9223372036854775807")
 end
 
@@ -82,7 +82,7 @@ function T.number_subscripts(ndb, t)
   t.equal(n[1e15]:name() == 1e15, true)
   t.equal(n["1e15"]:name(), "1e15")
   t.equal(n[-0.0], n[0])
-  -- Integers beyond 2^53 come back as their digits.
+  -- Integers beyond 2^53 are returned as strings of their digits.
   t.equal(n[1e20], n["100000000000000000000"])
   t.equal(n[1e20]:name(), "100000000000000000000")
   t.equal(tostring(n[0.1]), "^n(.1)")
@@ -96,8 +96,8 @@ function T.subscripts_that_are_refused(ndb, t)
   t.fails("got a boolean", function() return n[true] end)
   t.fails("got a function", function() return n[print] end)
   t.fails("node cannot be a subscript", function() return n[n] end)
-  t.fails("not a name", function() return ndb.node("bad name") end)
-  t.fails("not a name", function() return ndb.node("") end)
+  t.fails("invalid name", function() return ndb.node("bad name") end)
+  t.fails("invalid name", function() return ndb.node("") end)
   t.fails("must be a name or a node", function() return ndb.node(nil) end)
   t.fails("must be a name or a node", function() return ndb.node(5) end)
   local deep = n
@@ -113,7 +113,7 @@ end
 function T.assignment_names_the_field(ndb, t)
   local n = ndb.node("^a")
   t.fails(".x.__ = 5", function() n.x = 5 end)
-  n.x.__ = 1 -- after it was read, too
+  n.x.__ = 1 -- again after it was read
   t.fails(".x.__ = 5", function() n.x = 5 end)
   t.fails("__ = nil", function() n.x = nil end)
   t.fails("[3].__ = 5", function() n[3] = 5 end)
@@ -233,7 +233,7 @@ function T.merge(ndb, t)
   local e = t.fails("NDB_E_MERGE", function() b.x:merge(b) end)
   t.equal(ndb.get_error_code(e), ndb.NDB_E_MERGE)
   t.fails("must be the node", function() a:merge("^b") end)
-  ndb.merge("copy", b) -- into a tree in memory
+  ndb.merge("copy", b) -- to a tree in memory
   t.equal(ndb.get("copy", "y", "z"), 3)
 end
 
@@ -266,13 +266,13 @@ function T.a_path_is_one_object(ndb, t)
 end
 
 function T.nothing_leaks(ndb, t)
-  if t.collecting then return end -- it is about an amount
+  if t.collecting then return end -- it measures memory
   local n = ndb.node("^l")
   local _ = n.held
   collectgarbage()
   collectgarbage()
   local before, peak = collectgarbage("count"), 0
-  for i = 1, 400000 do -- of which each would leak 16 bytes at least, a slot of a table: 6 MB
+  for i = 1, 400000 do -- each would leak at least 16 bytes, a table slot: 6 MB
     local _ = n[i]
     if i % 4096 == 0 then
       local now = collectgarbage("count")
@@ -302,7 +302,7 @@ function T.hostile(ndb, t)
   t.equal(type(getmetatable(n)), "string")
   t.equal(n.x.__, 1)
   t.equal(n[1].__, "one")
-  -- What looks like a node gets nothing out of the module.
+  -- Values that only look like nodes are rejected.
   local asked = {}
   local fake = setmetatable({}, {__index = function(_, k) asked[#asked + 1] = k return "x" end,
     __metatable = getmetatable(n)})
@@ -373,13 +373,13 @@ end
 
 function T.open_and_close(ndb, t)
   ndb.node("^x").__ = 1
-  t.fails("open already", ndb.open, t.store)
+  t.fails("already open", ndb.open, t.store)
   ndb.close()
   local n = ndb.node("^x")
   ndb.open(t.store)
   t.equal(n.__, 1, "a node outlives the store")
   ndb.close()
-  t.fails("no such option", ndb.open, t.store, {flush = 1})
+  t.fails("unknown option", ndb.open, t.store, {flush = 1})
   t.fails("must be a number", ndb.open, t.store, {flush_ms = "x"})
   t.fails("must be the path", ndb.open)
   ndb.node("local").__ = 1
@@ -398,7 +398,7 @@ function T.nothing_is_lost_at_exit(ndb, t)
   t.equal(ndb.get("^y"), 1)
 end
 
--- Numbers that Lua's integers, or floats, cannot be.
+-- Numbers that are not integers, or not floats, in Lua.
 function T.numbers_at_the_edge(ndb, t)
   local n = ndb.node("^edge")
   for _, number in ipairs {0 / 0, -(0 / 0), 1 / 0, -1 / 0} do
@@ -435,7 +435,7 @@ function T.numbers_at_the_edge(ndb, t)
     n.list:lock_incr(limit)
     n.list:lock_decr()
   end
-  -- One key of a Lua table is one node.
+  -- Equal keys of a Lua table are the same node.
   for _, number in ipairs {2 ^ 53, 2 ^ 60, 2 ^ 62, -2 ^ 63, 1e18, 1e17, 3.0} do
     n[number].__ = number
     t.equal(n[number].__ == number, true, number)

@@ -1,13 +1,13 @@
--- Runs the tests of one file: lua run.lua FILE FOLDER. The file returns a table of
+-- Runs the tests of one file: lua run.lua FILE FOLDER [TEST]. The file returns a table of
 -- functions by name; each gets the module, opened on a new folder below FOLDER, and the
--- harness t. With a third argument, only the tests of that name.
+-- harness t. TEST selects a single test.
 local file, folder, only = ...
-local setting = os.getenv "NODEDB_TEST_JIT" -- of LuaJIT's compiler
+local setting = os.getenv "NODEDB_TEST_JIT" -- options of LuaJIT's compiler
 if setting then assert(loadstring(setting))() end
 local ndb = require "nodedb"
 
 local t = {folder = folder, lua = arg[-1], version = rawget(_G, "jit") and jit.version or _VERSION}
-t.collecting = os.getenv "NODEDB_TEST_COLLECT" == "1" -- all garbage, before each call of C
+t.collecting = os.getenv "NODEDB_TEST_COLLECT" == "1" -- collect all garbage before each call of C
 
 local function shown(v)
   return type(v) == "string" and string.format("%q", v) or tostring(v)
@@ -19,7 +19,7 @@ function t.equal(got, want, what)
   end
 end
 
--- list checks the elements of two arrays.
+-- list compares the elements of two arrays.
 function t.list(got, want, what)
   local function text(list)
     local parts = {}
@@ -41,15 +41,15 @@ function t.fails(want, f, ...)
   return problem
 end
 
--- collect gathers what an iterator returns first.
+-- collect returns the first results of an iterator as a list.
 function t.collect(...)
   local list = {}
   for v in ... do list[#list + 1] = v end
   return list
 end
 
--- start begins a chunk in another process of the same Lua, with the store open. It returns
--- a function that waits for it and returns what it printed.
+-- start runs a chunk in another process of the same Lua, with the store open. It returns
+-- a function that waits for the process and returns its output.
 function t.start(chunk)
   local path = os.tmpname()
   local out = assert(io.open(path, "w"))
@@ -64,7 +64,7 @@ function t.start(chunk)
   end
 end
 
--- other runs a chunk in another process and returns what it prints.
+-- other runs a chunk in another process and returns its output.
 function t.other(chunk) return t.start(chunk)() end
 
 local tests = dofile(file)

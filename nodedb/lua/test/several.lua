@@ -1,7 +1,7 @@
 -- Operations on several nodes: ranges, bounds of walks, lists of nodes, lifetimes, views.
 local T = {}
 
--- some_tree has the nodes w, w(i) and w(i,"x") for i from 1 to 5, and w(2.5).
+-- some_tree creates the nodes w, w(i) and w(i,"x") for i from 1 to 5, and w(2.5).
 local function some_tree(ndb, name)
   local n = ndb.node(name)
   n.__ = 0
@@ -57,7 +57,7 @@ function T.walk_bounds(ndb, t)
     check({from = 2, to = 1, reverse = true}, 'w(2,"x") w(2) w(1,"x") w(1)')
     check({from = 1, reverse = true}, 'w(1,"x") w(1) w')
     check({from = 4, to = 2}, "")
-    t.fails("does not lie below", n.walk, n, {from = ndb.node("^other")})
+    t.fails("is not below", n.walk, n, {from = ndb.node("^other")})
     t.fails("a subscript must be a string or a number", n.walk, n, {to = true})
   end
 end
@@ -158,11 +158,11 @@ function T.view(ndb, t)
     t.equal(n.__, 1)
     t.equal(n.other.__, nil)
     ndb.node("mine").__ = 5
-    t.fails("only reads", ndb.set, "^v", 3)
-    t.fails("only reads", n.kill, n)
-    t.fails("only reads", n.kill_range, n)
-    t.fails("only reads", ndb.set_all, {n}, {3})
-    t.fails("only reads", ndb.tp, function() n.__ = 3 end)
+    t.fails("is read-only", ndb.set, "^v", 3)
+    t.fails("is read-only", n.kill, n)
+    t.fails("is read-only", n.kill_range, n)
+    t.fails("is read-only", ndb.set_all, {n}, {3})
+    t.fails("is read-only", ndb.tp, function() n.__ = 3 end)
     t.equal(ndb.tp(function() return n.__ end), 1)
   end)
   t.equal(ndb.get("mine"), 5)

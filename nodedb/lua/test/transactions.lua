@@ -92,7 +92,7 @@ function T.restart(ndb, t)
   t.equal(ndb.get("count"), 11, "named: put back")
   t.equal(ndb.get("free"), 13, "not named")
   runs = 0
-  ndb.tp(function() -- from within an inner one, everything
+  ndb.tp(function() -- from a nested transaction, everything
     runs = runs + 1
     n.b:incr()
     ndb.tp(function()
@@ -120,7 +120,7 @@ function T.conflict(ndb, t)
 end
 
 function T.counters_of_two_processes(ndb, t)
-  if t.collecting then return end -- it is about an amount
+  if t.collecting then return end -- it measures memory
   local finish = t.start [[
     for _ = 1, 2000 do ndb.node('^c').plain:incr() end
     for _ = 1, 200 do
@@ -137,7 +137,7 @@ function T.counters_of_two_processes(ndb, t)
   t.equal(ndb.tp(function() return n.tp.__ end), 400)
 end
 
--- What a function returns is the caller's, also if it looks like a code.
+-- The caller gets the function's results, even if they look like codes.
 function T.results_are_no_codes(ndb, t)
   local n = ndb.node("^t")
   for _, result in ipairs {-101, -102, -103, ndb.NDB_TP_RESTART, ndb.NDB_TP_ROLLBACK, ndb.NDB_E_CONFLICT, 2147483646} do
@@ -154,7 +154,7 @@ function T.results_are_no_codes(ndb, t)
   end
 end
 
--- Only trestart restarts: not an error whose text is the same.
+-- Only trestart restarts, and not an error with the same text.
 function T.errors_are_no_codes(ndb, t)
   for _, text in ipairs {"nodedb: NDB_TP_RESTART: mine", "x: nodedb: NDB_E_CONFLICT: mine"} do
     local runs = 0
@@ -166,14 +166,14 @@ function T.errors_are_no_codes(ndb, t)
     t.equal(runs, 1)
   end
   local runs = 0
-  ndb.tp(function() -- one that is caught is none
+  ndb.tp(function() -- a caught restart has no effect
     runs = runs + 1
     pcall(ndb.trestart)
     if runs > 3 then error("it runs again") end
   end)
   t.equal(runs, 1)
   runs = 0
-  ndb.tp(function() -- text that is added does no harm
+  ndb.tp(function() -- text added to the error is harmless
     runs = runs + 1
     local ok, problem = pcall(ndb.trestart)
     if not ok and runs == 1 then error("added: " .. problem, 0) end
@@ -213,7 +213,7 @@ function T.limits(ndb, t)
   end)
   t.equal(ndb.get_error_code(e), ndb.NDB_TP_LIMIT)
   t.equal(n.b.__, nil)
-  t.fails("there is no limit \"x\"", ndb.tp_limits, {x = 1})
+  t.fails("unknown limit \"x\"", ndb.tp_limits, {x = 1})
   t.fails("0 or more", ndb.tp_limits, {seconds = -1})
   t.fails("0 or more", ndb.tp_limits, {restarts = 0 / 0})
   t.fails("a table of limits", ndb.tp_limits, 5)
@@ -222,7 +222,7 @@ function T.limits(ndb, t)
   ndb.sync()
 end
 
--- tp ends what it began, whatever fails: what is written later is durable.
+-- tp always ends its transaction, whatever fails: later writes are durable.
 function T.names_that_are_invalid(ndb, t)
   local n = ndb.node("^t")
   local called = false
@@ -263,7 +263,7 @@ local yields = coroutine.wrap(function()
   return false
 end)()
 
--- suspended returns a coroutine that has written ^t(name) in a transaction and waits inside.
+-- suspended returns a coroutine that has written ^t(name) in a transaction and is suspended inside.
 local function suspended(ndb, name, depth)
   local co = coroutine.create(function()
     local function inside()
@@ -282,8 +282,8 @@ local function suspended(ndb, name, depth)
   return co
 end
 
--- abandoned leaves such a coroutine where nothing can resume it. The collector takes what calls
--- left on Lua's stack for used; so something else is put there.
+-- abandoned creates such a coroutine and drops it. The collector treats leftovers of calls on Lua's
+-- stack as used, so it overwrites them.
 local function abandoned(...)
   suspended(...)
   local function nothing() end
@@ -292,7 +292,8 @@ local function abandoned(...)
       59, 60)
 end
 
--- A transaction belongs to the coroutine that began it: others are refused until it has ended.
+-- A transaction belongs to the coroutine that began it: other coroutines get an error until it has
+-- ended.
 function T.suspended_coroutine(ndb, t)
   local n = ndb.node("^t")
   if not yields then -- Lua 5.1: the yield is an error, which rolls back
@@ -321,7 +322,7 @@ function T.suspended_coroutine(ndb, t)
       another = function() assert(coroutine.resume(coroutine.create(function() n.a.__ = 2 end))) end,
     }
     for what, use in pairs(uses) do
-      local e = t.fails("a transaction of another coroutine is open", use)
+      local e = t.fails("a suspended coroutine has a transaction open", use)
       t.equal(ndb.get_error_code(e), ndb.NDB_E_LEVEL, what)
     end
     local ok, result = coroutine.resume(co)
@@ -355,7 +356,7 @@ function T.coroutines_inside(ndb, t)
   t.equal(n.sum.__, 15)
 end
 
--- An abandoned coroutine holds nobody up: what is written after it is durable.
+-- An abandoned coroutine does not block others: later writes are durable.
 function T.abandoned_coroutine(ndb, t)
   if not yields then return end
   local n = ndb.node("^t")
@@ -369,7 +370,7 @@ function T.abandoned_coroutine(ndb, t)
     t.equal(t.other(script), depth .. "\tnil\n")
   end
   abandoned(ndb, "y")
-  ndb.sync() -- also the first call
+  ndb.sync() -- even as the first call
   abandoned(ndb, "y")
   t.equal(ndb.tp(function() n.z.__ = 3 return 4 end), 4)
   t.equal(t.other("print(ndb.get('^t', 'z'), ndb.get('^t', 'y'))"), "3\tnil\n")
@@ -380,15 +381,15 @@ function T.abandoned_coroutine(ndb, t)
   t.equal(n.z.__, 3)
 end
 
--- One that could still be resumed holds others up for the time limit of transactions. Then it is
--- rolled back, and does not take what follows for its transaction.
+-- A coroutine that could still be resumed blocks others until the time limit of transactions. Then
+-- its transaction is rolled back, and it does not mistake a later one for its own.
 function T.coroutine_beyond_the_limit(ndb, t)
   if not yields then return end
   local n = ndb.node("^t")
   ndb.tp_limits {seconds = 0.2}
   for depth = 1, 2 do
     local co = suspended(ndb, "x", depth)
-    t.fails("another coroutine", ndb.set, "^t", "early", 1)
+    t.fails("a suspended coroutine", ndb.set, "^t", "early", 1)
     local till = os.clock() + 0.4
     while os.clock() < till do end
     n.later.__ = depth
@@ -409,7 +410,7 @@ function T.coroutine_beyond_the_limit(ndb, t)
   ndb.tp_limits {seconds = 60}
 end
 
--- So does one that was closed (Lua 5.4) or died.
+-- The same holds for a coroutine that was closed (Lua 5.4) or died.
 function T.closed_coroutine(ndb, t)
   local n = ndb.node("^t")
   if coroutine.close then
@@ -443,7 +444,7 @@ function T.both_modules(ndb, t)
   t.equal(n.b.__, nil)
   if not yields then return end
   local co = suspended(ydb, "y")
-  t.fails("another coroutine", ndb.get, "^t")
+  t.fails("a suspended coroutine", ndb.get, "^t")
   assert(coroutine.resume(co))
   abandoned(ydb, "y")
   n.c.__ = 1

@@ -60,7 +60,7 @@ function T.values_that_are_refused(_, t)
   end
   t.equal(n.x:data(), 0)
   t.fails("NDB_E_VALUE", ydb.set, "^s", "x", ("x"):rep(64 * 1024 * 1024 + 1))
-  ydb.set("^s", "x", ("x"):rep(1024 * 1024 + 1)) -- more than M takes
+  ydb.set("^s", "x", ("x"):rep(1024 * 1024 + 1)) -- longer than M allows
   t.equal(#ydb.get("^s", "x"), 1024 * 1024 + 1)
 end
 
@@ -92,7 +92,7 @@ function T.subscripts_that_are_refused(_, t)
   t.fails("NDB_E_ARGUMENT", ydb.set, "^deep", path, "32")
   t.fails("NDB_E_ARGUMENT", ydb.get, "^deep", path)
   t.fails("NDB_E_KEY", ydb.set, "^deep", ("x"):rep(1901), 1)
-  ydb.set("^deep", ("x"):rep(1100), 1) -- more than M takes
+  ydb.set("^deep", ("x"):rep(1100), 1) -- longer than M allows
 end
 
 function T.data(_, t)
@@ -167,7 +167,7 @@ function T.increments(_, t)
   t.fails("node + number", function() return 1 + n.x end)
 end
 
--- compare_and_set is not lua-yottadb's; it compares what was read.
+-- lua-yottadb has no compare_and_set. It compares values as they were read.
 function T.compare_and_set(_, t)
   local n = ydb.node("^c")
   for _, value in ipairs {5, 0.5, "5", "05", "text", "", 2 ^ 53, "12345678901234567", -3, "1E5"} do
@@ -356,7 +356,7 @@ function T.names_that_begin_with_underscores(_, t)
   local n = ydb.node("^u")
   n("__name").__ = 1
   t.equal(ydb.get("^u", "__name"), "1")
-  t.fails("names that begin with __ are methods", function() return n.__name_that_is_none end)
+  t.fails("there is no method name_that_is_none", function() return n.__name_that_is_none end)
   t.fails("cannot assign", function() n.x = 5 end)
   n.get.__, n.value.__ = "names of methods", "are subscripts"
   t.equal(n.get:get(), "names of methods")
@@ -479,7 +479,7 @@ function T.inherit_in_other_ways(_, t)
   t.fails("a constructor", ydb.inherit, 5)
   t.fails("a constructor", ydb.inherit, print)
   t.fails("a metatable", ydb.inherit, ydb.node, 5)
-  t.fails("no metamethod", ydb.inherit, ydb.node, {__newindex = print})
+  t.fails("cannot be replaced", ydb.inherit, ydb.node, {__newindex = print})
   t.fails("table of methods", ydb.inherit, ydb.node, {__index = print})
 end
 
@@ -681,7 +681,7 @@ function T.transactions_that_roll_back(_, t)
   local ok, raised = pcall(ydb.tp, function() error(t) end)
   t.equal(ok, false)
   t.equal(raised, t)
-  -- The code of an error rolls back, and is raised.
+  -- An error code rolls back and is raised.
   for _, code in ipairs {-150374082, ydb.YDB_LOCK_TIMEOUT, ydb.YDB_NODE_END, 5, -1, 0.5} do
     e = t.fails("returned this code", ydb.tp, function()
       ydb.set("^t", 1)
@@ -718,7 +718,7 @@ function T.transactions_that_restart(_, t)
   end)
 end
 
--- $ZMAXTPTIME ends restarts in lua-yottadb; here tp_limits does.
+-- $ZMAXTPTIME limits restarts in lua-yottadb; here tp_limits does.
 function T.limits_of_transactions(_, t)
   ydb.tp_limits {restarts = 5}
   local runs = 0
@@ -796,13 +796,13 @@ function T.codes(_, t)
   t.equal(ydb.get_error_code("some text"), nil)
   t.equal(ydb.get_error_code(nil), nil)
   t.equal(ydb.get_error_code({}), nil)
-  t.fails("no codes of M's errors", function() return ydb.YDB_ERR_GVUNDEF end)
+  t.fails("error codes of M are not supported", function() return ydb.YDB_ERR_GVUNDEF end)
 end
 
--- There is no M.
+-- M routines cannot be called.
 function T.call_ins(_, t)
-  t.fails("no M here", ydb.require, "table.ci")
-  t.fails("no M here", ydb.require, "add: long add(I:long)")
+  t.fails("M routines cannot be called", ydb.require, "table.ci")
+  t.fails("M routines cannot be called", ydb.require, "add: long add(I:long)")
   t.equal(select("#", ydb.init()), 0)
   t.equal(select("#", ydb.init(ydb.block_M_signals)), 0)
   t.equal(select("#", ydb.block_M_signals(true)), 0)

@@ -74,7 +74,7 @@ static void test_nodes(void) {
   }
   IS(ndb_set_new(s, key, (size_t)at(key, top, 2), &one), NDB_NONE);
 
-  /* A large transaction: seen by nobody before, by all after its commit. */
+  /* A large transaction: invisible before its commit, visible after it. */
   int list = at_text(below, name(below, "^a"), "list");
   OK(ndb_begin(s));
   for (int i = 0; i < NODES; i++) {
@@ -89,7 +89,7 @@ static void test_nodes(void) {
   expect_numbers(other, below, list, 0, NODES);
   expect_numbers(other, below, list, NDB_REVERSE, NODES);
 
-  /* The same values over those of LMDB, half of them undone. */
+  /* The same values over those in LMDB, half of them undone. */
   OK(ndb_begin(s));
   for (int i = 0; i < NODES; i += 10) {
     v = number(i);
@@ -110,7 +110,7 @@ static void test_nodes(void) {
   expect_numbers(s, below, list, 0, NODES);
   OK(ndb_rollback(s));
 
-  /* A conflict, and a transaction that meets none. */
+  /* A transaction with a conflict, and one without. */
   OK(ndb_begin(s));
   OK(ndb_get(s, key, (size_t)at(key, top, 2), &v));
   OK(ndb_increment(other, key, (size_t)at(key, top, 2), &one, &sum));
@@ -123,7 +123,7 @@ static void test_nodes(void) {
   OK(ndb_get(other, key, (size_t)at(key, top, 2), &v));
   IS(v.number, 12);
 
-  /* A kill of what waits and of what is in LMDB; a merge; a time to live. */
+  /* A kill of nodes in pending and in LMDB; a merge; a time to live. */
   OK(ndb_kill(s, below, (size_t)list));
   IS(ndb_data(other, below, (size_t)list), 0);
   v = number(7);
@@ -144,7 +144,7 @@ static void test_nodes(void) {
   IS(ndb_get(s, below, (size_t)at(below, list, 7), &v), NDB_NONE);
   IS(ndb_data(s, below, (size_t)list), 0);
   ndb_statistics about;
-  for (int i = 0; i < 500; i++) { /* the sweeper looks once in a second */
+  for (int i = 0; i < 500; i++) { /* the sweeper checks once a second */
     OK(ndb_stat(store, &about));
     if (about.expiring == 0) break;
     nanosleep(&(struct timespec){0, 10000000}, NULL);
@@ -164,7 +164,7 @@ static void test_nodes(void) {
   ndb_session_close(other);
 }
 
-/* A transaction reads on in its state while the file outgrows its map again and again. */
+/* A transaction keeps reading its snapshot while the file repeatedly outgrows its map. */
 static void test_growth(void) {
   ndb_session *reader, *writer;
   char key[NDB_KEY_MAX], large[NDB_KEY_MAX];
@@ -191,7 +191,7 @@ static void test_growth(void) {
     if (i % 8 == 7) OK(ndb_sync(store));
     expect_numbers(reader, key, few, i % 2 ? NDB_REVERSE : 0, 1000);
     IS(ndb_data(reader, large, (size_t)name(large, "^large")), 0);
-    if (i == 20 || i == 50) { /* what one map has given is read after the next */
+    if (i == 20 || i == 50) { /* values read through one map are checked after a remap */
       if (i == 50)
         for (uint32_t n = 0; n < items.count; n++) IS(items.key[n][0], '^');
       OK(ndb_iter_fill(it, &items));
@@ -208,7 +208,7 @@ static void test_growth(void) {
   ndb_idle(reader);
   OK(ndb_kill(writer, large, (size_t)name(large, "^large")));
   IS(ndb_get(reader, large, (size_t)at(large, name(large, "^large"), 79), &v), NDB_NONE);
-  for (int i = 0; i < 4; i++) { /* three are left to the session */
+  for (int i = 0; i < 4; i++) { /* closing the session must end three of them */
     OK(ndb_iter_open(reader, key, (size_t)few, NDB_VALUES, NULL, NULL, 0, &it));
     if (i > 0) OK(ndb_iter_fill(it, &items));
     if (i == 2) ndb_iter_close(it);

@@ -1,5 +1,6 @@
-/* faults.c: stands between a process and libc (LD_PRELOAD) and lets writes, syncs or renames of
- * files fail or wait while the first byte of the file NODEDB_FAULTS, which another process writes, says so. */
+/* faults.c: preloaded before libc (LD_PRELOAD), it makes writes, syncs or renames of files fail
+ * or wait, as selected by the first byte of the file NODEDB_FAULTS, which another process
+ * writes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,12 +14,12 @@
 #include <unistd.h>
 
 enum {
-  FULL = 1, /* no write finds room; every other one writes a part of its bytes */
+  FULL = 1, /* the disk is full; every other write writes part of its bytes */
   SYNC = 2, /* fsync and fdatasync fail */
   META = 3, /* writes to files opened with O_DSYNC fail: LMDB's last step of a commit */
-  RUNS = 4, /* half of each write of several parts finds room: LMDB's runs of pages */
-  HOLD = 5, /* renames wait, for 30 seconds at most */
-  PLAIN = 6 /* the file system knows no flags of a rename */
+  RUNS = 4, /* writes of several parts write half: LMDB's runs of pages */
+  HOLD = 5, /* renames wait, up to 30 seconds */
+  PLAIN = 6 /* the file system does not support flags of a rename */
 };
 
 static volatile const unsigned char *control;
@@ -49,7 +50,7 @@ static int write_fails(int fd) {
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-/* What is left of n bytes for a call that fails: every other one writes half of them. */
+/* How many of n bytes a failing call writes: every other call writes half of them. */
 static size_t part_of(int fd, size_t n) {
   return mode(fd) == FULL && __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 2 ? n / 2 : 0;
 }
@@ -63,8 +64,8 @@ ssize_t write(int fd, const void *bytes, size_t n) {
   return NEXT(write)(fd, bytes, n);
 }
 
-/* Leaves of the parts what a call may write, in some, and returns how many they are; -1: it fails.
- * LMDB writes a run of pages by lseek and writev. */
+/* Copies to some the parts that a call may write, and returns their number; -1: it fails. LMDB
+ * writes a run of pages by lseek and writev. */
 static int leave_parts(int fd, const struct iovec **parts, int n, struct iovec some[IOV_MAX]) {
   size_t bytes = 0;
   int fails = write_fails(fd), runs = mode(fd) == RUNS;

@@ -1,5 +1,5 @@
-/* fork.c: a process that has a store open forks and is killed. Its child has no part in the
- * store, and keeps none of its locks. Prints what is wrong; exits with 0 if nothing is. */
+/* fork.c: a process that has a store open forks and is killed. Its child must not be able to use
+ * the store or keep its locks. Prints errors; exits with 0 if there are none. */
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #include "nodedb.h"
 
 static const char *folder;
-static int result[2]; /* a pipe: what the child got */
+static int result[2]; /* a pipe for the child's result */
 
 static int lock(ndb_session *s, const char *name, int64_t timeout_ms) {
   char bytes[NDB_KEY_MAX];

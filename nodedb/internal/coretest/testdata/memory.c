@@ -1,12 +1,12 @@
-/* memory.c: lets each allocation of each operation fail in turn. The operation must then have done all
- * of its work, or nothing of it. Linked with --wrap of malloc, calloc and realloc. */
+/* memory.c: makes each allocation of each operation fail in turn. The operation must then have
+ * done all of its work, or none. Linked with --wrap of malloc, calloc and realloc. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../../nodedb.h"
 
-static _Thread_local long fail_in; /* the number of the allocation that fails; 0: none does */
+static _Thread_local long fail_in; /* the number of the allocation that fails; 0: none */
 static _Thread_local int failed;
 
 static int fails(void) {
@@ -39,7 +39,7 @@ static size_t path(char *key, const char *name, int a, int b) {
   return (size_t)len;
 }
 
-/* A digest of all nodes below two names, with their lifetimes. */
+/* A digest of all nodes below two names, including their expiry. */
 static unsigned long digest(ndb_session *s, const char *const names[2]) {
   unsigned long sum = 5381;
   for (int i = 0; i < 2; i++) {
@@ -100,7 +100,7 @@ static void build(ndb_session *s, ndb_store *store, const char *const names[2]) 
         check(ndb_set(s, key, path(key, names[0], i, k), &value), "set");
       }
     }
-    if (part == 0) check(ndb_sync(store), "sync"); /* half of it lies in the file */
+    if (part == 0) check(ndb_sync(store), "sync"); /* half of it is in the file */
   }
 }
 
@@ -124,7 +124,7 @@ int main(int count, char **arguments) {
           fail_in = n;
           int result = operate(s, what, names[which]);
           fail_in = 0;
-          /* A merge to a tree in memory is no transaction: it may stop between two nodes. */
+          /* A merge to a tree in memory is not atomic: it may stop between two nodes. */
           int whole = what != MERGE && what != EXPIRE_TREE && what != KILL_RANGE ? 1 : names[which][what == MERGE][0] == '^';
           if (failed && result < 0 && whole && digest(s, names[which]) != before) {
             fprintf(stderr, "operation %d on %s and %s, inside %d: allocation %ld fails, and half of it is done\n", what, names[which][0],

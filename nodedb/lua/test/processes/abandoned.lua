@@ -1,6 +1,6 @@
--- A process of TestAbandonedCoroutines: lua abandoned.lua FOLDER FIRST. Again and again it leaves a
--- coroutine inside a transaction, then writes, and prints a line for what is durable. Every second
--- coroutine could still be resumed.
+-- A process of TestAbandonedCoroutines: lua abandoned.lua FOLDER FIRST. It repeatedly suspends a
+-- coroutine inside a transaction, then writes, and prints a line for each durable write. Every
+-- second coroutine could still be resumed.
 local ndb = require "nodedb"
 ndb.open(arg[1])
 ndb.tp_limits {seconds = 0.02}

@@ -1,4 +1,4 @@
--- Checks what the workers left: lua verify.lua FOLDER NAME DURABLE NAME DURABLE …
+-- Checks the workers' changes: lua verify.lua FOLDER NAME DURABLE NAME DURABLE …
 local ndb = require "nodedb"
 ndb.open(arg[1])
 
@@ -29,11 +29,11 @@ for i = 2, #arg, 2 do
   check(count == log.__, name, "has", count, "entries and counted", log.__)
   both = both + ndb.get("^counters", name)
 end
--- A process that ends between two increments makes one of them only.
+-- A process killed between two increments makes only one of them.
 check(math.abs(ndb.get("^counters", "both") - both) <= 2, "the common counter is", ndb.get("^counters", "both"),
   "and the sum", both)
 local locked = ndb.node("^counters", "locked")
 check(math.abs(locked.a:get(0) - locked.b:get(0)) <= 1, "counters under the lock:", locked.a:get(0), locked.b:get(0))
-locked:lock_incr(0) -- of the dead, too
+locked:lock_incr(0) -- dead workers hold no locks
 check(ndb.stat().processes == 1, "processes:", ndb.stat().processes)
 print "consistent"

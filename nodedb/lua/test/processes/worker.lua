@@ -1,5 +1,5 @@
--- A process of TestProcesses: lua worker.lua FOLDER NAME SECONDS. It changes nodes together
--- with other workers, checks what it reads, and prints a line for all that is durable.
+-- A process of TestProcesses: lua worker.lua FOLDER NAME SECONDS. It changes nodes concurrently
+-- with other workers, checks everything that it reads, and prints a line for all durable changes.
 local folder, name, seconds = arg[1], arg[2], tonumber(arg[3])
 local ndb = require "nodedb"
 ndb.open(folder)
@@ -14,7 +14,7 @@ local function total()
   return sum
 end
 
--- transfer moves an amount and writes one entry to the worker's own log, all or nothing.
+-- transfer moves an amount and writes one entry to the worker's own log, atomically.
 local function transfer(from, to, amount)
   local sum = total()
   if sum ~= TOTAL then error("the accounts hold " .. sum) end
@@ -47,7 +47,7 @@ local round, superseded, halfDone = 0, 0, false
 while os.time() < deadline do
   round = round + 1
   local ok, problem = pcall(function()
-    if halfDone then -- what it did under a lock when it was superseded
+    if halfDone then -- it was superseded between two changes under the lock
       ndb.lock()
       counters.locked:kill()
       halfDone = false

@@ -1,12 +1,12 @@
-// The run of a batch: a loop in Lua without pcall, in one protected call. When an event
-// fails, the loop starts again at the next.
+// The run of a batch: a loop in Lua without pcall, inside one protected call. When an event fails,
+// the loop starts again at the next event.
 
 #include <stdlib.h>
 
 #include "engine.h"
 
 enum {
-	NODES_KEPT = 1 << 12 // a larger event's node table is not kept for the next event
+	NODES_KEPT = 1 << 12 // the node table of a larger event is not reused
 };
 
 static const char *event_text(const plua_batch *b, size_t *len) {
@@ -35,12 +35,13 @@ int plua_batch_next(plua_engine *e) {
 	return PLUA_NEXT_NONE;
 }
 
-// settle_next does what plua_batch_next asks for with `next`, and returns what it returned in the end: it
-// collects garbage where an event does not fit beside it, and clears the node table for a large event.
-static int settle_next(lua_State *L, plua_engine *e, int next) {
+// finish_next handles the result `next` of plua_batch_next, and returns its final result: it
+// collects garbage if an event does not fit otherwise, and replaces the node table for a large
+// event.
+static int finish_next(lua_State *L, plua_engine *e, int next) {
 	while (next == PLUA_NEXT_FULL) {
 		lua_gc(L, LUA_GCCOLLECT, 0);
-		lua_gc(L, LUA_GCCOLLECT, 0); // what the first one finalized
+		lua_gc(L, LUA_GCCOLLECT, 0); // frees what the first collection finalized
 		e->batch.collected = 1;
 		next = plua_batch_next(e);
 		e->batch.collected = 0;
@@ -51,17 +52,17 @@ static int settle_next(lua_State *L, plua_engine *e, int next) {
 	return next;
 }
 
-// next_unusual(next) is settle_next for a script. It tells whether there is an event.
+// next_unusual(next) is finish_next for engine.lua. It returns whether there is an event.
 static int next_unusual(lua_State *L) {
 	lua_pushboolean(
-	    L, settle_next(L, plua_engine_of(L), (int)lua_tointeger(L, 1)) != PLUA_NEXT_NONE);
+	    L, finish_next(L, plua_engine_of(L), (int)lua_tointeger(L, 1)) != PLUA_NEXT_NONE);
 	return 1;
 }
 
 // next_event() returns the next event as a userdata, or nothing at the end.
 static int next_event(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
-	if (settle_next(L, e, plua_batch_next(e)) == PLUA_NEXT_NONE) return 0;
+	if (finish_next(L, e, plua_batch_next(e)) == PLUA_NEXT_NONE) return 0;
 	lua_settop(L, 0);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->node_table);
 	plua_container_push(L, e, e->event, 0, e->generation, 1);
@@ -74,8 +75,8 @@ void plua_batch_open(lua_State *L) {
 	luaL_register(L, NULL, functions);
 }
 
-// begin_one goes to the only event before it enters Lua: the driver for one event runs
-// interpreted until the loop that it begins with, and FFI is slow there.
+// begin_one advances to the only event before it enters Lua: the driver for one event runs
+// interpreted until its first loop, and FFI is slow there.
 static int begin_one(plua_engine *e) {
 	int next = e->compiled ? plua_batch_next(e) : PLUA_NEXT_READY;
 	if (next <= PLUA_NEXT_READY) return PLUA_OK;
@@ -84,7 +85,7 @@ static int begin_one(plua_engine *e) {
 	return plua_vm_call(e->vm, 1, 0);
 }
 
-// drive runs the driver in Lua on the events that have not run.
+// drive runs the Lua driver on the remaining events.
 static int drive(plua_engine *e) {
 	plua_batch *b = &e->batch;
 	int driver = e->drive_batch;
@@ -100,8 +101,8 @@ static int drive(plua_engine *e) {
 	return plua_vm_resume(e->vm, 0);
 }
 
-// drive_rest continues after a drive that ended with kind. It returns the kind of
-// the limit that ended the run, PLUA_WAITING or PLUA_OK.
+// drive_rest continues after a drive that returned kind. It returns the limit that ended the run,
+// PLUA_WAITING or PLUA_OK.
 static int drive_rest(plua_engine *e, int kind) {
 	for (;;) {
 		if (kind == PLUA_OK || kind == PLUA_WAITING) return kind;
@@ -117,7 +118,7 @@ static int drive_rest(plua_engine *e, int kind) {
 }
 
 enum {
-	BUFFER_KEPT = 1 << 20 // a larger buffer is not kept for the next run
+	BUFFER_KEPT = 1 << 20 // a larger buffer is freed after the run
 };
 
 static void trim_buffer(doc_buf *b) {
@@ -127,7 +128,7 @@ static void trim_buffer(doc_buf *b) {
 	b->len = b->cap = 0;
 }
 
-// give_back frees memory that a large event took.
+// give_back frees the memory of an unusually large event.
 static void give_back(plua_engine *e) {
 	e->api->trim(e->event);
 	trim_buffer(&e->encoder.buffer);
@@ -135,13 +136,13 @@ static void give_back(plua_engine *e) {
 	trim_buffer(&e->gocall.request);
 }
 
-// has_effects tells whether the script has logged or measured.
+// has_effects reports whether the script has logged or measured.
 static int has_effects(const plua_engine *e) {
 	return e->vm->log.len || e->vm->log.truncated || e->gocall.measurements.len ||
 	       e->gocall.measurements_lost;
 }
 
-// end ends a run and returns what ended it.
+// end ends a run and returns the limit that ended it, or PLUA_OK.
 static int end(plua_engine *e, int kind) {
 	plua_output *out = &e->out;
 	plua_vm_end(e->vm);
@@ -149,7 +150,7 @@ static int end(plua_engine *e, int kind) {
 	if (e->unfinished) plua_extension_finish(e);
 	if (e->extension) e->extension->idle(e->extension);
 	give_back(e);
-	if (!out->columns_only && (kind || out->route_count)) return kind; // no sink need get all rows
+	if (!out->columns_only && (kind || out->route_count)) return kind; // no sink gets all rows
 	int error = plua_output_extract(e);
 	if (!kind) kind = error;
 	e->batch.rows_only = !kind && !out->dead_count && !out->route_count && !has_effects(e);
@@ -166,7 +167,7 @@ int plua_batch_continue(plua_engine *e, int kind) {
 
 int plua_batch_run(
     plua_engine *e, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
-	// member by member: a processor waits for a struct that is written in parts and then copied
+	// one store per member: a processor stalls on a struct that is built in parts and then copied
 	plua_batch *b = &e->batch;
 	b->data = data;
 	b->ends = ends;

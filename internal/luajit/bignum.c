@@ -1,6 +1,6 @@
-// Numbers that a double cannot hold exactly. They are immutable and compare by value.
-// Arithmetic is exact while both operands and the result are 64-bit integers; otherwise
-// it uses doubles.
+// Numbers that a double cannot represent exactly. They are immutable and compare by value.
+// Arithmetic is exact while both operands and the result are 64-bit integers; otherwise it uses
+// doubles.
 
 #include <math.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ void plua_bignum_push(lua_State *L, plua_engine *e, const char *text, size_t len
 	lua_setmetatable(L, -2);
 }
 
-// read_int64 parses digits without point or exponent. It returns 0 if they do not fit.
+// read_int64 parses digits without point or exponent. It returns 0 if the number does not fit.
 static int read_int64(const char *s, size_t len, int64_t *out) {
 	size_t i = *s == '-';
 	uint64_t v = 0;
@@ -135,7 +135,7 @@ static int big_unm(lua_State *L) {
 	return arithmetic(L, '-');
 }
 
-// A spelling taken apart: 0.d1d2d3…·10^exp with d1 not zero.
+// A decimal in parts: 0.d1d2d3…·10^exp with d1 not zero.
 typedef struct {
 	int minus;
 	const char *s;
@@ -193,7 +193,7 @@ static int compare(spelled a, spelled b) {
 	return minus_a ? -order : order;
 }
 
-// spelled_at spells a plain number exactly in buffer.
+// spelled_at returns the parts of a number; a plain number is first formatted exactly in buffer.
 static spelled spelled_at(lua_State *L, plua_engine *e, int index, char *buffer, size_t size) {
 	size_t len;
 	const char *s = plua_bignum_text(L, e, index, &len);
@@ -263,7 +263,7 @@ static int big_concat(lua_State *L) {
 
 static int big_index(lua_State *L) { return plua_raise(L, "attempt to index a number"); }
 
-// number(v): a big number as a double, else nothing.
+// number(v) returns a big number as a double, otherwise nothing.
 static int big_number(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	size_t len;

@@ -29,12 +29,12 @@ static int64_t clock_of(int precise) {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-// charge returns how much of a call's limit the time between two Go functions uses. The
-// clock also runs while the thread does not, so no such time may use much. The
-// watchdog enforces the limit within it.
+// charge returns how much of a call's limit the time between two Go functions uses. The clock also
+// advances while the thread does not run, so each such time is capped. The watchdog enforces the
+// limit within it.
 static int64_t charge(const plua_caller *c, int64_t from, int64_t to) {
-	int64_t most = c->limit / 10;
-	return to - from < most ? to - from : most;
+	int64_t cap = c->limit / 10;
+	return to - from < cap ? to - from : cap;
 }
 
 static int find_global(lua_State *L) {
@@ -62,7 +62,7 @@ int plua_caller_bind(plua_caller *c, uint32_t number, const char *name) {
 	return c->functions[number] != 0;
 }
 
-// new_thread() makes a coroutine for a call, and returns it and a reference to it.
+// new_thread() creates a coroutine for a call, and returns it and a reference to it.
 static int new_thread(lua_State *L) {
 	lua_rawgeti(L, LUA_REGISTRYINDEX, plua_vm_of(L)->main_threads);
 	lua_newthread(L);
@@ -88,7 +88,7 @@ static int threads_need(plua_caller *c) {
 	return 1;
 }
 
-// allocate_number finds a number without a coroutine.
+// allocate_number returns a free coroutine number.
 static int allocate_number(plua_caller *c, uint32_t *number) {
 	if (c->count - c->waiting - c->idle_count > 0)
 		for (uint32_t i = 0; i < c->count; i++)
@@ -101,7 +101,7 @@ static int allocate_number(plua_caller *c, uint32_t *number) {
 	return 1;
 }
 
-// acquire_thread finds or makes a coroutine that can run a function.
+// acquire_thread returns an idle or new coroutine that can run a function.
 static int acquire_thread(plua_caller *c, uint32_t *number) {
 	plua_vm *vm = c->engine->vm;
 	if (c->idle_count) {
@@ -142,7 +142,8 @@ static void release_thread(plua_caller *c, uint32_t number, int reusable) {
 	c->idle[c->idle_count++] = number;
 }
 
-// push_scalars pushes arguments if they are few and none allocates, and returns how many, or -1.
+// push_scalars pushes the arguments if they are few and need no allocation. It returns their
+// number, or -1.
 static int push_scalars(lua_State *co, const char *at, const char *end) {
 	int n = 0;
 	double x;
@@ -187,7 +188,8 @@ static int push_args(plua_caller *c, lua_State *co, const char *args, size_t len
 	return plua_vm_call(vm, 1, 0) ? -1 : lua_gettop(co) - 1;
 }
 
-// encode_scalar appends a value to the request, without Lua. It returns 0, or does nothing.
+// encode_scalar appends a value to the request without using Lua. If it cannot, it does nothing and
+// returns 0.
 static int encode_scalar(plua_engine *e, lua_State *co, int index) {
 	const char *s;
 	size_t len;
@@ -211,7 +213,7 @@ static int encode_scalar(plua_engine *e, lua_State *co, int index) {
 	return 1;
 }
 
-// encode_results encodes what the function returned to gocall.request.
+// encode_results encodes the function's results to gocall.request.
 static int encode_results(plua_caller *c, lua_State *co) {
 	plua_engine *e = c->engine;
 	int n = lua_gettop(co), i = 1;
@@ -225,13 +227,13 @@ static int encode_results(plua_caller *c, lua_State *co) {
 	return plua_vm_call(e->vm, n, 0);
 }
 
-// fail_limit fails a call that yielded just when its limit struck.
+// fail_limit fails a call that yielded just when its limit was exceeded.
 static int fail_limit(plua_vm *vm) {
 	vm->error.kind = PLUA_OK;
 	return plua_vm_fail(vm, LUA_ERRRUN);
 }
 
-// end_crossing completes a crossing that ended with kind.
+// end_crossing completes a crossing that returned kind.
 static int end_crossing(plua_caller *c, uint32_t number, int kind) {
 	plua_vm *vm = c->engine->vm;
 	int reusable = kind == PLUA_OK;
@@ -248,7 +250,7 @@ static int end_crossing(plua_caller *c, uint32_t number, int kind) {
 	release_thread(c, number, reusable);
 	plua_vm_end(vm);
 	if (vm->broken) plua_vm_clear_stop(vm);
-	/* The calls that wait do not spend their time on the garbage of this one. */
+	/* Collect now, so that waiting calls do not spend their time on this call's garbage. */
 	if (c->waiting && (vm->broken || vm->over_limit)) plua_vm_collect(vm);
 	return kind;
 }

@@ -6,8 +6,8 @@ package luajit
 #include <stdlib.h>
 #include "caller.h"
 
-// start and resume are plua_caller_start and plua_caller_resume, see batch. What returns
-// nothing crosses a little quicker.
+// start and resume call plua_caller_start and plua_caller_resume, see batch. Functions without a
+// result cross slightly faster.
 static void start(uintptr_t c, uint32_t function, uint32_t event, const char *args, size_t len) {
 	((plua_caller *)c)->kind = plua_caller_start((plua_caller *)c, function, event, args, len);
 }
@@ -25,32 +25,31 @@ import (
 	"unsafe"
 )
 
-// A Caller is an engine whose script is a set of functions. Many calls can be under
-// way in it, of which one runs, and the others wait for functions of Go. It is used
-// by one goroutine at a time.
+// A Caller is an engine whose script is a set of functions. Many calls can be in progress in it:
+// one runs, and the others wait for Go functions. Only one goroutine at a time may use it.
 type Caller struct {
 	Engine *Engine
 	c      *C.plua_caller
 	events uint32
-	pin    runtime.Pinner // of the engine, which C calls
-	_      [128]byte      // what lies behind is another processor's
+	pin    runtime.Pinner // pins the engine, which C refers to
+	_      [128]byte      // keeps other processors' data off its cache lines
 }
 
-// A Call is a call under way. Its zero value is one that has not begun.
+// A Call is a call in progress. The zero value is a call that has not begun.
 type Call struct {
 	thread, event, asked uint32
 	spent                int64
-	until                time.Time // when its time by the clock is over; zero before it first waits
+	until                time.Time // the wall-clock deadline; zero before it first waits
 }
 
-// NewCaller makes a caller without a script.
+// NewCaller returns a caller without a script.
 func NewCaller(w *Watchdog, opts Options, host *Host) (*Caller, error) {
 	opts.EventTime = min(opts.EventTime, opts.BatchTime)
 	e, err := NewEngine(w, opts, Setup{Host: host, Direct: true})
 	if err != nil {
 		return nil, err
 	}
-	*e.c.main = 0 // it needs none
+	*e.c.main = 0 // no main function is needed
 	c := C.plua_caller_open(e.c, C.int64_t(opts.EventTime))
 	if c == nil {
 		e.Close()
@@ -63,30 +62,30 @@ func NewCaller(w *Watchdog, opts Options, host *Host) (*Caller, error) {
 	return caller, nil
 }
 
-// Close frees the caller, with the calls that wait in it.
+// Close frees the caller and its waiting calls.
 func (c *Caller) Close() {
 	c.Engine.Close()
 	C.plua_caller_close(c.c)
 	c.pin.Unpin()
 }
 
-// Bind gives a global function of the script a number. It returns false when the
-// script has none of that name.
+// Bind binds a global function of the script to a number. It returns false if the script has no
+// function with that name.
 func (c *Caller) Bind(number int, name string) bool {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
 	return C.plua_caller_bind(c.c, C.uint32_t(number), text) != 0
 }
 
-// How a crossing ended, besides with a fault.
+// Results of a crossing other than a fault.
 const (
-	Waits    Kind = Kind(C.PLUA_WAITING & 0xffffffff)   // for a function of Go
-	Unbound  Kind = Kind(C.PLUA_UNBOUND & 0xffffffff)   // the function has no number here yet
-	TailCall Kind = Kind(C.PLUA_TAIL_CALL & 0xffffffff) // but for a function of Go, see Last
+	Waits    Kind = Kind(C.PLUA_WAITING & 0xffffffff)   // for a Go function
+	Unbound  Kind = Kind(C.PLUA_UNBOUND & 0xffffffff)   // no function is bound to the number yet
+	TailCall Kind = Kind(C.PLUA_TAIL_CALL & 0xffffffff) // the call ends with a Go function, see Caller.TailCall
 )
 
-// Start begins a call with values, after the letter V, or none. ctx is for functions
-// of Go that do not wait.
+// Start begins a call with encoded values, preceded by the letter V, or without arguments. ctx is
+// for Go functions that do not wait.
 func (c *Caller) Start(ctx context.Context, call *Call, function int, args []byte) Kind {
 	if c.events++; c.events == C.PLUA_NO_EVENT {
 		c.events = 0
@@ -100,17 +99,17 @@ func (c *Caller) Start(ctx context.Context, call *Call, function int, args []byt
 	return c.crossed(call)
 }
 
-// preciseFrom is how often a call may ask Go before its time is measured to more
-// than a few milliseconds, which costs more.
+// preciseFrom is the number of waits after which a call's time is measured more exactly than to a
+// few milliseconds, which costs more.
 const preciseFrom = 16
 
-// Resume goes on with a call that waited for a function, which returned this.
+// Resume continues a call that waited for a function, with the function's results or error.
 func (c *Caller) Resume(ctx context.Context, call *Call, results []any, failed error) Kind {
 	e, vm := c.Engine, c.Engine.VM
 	e.ctx, e.cause = ctx, nil
 	e.answer = encodeAnswer(e.answer, results, failed)
 	if !call.until.IsZero() && !time.Now().Before(call.until) {
-		call.spent = max(call.spent, int64(vm.opts.EventTime)) // which ends it
+		call.spent = max(call.spent, int64(vm.opts.EventTime)) // ends the call
 	}
 	vm.spent.set(call.spent)
 	vm.announce()
@@ -123,7 +122,7 @@ func (c *Caller) Resume(ctx context.Context, call *Call, results []any, failed e
 	return c.crossed(call)
 }
 
-// set makes the account that of another call. It spares the stores, as reset does.
+// set loads the account of another call. Like reset, it avoids needless stores.
 func (a *timeAccount) set(spent int64) {
 	if a.event.Load() != spent {
 		a.run.Store(spent)
@@ -140,20 +139,20 @@ func (c *Caller) crossed(call *Call) Kind {
 	return Kind(uint32(kind))
 }
 
-// Drop gives up a call that waits.
+// Drop abandons a waiting call.
 func (c *Caller) Drop(call *Call) { C.plua_caller_drop(c.c, C.uint32_t(call.thread)) }
 
-// A Request is what a call waits for.
+// A Request is the Go function for which a call waits, with its arguments.
 type Request struct {
 	host     *Host
 	function int
 	args     []any
 	err      error
-	took     time.Duration // that is the call's own time
+	took     time.Duration // time that counts as the call's own
 	until    time.Time
 }
 
-// Request reads what a call waits for.
+// Request reads the request of a waiting call.
 func (c *Caller) Request(call *Call) (r Request) {
 	e := c.Engine
 	if call.until.IsZero() {
@@ -164,7 +163,7 @@ func (c *Caller) Request(call *Call) (r Request) {
 	return r
 }
 
-// Call calls the function, until the time of the call by the clock is over.
+// Call calls the function, until the wall-clock deadline of the script's call.
 func (r *Request) Call(ctx context.Context) ([]any, error) {
 	if r.err != nil {
 		return nil, r.err
@@ -177,29 +176,29 @@ func (r *Request) Call(ctx context.Context) ([]any, error) {
 	return results, err
 }
 
-// Charge counts the time to read a file that the script requires as that of its call. Other
-// functions wait.
+// Charge adds the time to read a required file to the call's own time. Other functions wait, so
+// their time does not count.
 func (c *Call) Charge(r *Request) { c.spent += int64(r.took) }
 
-// Cause is the error of the last function that the script called directly in the
-// crossing, if that failed.
+// Cause returns the error of the last Go function that the script called directly in the crossing,
+// or nil.
 func (c *Caller) Cause() error { return c.Engine.cause }
 
-// Results are what a call returned, encoded, until the next crossing.
+// Results returns the encoded results of a call. They are valid until the next crossing.
 func (c *Caller) Results() []byte {
 	request := &c.Engine.c.gocall.request
 	return unsafe.Slice((*byte)(unsafe.Pointer(request.data)), int(request.len))
 }
 
-// A Activity is what is seen of a VM from outside.
+// An Activity is an observation of a VM from outside, for Progress.
 type Activity struct {
 	runs  uint32
 	spent int64
 }
 
-// Progress says how often the VM has begun to run, and whether it computes: not when
-// it waits, for a processor either. last is what the caller saw before. It is safe at
-// any time before Close.
+// Progress returns the number of runs that the VM has begun, and whether it has used CPU time since
+// last: it has not if it waits, even for a processor. last is the caller's previous observation,
+// which Progress updates. It may be called at any time before Close.
 func (vm *VM) Progress(last *Activity) (runs uint32, computes bool) {
 	now := Activity{vm.load32(&vm.c.run.number), 0}
 	if vm.load32(&vm.c.run.running) == C.PLUA_RUNNING {

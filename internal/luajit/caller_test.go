@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// bystander is in every script under test: it waits while others misbehave.
+// bystander is part of every script under test: it waits while others misbehave.
 const bystander = `
 local host = require "host"
 function bystander(a) local ok, v = pcall(function() host.wait() return a end) return v, {a} end
@@ -39,7 +39,7 @@ func newCaller(t *testing.T, opts Options, code string, functions ...string) *Ca
 	return c
 }
 
-// finish goes on with a call until it ends.
+// finish resumes a call until it ends.
 func finish(c *Caller, call *Call, kind Kind) Kind {
 	for kind == Waits {
 		r := c.Request(call)
@@ -52,7 +52,7 @@ func finish(c *Caller, call *Call, kind Kind) Kind {
 	return kind
 }
 
-// last makes the last act of a call.
+// last runs the tail call of a call.
 func last(c *Caller) Kind {
 	f, _ := c.TailCall()
 	args, err := c.TailCallArgs()
@@ -67,14 +67,14 @@ func last(c *Caller) Kind {
 
 func encoded(values ...any) []byte { return encodeValues([]byte{'V'}, values) }
 
-// TestTortureInvoke has each hostile script attack as a function, while another call
-// waits in the same VM, which must end as if nothing had happened.
+// TestTortureInvoke attacks with each hostile script as a function, while another call waits in the
+// same VM. That call must be unaffected.
 func TestTortureInvoke(t *testing.T) {
 	event := map[string]any{"a": 1.0, "list": []any{3.0, 1.0, 2.0}, "sub": map[string]any{"x": "y"}}
 	for _, mode := range []string{"compiled", "interpreted"} {
 		for _, script := range hostileScripts() {
 			if script.Nodes {
-				continue // TestTorture has a store for these
+				continue // TestTorture has a store for these scripts
 			}
 			t.Run(mode+"/"+script.Name, func(t *testing.T) {
 				c := newCaller(t, hostileOptions(script, mode), script.Code(), "main")
@@ -84,7 +84,8 @@ func TestTortureInvoke(t *testing.T) {
 				}
 				start := time.Now()
 				kind := finish(c, &attacks, c.Start(t.Context(), &attacks, 1, encoded(event)))
-				// This VM has less memory than the torture run, which holds each script to its own ends.
+				// This VM has less memory than the torture run, which checks each script's allowed
+				// ends.
 				if ends := append(script.AllowedEnds, "ok", "error", "memory"); !slices.Contains(ends, kind.String()) {
 					t.Errorf("ended with %v after %v, want one of %q", kind, time.Since(start), ends)
 				}
@@ -93,7 +94,7 @@ func TestTortureInvoke(t *testing.T) {
 				}
 				if kind := c.Resume(t.Context(), &waits, nil, nil); kind != OK {
 					if kind == Memory && attacks.event > 0 && c.Engine.VM.Broken() == Memory {
-						return // what the attack holds is held in the VM
+						return // the VM keeps memory that the attack holds
 					}
 					t.Fatalf("the bystander ended with %v: %v", kind, c.Engine.VM.LastError())
 				}
@@ -106,7 +107,7 @@ func TestTortureInvoke(t *testing.T) {
 	}
 }
 
-// TestInvokeCallers has functions misuse functions of Go.
+// TestInvokeCallers misuses Go functions from functions of a script.
 func TestInvokeCallers(t *testing.T) {
 	for _, test := range callers {
 		t.Run(test.name, func(t *testing.T) {
@@ -128,8 +129,8 @@ func TestInvokeCallers(t *testing.T) {
 	}
 }
 
-// TestCallsAfterALimit ends a call at the memory limit while another one waits: what the call held
-// is freed, and the other one goes on.
+// TestCallsAfterALimit ends a call at the memory limit while another one waits: the memory of the
+// call is freed, and the other one continues.
 func TestCallsAfterALimit(t *testing.T) {
 	opts := defaults()
 	opts.Memory = 8 << 20
@@ -149,7 +150,7 @@ func TestCallsAfterALimit(t *testing.T) {
 	}
 }
 
-// TestCallsInOneVM mixes thousands of calls that wait, fail, and are given up.
+// TestCallsInOneVM mixes thousands of calls that wait, fail, or are abandoned.
 func TestCallsInOneVM(t *testing.T) {
 	c := newCaller(t, defaults(), `
 function fails(a) host.wait() error({a}) end

@@ -1,8 +1,8 @@
-// Containers: what stands for an object or array of a document in Lua.
+// Containers: the objects and arrays of a document in Lua.
 //
-// The environment of a container is its document's node table: node_table[node] is the
-// container of a node, so that reading it again gives the same object, and
-// node_table[-n] is the script's n-th own value that was assigned into the document.
+// The environment of a container is its document's node table: node_table[node] is the container of
+// a node, so that reading the node again returns the same object, and node_table[-n] is the n-th
+// table of the script that was assigned into the document.
 
 #include "engine.h"
 
@@ -58,7 +58,7 @@ void plua_container_push(
 	lua_rawseti(L, node_table, (int)node);
 }
 
-// plua_container_push_value pushes the value that doc_read or the like has found.
+// plua_container_push_value pushes the value found by doc_read or a similar function.
 void plua_container_push_value(
     lua_State *L, plua_engine *e, doc *d, double life, int node_table, int kind) {
 	switch (kind) {

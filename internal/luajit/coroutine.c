@@ -1,8 +1,8 @@
 #include "error.h"
 #include "sandbox.h"
 
-/* Each coroutine that resumes another one and each callback out of C takes C stack,
- * which nothing else limits. */
+/* Each coroutine that resumes another one, and each callback from C, takes C stack, which nothing
+ * else limits. */
 enum {
 	DEPTH_MAX = 190,      /* coroutines */
 	STACK_MAX = 512 << 10 /* bytes */
@@ -23,8 +23,8 @@ enum {
 	FAILED
 };
 
-/* is_suspended tells whether co can be resumed. The frames hold the coroutines that run
- * or wait for one that they resumed. */
+/* is_suspended reports whether co can be resumed. Coroutines that run, or wait for one that they
+ * resumed, are in the list of frames. */
 static int is_suspended(plua_vm *vm, lua_State *co) {
 	if (co == vm->L) return 0;
 	for (plua_frame *f = vm->frames; f; f = f->outer)
@@ -32,7 +32,7 @@ static int is_suspended(plua_vm *vm, lua_State *co) {
 	return lua_status(co) == LUA_YIELD || (lua_status(co) == 0 && lua_gettop(co) > 0);
 }
 
-/* step(co, ...) resumes co and returns how that ended, and the values. */
+/* step(co, ...) resumes co and returns the status and the values. */
 static int step(lua_State *L) {
 	plua_vm *vm = plua_vm_of(L);
 	lua_State *co = lua_tothread(L, 1);

@@ -11,7 +11,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// TestDepth builds values that are deeper than any one document, from parts that are not.
+// TestDepth builds values that are too deep, from parts that are not.
 func TestDepth(t *testing.T) {
 	const want = "nested deeper than 512"
 	for name, body := range map[string]string{
@@ -78,7 +78,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestDepthAllowed writes values of exactly the greatest depth.
+// TestDepthAllowed writes values of exactly the maximum depth.
 func TestDepthAllowed(t *testing.T) {
 	for name, body := range map[string]string{
 		"adopted": `
@@ -101,7 +101,7 @@ func TestDepthAllowed(t *testing.T) {
 	}
 }
 
-// TestExpiredForEver lets as many events pass as a counter of 32 bits has values.
+// TestExpiredForEver counts more events than a 32-bit counter can.
 func TestExpiredForEver(t *testing.T) {
 	for mode, interpreted := range map[string]bool{"compiled": false, "interpreted": true} {
 		t.Run(mode, func(t *testing.T) {

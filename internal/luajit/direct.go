@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// plua_call_go calls the function that a script running in a crossing asks for.
+// plua_call_go calls the function that a running script has requested.
 //
 //export plua_call_go
 func plua_call_go(engine unsafe.Pointer) C.int {
@@ -36,7 +36,7 @@ func plua_call_go(engine unsafe.Pointer) C.int {
 	return 1
 }
 
-// encodeAnswer is how results or an error cross.
+// encodeAnswer encodes results or an error for the script.
 func encodeAnswer(answer []byte, results []any, err error) []byte {
 	if err != nil {
 		return append(append(answer[:0], 'E'), err.Error()...)

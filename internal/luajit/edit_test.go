@@ -12,7 +12,7 @@ import (
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
-// An edit is a statement of Lua, and what it does to the same document in Go.
+// An edit is a Lua statement, and the equivalent change of the same document in Go.
 type edit struct {
 	lua   string
 	apply func(root *pure.Container) error
@@ -26,7 +26,7 @@ func container(c *pure.Container, path []string) *pure.Container {
 	return c
 }
 
-// luaPath spells a path of keys.
+// luaPath formats a path of keys for Lua.
 func luaPath(path []string) string {
 	text := "event"
 	for _, key := range path {
@@ -43,7 +43,7 @@ func luaString(s string) string {
 	return `"` + b.String() + `"`
 }
 
-// anyValue is a value as Lua spells it, and in Go.
+// anyValue returns a random value in Lua syntax and in Go.
 func anyValue(random *rand.Rand) (lua string, value func() pure.Value) {
 	scalar := func(v pure.Value) func() pure.Value { return func() pure.Value { return v } }
 	switch random.IntN(9) {
@@ -73,8 +73,8 @@ func anyValue(random *rand.Rand) (lua string, value func() pure.Value) {
 	return luaString(text), scalar(pure.Value{Kind: pure.String, Text: text})
 }
 
-// anyEdit writes to, or removes from, an object with so many fields k0, k1, …, or its object o,
-// or the array in either.
+// anyEdit returns a random write to, or removal from, an object with fields k0, k1, …, its object
+// o, or the array in either.
 func anyEdit(random *rand.Rand, fields int) edit {
 	paths := [][]string{nil, {"o"}}
 	path := paths[random.IntN(2)]
@@ -109,8 +109,9 @@ func anyEdit(random *rand.Rand, fields int) edit {
 	return edit{field + " = " + lua, func(root *pure.Container) error { return container(root, path).Put(key, value()) }}
 }
 
-// TestEditsAgainstGo edits documents in C and in Go: with as many fields as lie beside the words
-// and blocks that the C keeps them in, several of one form, and then one of another.
+// TestEditsAgainstGo edits documents in C and in Go, and compares them. The numbers of fields are
+// close to the sizes of words and blocks in C. Several documents of one form are followed by one of
+// another.
 func TestEditsAgainstGo(t *testing.T) {
 	random := rand.New(rand.NewPCG(22, 16))
 	for _, fields := range []int{0, 1, 2, 5, 13, 14, 15, 16, 17, 29, 30, 31, 32, 33, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 70, 127, 128, 129, 300} {
@@ -158,8 +159,8 @@ func TestEditsAgainstGo(t *testing.T) {
 	}
 }
 
-// editedDocument has so many fields k0, k1, …, one of them twice and some with white space, an
-// object o with a few, and an array in both.
+// editedDocument has fields k0, k1, …, one of them twice and some with white space, an object o
+// with a few fields, and an array in both.
 func editedDocument(random *rand.Rand, fields int) string {
 	var all []string
 	values := []string{`1`, `-2.50`, `"text"`, `"e\u0073c\n"`, `null`, `true`, `{"a":[1]}`, `[ ]`, `123456789012345678901`, `"` + strings.Repeat("v", 70) + `"`}
@@ -174,8 +175,8 @@ func editedDocument(random *rand.Rand, fields int) string {
 	return "{" + strings.Join(all, []string{",", " , ", ",\n\t"}[random.IntN(3)]) + "}"
 }
 
-// TestEditsBesideAWord writes and removes fields beside the 64th value of a document, all
-// combinations of them, with a field far before them written or not.
+// TestEditsBesideAWord writes and removes fields around the 64th value of a document, in all
+// combinations, with a field far before them written or not.
 func TestEditsBesideAWord(t *testing.T) {
 	const first, last, fields = 59, 66, 70 // field k0 is the value after the document itself
 	code := fmt.Sprintf(`
@@ -242,8 +243,8 @@ func TestEditsBesideAWord(t *testing.T) {
 	}
 }
 
-// TestReplacedValues holds that a value which was replaced is not the one that took its place,
-// and that containers stay themselves where they are put.
+// TestReplacedValues checks that a replaced value is distinct from its replacement, and that
+// containers keep their identity where they are put.
 func TestReplacedValues(t *testing.T) {
 	for body, want := range map[string]string{
 		`event.k = 1 event.k = json.decode('{}') local t = event.k t.x = 5 event.k.y = 6`:                                                 `{"a":1,"k":{"x":5,"y":6}}`,

@@ -1,5 +1,5 @@
-// Lua values as JSON. A table's keys are written in byte order, so that the same
-// values give the same bytes.
+// Encodes Lua values as JSON. A table's keys are written in byte order, so that equal values give
+// equal bytes.
 
 #include <math.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include "engine.h"
 
 enum {
-	SHORT_LIST = 10 // a longer list must be at least half full
+	SHORT_LIST = 10 // number of items above which a list must be at least half full
 };
 
 typedef struct {
@@ -69,19 +69,19 @@ void plua_encode_raise(lua_State *L, plua_engine *e, const char *format, ...) {
 	plua_raise(L, n ? "%s: %s" : "%s%s", path, text);
 }
 
-// check raises a doc_error of writing to out.
+// check raises the error for a doc_error from writing to out.
 static void check(lua_State *L, plua_engine *e, doc_buf *out, int fault) {
 	if (fault == DOC_TOO_BIG && out == &e->out.docs)
 		plua_raise(L, "output limit exceeded by this event alone");
 	plua_check_doc(L, fault);
 }
 
-// plua_table_shape tells what a table is. A list may have holes, which become nulls,
-// while it is short or at least half full.
+// plua_table_shape returns the kind of a table. A list may have holes, which become nulls, if it is
+// short or at least half full.
 int plua_table_shape(lua_State *L, plua_engine *e, int index, uint32_t *len) {
 	uint32_t items = 0, names = 0;
 	double last = 0;
-	const char *name = ""; // the table keeps it
+	const char *name = ""; // the table keeps it alive
 	lua_pushnil(L);
 	while (lua_next(L, index)) {
 		PLUA_CHECK(L, e->vm);
@@ -227,7 +227,7 @@ typedef struct {
 	doc *d;
 } encoding;
 
-// encode_external writes a table of the script's own that was assigned into a document, whose
+// encode_external encodes a table of the script that was assigned into a document. The document's
 // node table is on top of the stack.
 static int encode_external(void *context, uint32_t number, doc_buf *out) {
 	encoding *enc = context;

@@ -15,7 +15,7 @@ static void recharge(plua_vm *vm) {
 	if (x) x->charge(x);
 }
 
-// open_all runs engine.lua with everything it builds on, in one protected call.
+// open_all runs engine.lua with its arguments, in one protected call.
 static int open_all(lua_State *L) {
 	opening *o = lua_touserdata(L, 1);
 	plua_engine *e = o->e;
@@ -33,7 +33,7 @@ static int open_all(lua_State *L) {
 	else lua_pushnil(L);
 	plua_extension_open(L, e, o->setup);
 	lua_call(L, 9, 1);
-	// until the script is loaded, what makes the drivers
+	// until the script is loaded: the function that makes the drivers
 	e->drive_batch = luaL_ref(L, LUA_REGISTRYINDEX);
 	return 0;
 }
@@ -76,7 +76,7 @@ plua_engine *plua_engine_open(
 void plua_engine_close(plua_engine *e) {
 	if (!e) return;
 	if (e->extension) e->extension->close(e->extension);
-	if (e->event) e->event->used = NULL; // the VM is gone
+	if (e->event) e->event->used = NULL; // it pointed into the VM, which is closed
 	e->api->free(e->event);
 	free(e->out.docs.data);
 	free(e->out.texts.data);
@@ -95,7 +95,7 @@ void plua_engine_close(plua_engine *e) {
 	free(e);
 }
 
-// make_drivers makes the drivers that run the script's main.
+// make_drivers creates the drivers that run the script's main.
 static int make_drivers(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->drive_batch);
@@ -115,7 +115,7 @@ static int make_drivers(lua_State *L) {
 	return 0;
 }
 
-// continue_load ends the load, or pauses it when the script waits.
+// continue_load ends the load, or pauses it if the script waits.
 static int continue_load(plua_engine *e, int kind) {
 	if (kind == PLUA_WAITING) {
 		plua_vm_pause(e->vm);

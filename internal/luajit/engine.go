@@ -6,9 +6,8 @@ package luajit
 #include <stdlib.h>
 #include "engine.h"
 
-// batch is plua_engine_run. Go looks at pointers to what holds pointers, to see that
-// none is its own; of a number it sees that at once.
-// What returns nothing crosses a little quicker.
+// batch calls plua_batch_run. cgo checks a pointer argument for Go pointers in the memory that it
+// points to, but not a number. A function without a result crosses slightly faster.
 static void batch(uintptr_t f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
 	plua_batch_run((plua_engine *)f, data, ends, count, first);
 }
@@ -32,60 +31,60 @@ import (
 //go:embed engine.lua
 var frontend string
 
-// Setup is how an engine treats its script.
+// Setup describes how an engine treats its script.
 type Setup struct {
-	Output int // the limit for what comes of one batch
+	Output int // limit on the bytes that a batch returns
 	Sinks  []Sink
-	Main   string // the function to run; "" is main
+	Main   string // the function to run; "" means main
 	Value  bool   // it returns values, not events
-	Host   *Host  // nil when there is nothing to call
-	Direct bool   // functions that do not wait are called from C, without a yield
+	Host   *Host  // nil: the script can call no Go functions
+	Direct bool   // C calls functions that do not wait, without a yield
 
-	Extension Extension // more modules; nil where there are none
-	// CollectBeforeCalls is for tests: all garbage is collected before every call of a function of the
-	// extension, so that a call whose arguments nothing holds reads freed memory.
+	Extension Extension // adds modules; nil: none
+	// CollectBeforeCalls is for tests: it collects all garbage before every call of a function of
+	// the extension, so that a call whose arguments nothing keeps alive reads freed memory.
 	CollectBeforeCalls bool
 }
 
-// An Extension adds modules to engines whose functions are in C. It is safe for concurrent use.
+// An Extension adds modules to engines. Their functions are in C. It is safe for concurrent use.
 type Extension interface {
-	Modules() []string // for require
-	// Source is Lua that returns function(ffi, host), which returns the modules by name. host has
-	// what extension.c pushes.
+	Modules() []string // names for require
+	// Source returns Lua code that returns function(ffi, host), which returns the modules by name.
+	// extension.c creates host.
 	Source() string
-	// Open returns a plua_extension of extension/extension.h for one engine, which closes it and then calls
-	// release.
+	// Open returns a plua_extension of extension/extension.h for one engine. The engine closes it
+	// and then calls release.
 	Open() (extension unsafe.Pointer, release func(), err error)
 }
 
-// A Sink is what an engine knows of a sink.
+// A Sink is an engine's view of a sink.
 type Sink struct {
 	Name    string
-	Columns []event.Column // nil where it asks for none
-	Routed  bool           // it gets nothing but what is routed to it
-	Bare    bool           // it reads columns and no documents
+	Columns []event.Column // nil: it reads no columns
+	Routed  bool           // it gets only rows that are routed to it
+	Bare    bool           // it reads columns, but no documents
 }
 
-// An Engine is a VM with documents: it runs batches through a script's main.
-// Like its VM it is used by one goroutine at a time.
+// An Engine is a VM with documents: it runs batches through a script's main. Only one goroutine at
+// a time may use it.
 type Engine struct {
 	VM        *VM
 	c         *C.plua_engine
 	host      *Host
-	answer    []byte                // the last one, for its memory
+	answer    []byte                // the last one, reused
 	outcome   Outcome               // of the last run
-	to        []uint64              // the same, for its memory
-	extract   []*document.Extractor // one for each sink, nil where no columns are asked for
+	to        []uint64              // Outcome.To, reused
+	extract   []*document.Extractor // by sink; nil: it reads no columns
 	native    **C.struct_extractor  // the same, in C
-	ctx       context.Context       // for functions that are called directly,
-	cause     error                 // and the error of the last one
+	ctx       context.Context       // for functions that C calls directly
+	cause     error                 // the error of the last of them
 	release   func()                // of the extension
-	computing FunctionContext       // of the function that is being called
-	files     int                   // that the script has required while it loads
-	_         [128]byte             // what lies behind is another processor's
+	computing FunctionContext       // of the function being called
+	files     int                   // number of files that the script has required while loading
+	_         [128]byte             // keeps other processors' data off its cache lines
 }
 
-// NewEngine makes an engine without a script.
+// NewEngine returns an engine without a script.
 func NewEngine(w *Watchdog, opts Options, setup Setup) (*Engine, error) {
 	vm, err := Open(w, opts)
 	if err != nil {
@@ -134,7 +133,7 @@ func (e *Engine) open(opts Options, setup Setup) error {
 	return nil
 }
 
-// names are those of the sinks, a line each.
+// names returns the names of the sinks, one per line.
 func names(sinks []Sink) string {
 	var all strings.Builder
 	for _, sink := range sinks {
@@ -151,7 +150,7 @@ func (e *Engine) addSinks(sinks []Sink) {
 		if sink.Columns != nil {
 			e.extract[i] = document.NewExtractor(sink.Columns)
 		}
-		if sink.Columns != nil && !sink.Routed { // else it never has all rows
+		if sink.Columns != nil && !sink.Routed { // a routed sink never gets all rows
 			native[i] = (*C.struct_extractor)(e.extract[i].Native())
 		}
 	}
@@ -159,8 +158,8 @@ func (e *Engine) addSinks(sinks []Sink) {
 	e.c.out.columns_only = boolInt(Bare(sinks))
 }
 
-// Bare tells whether documents are left out where they can be, because there is one
-// sink only, and it reads none. Then columns are extracted whatever ended the run.
+// Bare reports whether the engine can omit documents, because the only sink reads none. It then
+// extracts columns even if a limit ended the run.
 func Bare(sinks []Sink) bool {
 	return len(sinks) == 1 && sinks[0].Bare && sinks[0].Columns != nil && !sinks[0].Routed
 }
@@ -173,7 +172,7 @@ func (e *Engine) Close() {
 	C.free(unsafe.Pointer(e.native))
 }
 
-// Load compiles the text, runs it once and looks for main.
+// Load compiles the text, runs it once and looks up main.
 func (e *Engine) Load(ctx context.Context, name string, code []byte) error {
 	file := C.CString(name)
 	defer C.free(unsafe.Pointer(file))
@@ -186,36 +185,35 @@ func (e *Engine) Load(ctx context.Context, name string, code []byte) error {
 	return e.VM.fault(kind)
 }
 
-// Extractor is that of sink i, nil where it asked for no columns.
+// Extractor returns the extractor of sink i; nil if the sink reads no columns.
 func (e *Engine) Extractor(i int) *document.Extractor { return e.extract[i] }
 
-// An Outcome is how a run ended. It and what it points to are overwritten by the
-// next run.
+// An Outcome is the result of a run. The next run overwrites it and the memory that it refers to.
 type Outcome struct {
 	Ran     int    // the first event that did not run
-	Limit   Kind   // why the run ended early; OK when all events ran
-	Dropped int    // events for which the script wanted nothing
+	Limit   Kind   // why the run ended early; OK if all events ran
+	Dropped int    // events for which main returned nil
 	Data    []byte // documents, back to back
 	Ends    []uint32
-	From    []uint32 // the events that they came from
-	// To has the sinks that the script routed a document to, a bit for each, 0 where
-	// it said nothing. It is empty when it routed none: then the columns of sinks that
-	// are not Routed have been extracted, if all events ran.
+	From    []uint32 // by document: its event
+	// To contains the sinks to which the script routed each document, a bit per sink, 0 if it did
+	// not route the document. It is empty if the script routed none: then, if all events ran, the
+	// columns of sinks that are not Routed have been extracted.
 	To                []uint64
-	ColumnsIncomplete bool // memory ended before the columns had all rows
+	ColumnsIncomplete bool // memory ran out before all rows had columns
 	engine            *Engine
 }
 
-// Run passes the events of a batch from `first` on through main, in one crossing
-// and one more for each call of a function of Go. The end of ctx ends it, as its time
-// limit does; the engine is of no use after that.
+// Run runs the events of a batch, from first on, through main. It takes one crossing, and one more
+// for each call of a Go function. When ctx ends, the run ends as at its time limit, and the engine
+// is broken.
 func (e *Engine) Run(ctx context.Context, in *event.Batch, first int) *Outcome {
 	e.RunRows(ctx, in, first)
 	return e.Outcome()
 }
 
-// RunRows is Run for whom Rows may do. It tells whether all events ran and nothing but
-// rows came of them, unrouted: no dead events, nothing for Log or Measured.
+// RunRows is a fast path of Run for row-only output, which Rows returns. plain reports whether all
+// events ran and returned only unrouted rows: no failed events, logs or measurements.
 func (e *Engine) RunRows(ctx context.Context, in *event.Batch, first int) (plain bool) {
 	ends := ctx.Done() != nil
 	if ends {
@@ -233,15 +231,15 @@ func (e *Engine) RunRows(ctx context.Context, in *event.Batch, first int) (plain
 	return e.c.batch.rows_only != 0
 }
 
-// Rows are what came of the last run, until the next, and how many events were
-// dropped. See Outcome.
+// Rows returns the rows of the last run, valid until the next run, and the number of dropped
+// events. See Outcome.
 func (e *Engine) Rows() (data []byte, ends, from []uint32, dropped int) {
 	n := int(e.c.out.count)
 	return unsafe.Slice((*byte)(unsafe.Pointer(e.c.out.docs.data)), int(e.c.out.docs.len)),
 		unsafe.Slice((*uint32)(e.c.out.ends), n), unsafe.Slice((*uint32)(e.c.out.from), n), int(e.c.batch.dropped)
 }
 
-// Outcome is how the last run ended.
+// Outcome returns the result of the last run.
 func (e *Engine) Outcome() *Outcome {
 	o := &e.outcome
 	o.Ran, o.Limit, o.engine, o.To = int(e.c.batch.at), Kind(e.c.batch.kind), e, nil
@@ -253,7 +251,7 @@ func (e *Engine) Outcome() *Outcome {
 	return o
 }
 
-// routes are those of all rows.
+// routes returns Outcome.To for all rows.
 func (e *Engine) routes(rows int) []uint64 {
 	e.to = slices.Grow(e.to[:0], rows)[:rows]
 	clear(e.to)
@@ -263,7 +261,7 @@ func (e *Engine) routes(rows int) []uint64 {
 	return e.to
 }
 
-// HasEffects tells whether there is anything for Log or Measured to hand over.
+// HasEffects reports whether ReadLog or ReadMeasurements have anything to return.
 func (e *Engine) HasEffects() bool {
 	log := &e.VM.c.log
 	return log.len != 0 || log.truncated != 0 || e.c.gocall.measurements.len != 0 || e.c.gocall.measurements_lost != 0
@@ -272,12 +270,12 @@ func (e *Engine) HasEffects() bool {
 // A DeadEvent is an event that failed in a run.
 type DeadEvent struct {
 	Event       int
-	ParseError  document.Code // why it is no document, at Offset; 0 when the script failed
+	ParseError  document.Code // why the event is not a valid document, at Offset; 0 if the script failed
 	Offset      int
 	ScriptError *Error
 }
 
-// DeadEvents returns the events that failed, in their order.
+// DeadEvents returns the failed events in order.
 func (o *Outcome) DeadEvents() []DeadEvent {
 	if o.engine.c.out.dead_count == 0 {
 		return nil
@@ -304,7 +302,7 @@ func (o *Outcome) deadEvents() []DeadEvent {
 	return dead
 }
 
-// LastError is what went wrong last.
+// LastError returns the VM's last error.
 func (vm *VM) LastError() *Error {
 	f := &vm.c.error
 	return &Error{

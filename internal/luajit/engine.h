@@ -1,19 +1,19 @@
 // An engine: a VM whose scripts read and write JSON documents, and the run of a batch
 // through a script's main.
 //
-// A container is a userdata that stands for an object or an array of a document: of the
-// event, while main runs, or of a document that json.decode returned. A script takes it
-// for a table. Compiled scripts get a proxy instead, see proxy.c.
+// A container is a userdata that represents an object or an array of a document: of the event,
+// while main runs, or of a document that json.decode returned. To a script it looks like a table.
+// Compiled scripts get a proxy instead, see proxy.c.
 //
 // The files call each other only downwards, in this order:
 //
-//	engine    opens, loads and closes
-//	caller    calls single functions of a script
+//	engine    open, load and close
+//	caller    calls of single functions
 //	ffi       the functions that engine.lua calls through FFI
 //	batch     runs the events of a batch
-//	results   takes what main returned
+//	results   handles the results of main
 //	metamethods, json, gocall, route, extension
-//	          what scripts do with documents, Go functions, sinks and extensions
+//	          operations of scripts on documents, Go functions, sinks and extensions
 //	values    values that cross between Lua and Go
 //	encode    Lua values as JSON
 //	output    the rows and failed events of a run
@@ -35,7 +35,7 @@ enum {
 	PLUA_PROXY_NODES = 64 // nodes of the event that can have a proxy
 };
 
-// Metatables are recognized by their address, and kept by a reference.
+// Metatables are compared by address, and a registry reference keeps them alive.
 typedef struct plua_metatable {
 	const void *address;
 	int ref;
@@ -44,10 +44,10 @@ typedef struct plua_metatable {
 typedef struct plua_container {
 	doc *d;
 	uint32_t node;
-	double generation; // of the event that it belongs to; 0 for json.decode's, which do not expire
+	double generation; // of its event; 0 for documents of json.decode, which do not expire
 } plua_container;
 
-// The events of a run, and how far it has come.
+// The events of a run, and its progress.
 typedef struct plua_batch {
 	const char *data;
 	const uint32_t *ends;
@@ -55,21 +55,21 @@ typedef struct plua_batch {
 	uint32_t at; // the first event that has not run
 	uint32_t dropped;
 	int output_full; // event `at` exceeded the output limit
-	int collected;   // garbage was collected to make room for event `at`
+	int collected;   // garbage was collected to make space for event `at`
 	int kind;        // why the run ended or waits, as plua_batch_run returns it
-	int rows_only;   // all events ran; the run has rows, and no other result
+	int rows_only;   // all events ran, and the run's only results are unrouted rows
 } plua_batch;
 
-// A failed event. The texts follow each other in plua_output.texts.
+// A failed event. Its texts follow one another in plua_output.texts.
 typedef struct plua_dead_event {
 	uint32_t event;
-	uint32_t parse_error; // doc_error when the event is no document, else 0
+	uint32_t parse_error; // doc_error if the event is not a valid document, else 0
 	uint32_t kind;        // enum plua_error_kind
 	uint32_t offset, line;
 	uint32_t text, message_len, traceback_len, file_len;
 } plua_dead_event;
 
-// The sinks, as a set of bits, that a row goes to and no others.
+// A routed row: it goes only to these sinks, a bit set.
 typedef struct plua_route {
 	uint32_t row;
 	uint64_t sinks;
@@ -77,97 +77,97 @@ typedef struct plua_route {
 
 // The result of a run.
 typedef struct plua_output {
-	size_t limit;                      // bytes that a batch may yield
+	size_t limit;                      // limit on the bytes that a batch returns
 	doc_buf docs;                      // the rows' documents, back to back
 	uint32_t *ends, *from, count, cap; // by row: the end of its document, and its event
-	plua_route *routes;                // of routed rows, in order
+	plua_route *routes;                // of the routed rows, in order
 	uint32_t route_count, route_cap;
-	uint64_t route; // of the row that is being added; 0: the script named no sinks
+	uint64_t route; // of the row being added; 0: not routed
 	plua_dead_event *dead;
 	uint32_t dead_count, dead_cap;
 	doc_buf texts;
-	struct extractor **extractors; // by sink, NULL where it wants no columns; the caller owns them
+	struct extractor **extractors; // by sink; NULL: it reads no columns. Owned by the caller
 	uint32_t extractor_count;
 	int columns_only;    // the only sink reads columns, not documents, and gets all rows
-	size_t column_bytes; // of rows without a document
-	int extract_failed;  // memory was exhausted before the columns had all rows
+	size_t column_bytes; // size of rows without a document
+	int extract_failed;  // memory ran out before all rows had columns
 } plua_output;
 
-// The call of a Go function that is the last act of a call, see tailcall.c.
-enum { // what happens to its results
+// A Go function call that is the last act of a script's call, see tailcall.c.
+enum { // the use of its results
 	PLUA_TAIL_DROPPED = 1,
 	PLUA_TAIL_RETURNED
 };
 typedef struct plua_tail_call {
-	int results;             // 0: the call does not end with one
-	void *proto;             // the caller's prototype,
-	const void *next;        //   and its next instruction; NULL when the place is unknown
+	int results;             // 0: the script's call does not end with one
+	void *proto;             // the caller's prototype, and
+	const void *next;        //   its next instruction; NULL: unknown
 	uint32_t line, function; // the line of the call, and the first line of the caller,
-	const char *file;        //   in a file that the script required; NULL: in its own text
+	const char *file;        //   in this required file; NULL: in the script's own text
 } plua_tail_call;
 
 // Calls of Go functions.
 typedef struct plua_gocall {
 	char *names;        // of the functions, one per line
-	int tail_calls;     // calls may end with one
+	int tail_calls;     // script calls may end with a Go function
 	int direct;         // functions that do not wait are called without a yield,
-	void *owner;        //   with this Go value, which Go has pinned
-	uint32_t function;  // the one that the script calls; 0 reads a file
-	doc_buf request;    // its arguments, encoded,
-	size_t values;      //   and how many values there are in them
-	const char *answer; // what it returned; see plua_engine_resume
+	void *owner;        //   through this Go value, which Go has pinned
+	uint32_t function;  // the function to call; 0 reads a file
+	doc_buf request;    // its encoded arguments, and
+	size_t values;      //   their number
+	const char *answer; // its encoded result; see plua_engine_resume
 	size_t answer_len;
 	plua_tail_call tail;
-	doc_buf measurements; // of the module stats, each after its length
+	doc_buf measurements; // from the module stats, each preceded by its length
 	uint32_t measurements_lost;
 } plua_gocall;
 
-// References to tables by node, see proxy.c, and to the function that makes a metatable.
+// Registry references to tables by node and to the function that makes a metatable; see proxy.c.
 typedef struct plua_proxies {
 	int tables, generations, metatables, make_metatable;
 	plua_container live[PLUA_PROXY_NODES]; // the containers of proxies
-	plua_container expired;                // the container of any proxy of an earlier event
+	plua_container expired;                // the container of all proxies of earlier events
 } plua_proxies;
 
-// A step of the path to the value that is being encoded.
+// One step of the path to the value being encoded.
 typedef struct plua_path_step {
-	const void *table; // for cycles
+	const void *table; // to detect cycles
 	const char *key;
 	size_t key_len;
 	uint32_t index;
 } plua_path_step;
 
 typedef struct plua_encoder {
-	doc_buf buffer; // for encodings that do not go to the output
-	doc_buf keys;   // of the objects that are being encoded
+	doc_buf buffer; // for encodings outside of the output
+	doc_buf keys;   // of the objects being encoded
 	plua_path_step path[PLUA_ENCODE_DEPTH];
 	uint32_t depth; // of path
-	uint32_t level; // tables and documents around the value that is being encoded; at least depth
-	int arrays;     // reference to the weak set of tables that json.array marked
+	uint32_t level; // tables and documents around the value being encoded; at least depth
+	int arrays;     // reference to a weak set: tables marked by json.array
 } plua_encoder;
 
 typedef struct plua_engine {
 	const doc_api *api;
 	plua_vm *vm;
 	doc *event;
-	// counts events, exactly up to 2^53; a double, since FFI boxes 64-bit integers
+	// counts events, exact up to 2^53; a double, since FFI boxes 64-bit integers
 	double generation;
-	int compiled;   // scripts run compiled, and get proxies
+	int compiled;   // scripts run compiled, and use proxies
 	int node_table; // reference: the event's node table, see container.c
 	plua_metatable container, bignum, routed;
-	plua_pattern_cache *patterns; // NULL where nothing is compiled
+	plua_pattern_cache *patterns; // NULL if scripts are not compiled
 	char *main;                   // name of the function to run
 	char *sinks;                  // names of the sinks, one per line
 	int value;                    // main returns values, not events
-	int loading;                  // the script's text runs, not its events
-	int drive_batch, drive_one;   // references to the drivers that engine.lua makes
+	int loading;                  // the script is loading, not running events
+	int drive_batch, drive_one;   // references to the drivers from engine.lua
 	plua_batch batch;
 	plua_output out;
 	plua_gocall gocall;
 	plua_encoder encoder;
 	plua_proxies proxies;
 	plua_extension *extension; // NULL: none
-	int unfinished;            // the event may have left something that the extension ends
+	int unfinished;            // the extension may have to clean up after the event
 } plua_engine;
 
 typedef struct plua_engine_setup {
@@ -176,11 +176,11 @@ typedef struct plua_engine_setup {
 	int value;
 	int direct;
 	const char *main, *functions, *sinks;
-	int64_t event_ms;              // the time limit of an event
-	plua_extension *extension;     // NULL: none,
-	int extension_collect;         //   whether to collect before every call of its functions,
+	int64_t event_ms;          // the time limit of an event
+	plua_extension *extension; // NULL: none,
+	int extension_collect;     //   whether to collect garbage before every call of its functions,
 	const char *extension_modules; //   the names of its modules, one per line,
-	const char *extension_source;  //   and the Lua source of a function that makes them
+	const char *extension_source;  //   and the Lua source of a function that creates them
 	size_t extension_source_len;
 } plua_engine_setup;
 
@@ -188,28 +188,28 @@ static inline plua_engine *plua_engine_of(lua_State *L) { return plua_vm_of(L)->
 
 // engine.c
 
-// plua_engine_open gives a fresh VM its documents and modules; call plua_engine_load next.
-// text is engine.lua. It returns NULL when memory is exhausted.
+// plua_engine_open adds documents and modules to a fresh VM; call plua_engine_load next. text is
+// engine.lua. It returns NULL if memory is exhausted.
 plua_engine *plua_engine_open(
     plua_vm *vm, const doc_api *api, const plua_engine_setup *setup, const char *text, size_t len);
 void plua_engine_close(plua_engine *e); // after plua_vm_close
 
-// plua_engine_load compiles and runs the text of the script, and looks up its main.
+// plua_engine_load compiles and runs the text of the script, and looks up its main function.
 int plua_engine_load(plua_engine *e, const char *name, const char *text, size_t len);
 
-// plua_engine_resume continues what returned PLUA_WAITING. The answer begins with E and is
-// an error message, or with V and holds encoded values.
+// plua_engine_resume continues a run or load that returned PLUA_WAITING. The answer is E and an
+// error message, or V and encoded values.
 int plua_engine_resume(plua_engine *e, const char *answer, size_t len);
 
 // batch.c
 
-// plua_batch_run runs the events from `first` on, until all have run or a limit ends the
-// run. Then it runs the extractors over the rows, unless a row is routed.
+// plua_batch_run runs the events from `first` on, until all have run or a limit stops the run. Then
+// it runs the extractors over the rows, unless a row is routed.
 int plua_batch_run(
     plua_engine *e, const char *data, const uint32_t *ends, uint32_t count, uint32_t first);
-int plua_batch_continue(plua_engine *e, int kind); // after a resumption that ended with kind
-// plua_batch_next goes to the next event that is a document. It is called without Lua.
-enum { // beyond READY, call next_unusual
+int plua_batch_continue(plua_engine *e, int kind); // after a resumption that returned kind
+// plua_batch_next advances to the next event that is a valid document. It does not use Lua.
+enum { // for values above READY, call next_unusual
 	PLUA_NEXT_NONE,
 	PLUA_NEXT_READY,
 	PLUA_NEXT_LARGE,
@@ -221,21 +221,21 @@ void plua_batch_open(lua_State *L); // adds functions to the table on the stack
 // results.c
 void plua_results_open(lua_State *L); // pushes a table of functions
 
-// output.c. These are called without Lua.
-int plua_output_need(plua_engine *e);  // room for one more row; 0 when memory is exhausted
-void plua_output_add(plua_engine *e);  // the row whose document ends e->out.docs
+// output.c. These functions do not use Lua.
+int plua_output_need(plua_engine *e);  // makes space for one more row; 0 if memory is exhausted
+void plua_output_add(plua_engine *e);  // adds a row for the document at the end of e->out.docs
 int plua_output_route(plua_engine *e); // records e->out.route for the last row
-// Each adds a row and goes to the next event. It returns 0, or does nothing: then the
-// caller takes the way through Lua, which raises an error if there is one.
+// Each adds a row and advances to the next event. On failure it does nothing and returns 0: the
+// caller then uses the slower path through Lua, which raises the error, if any.
 int plua_output_event(plua_engine *e);
 int plua_output_string(plua_engine *e, const char *s, size_t n);
 int plua_output_number(plua_engine *e, double x);
 void plua_output_drop(plua_engine *e);
 void plua_output_fail_parse(plua_engine *e, int error);
 void plua_output_fail_script(plua_engine *e); // with e->vm->error
-void plua_output_discard(plua_engine *e);     // removes the rows of the event that failed
+void plua_output_discard(plua_engine *e);     // removes the rows of the failed event
 void plua_output_begin(plua_engine *e);
-int plua_output_extract(plua_engine *e); // the columns of the remaining rows
+int plua_output_extract(plua_engine *e); // fills the columns of the remaining rows
 
 // metamethods.c
 void plua_metamethods_open(lua_State *L, plua_engine *e); // pushes a table of functions
@@ -247,28 +247,28 @@ void plua_json_describe(lua_State *L);             // plua_vm.describe
 // gocall.c
 void plua_gocall_open(lua_State *L, plua_engine *e); // pushes a table of functions
 int plua_gocall_results(lua_State *L); // returns the values of the answer, or raises its error
-void plua_gocall_answer(plua_engine *e, const char *data, size_t len); // keeps an answer, for Go
+void plua_gocall_answer(plua_engine *e, const char *data, size_t len); // stores an answer; for Go
 
 // route.c
 void plua_route_open(lua_State *L, plua_engine *e);
-// plua_route_push pushes the value that to() has routed and returns its sinks. For anything
-// else it pushes nothing and returns 0.
+// plua_route_push pushes the value that to() has routed and returns its sinks. For any other value
+// it pushes nothing and returns 0.
 uint64_t plua_route_push(lua_State *L, plua_engine *e, int index);
 
 // extension.c
-void plua_extension_join(plua_engine *e, const plua_engine_setup *setup); // before all else
+void plua_extension_join(plua_engine *e, const plua_engine_setup *setup); // call it first
 // pushes a table, or nil
 void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *setup);
-void plua_extension_finish(plua_engine *e); // when an event ends with e->unfinished
+void plua_extension_finish(plua_engine *e); // after an event that set e->unfinished
 
 // values.c
-void plua_values_begin(plua_engine *e); // an empty e->gocall.request
+void plua_values_begin(plua_engine *e); // empties e->gocall.request
 // appends a value to e->gocall.request
 void plua_values_encode(lua_State *L, plua_engine *e, int index);
-// ends the run when Go's copy of the values exceeds the memory limit
+// ends the run if Go's copy of the values would exceed the memory limit
 void plua_values_reserve(lua_State *L, plua_engine *e);
 int plua_values_keep(lua_State *L); // encodes its arguments to e->gocall.request
-// plua_values_decode pushes values and returns how many there are.
+// plua_values_decode pushes values and returns their number.
 int plua_values_decode(lua_State *L, plua_engine *e, const char *data, const char *end);
 
 // encode.c
@@ -276,9 +276,9 @@ void plua_encode(lua_State *L, plua_engine *e, int index, doc_buf *out);
 void plua_encode_container(lua_State *L, plua_engine *e, int index, doc_buf *out);
 void plua_encode_begin(plua_engine *e);      // before an encoding begins
 doc_buf *plua_encode_buffer(plua_engine *e); // plua_encode_begin, and an empty buffer
-void plua_encode_enter(lua_State *L, plua_engine *e, int index, const char *verb); // a table
+void plua_encode_enter(lua_State *L, plua_engine *e, int index, const char *verb); // enters a table
 void plua_encode_leave(plua_engine *e);
-// with the path before it
+// raises an error that starts with the current path
 void plua_encode_raise(lua_State *L, plua_engine *e, const char *format, ...);
 enum {
 	PLUA_TABLE_EMPTY,
@@ -295,34 +295,34 @@ void plua_container_push(
     lua_State *L, plua_engine *e, doc *d, uint32_t node, double generation, int node_table);
 void plua_container_push_value(
     lua_State *L, plua_engine *e, doc *d, double generation, int node_table, int kind);
-// NULL for anything else
+// NULL for other values
 plua_container *plua_container_at(lua_State *L, plua_engine *e, int index);
-// raises when its event has ended
+// raises an error if its event has ended
 plua_container *plua_container_check(lua_State *L, plua_engine *e, int index);
 plua_container *plua_container_self(lua_State *L, plua_engine *e); // of a metamethod
 // its node table
 void plua_container_push_nodes(lua_State *L, plua_engine *e, const plua_container *c, int index);
-int plua_check_doc(lua_State *L, int error); // raises what a doc_error means, returns 0 for DOC_OK
+int plua_check_doc(
+    lua_State *L, int error); // raises the error for a doc_error; returns 0 for DOC_OK
 
 // bignum.c
 void plua_bignum_open(lua_State *L, plua_engine *e); // pushes a function
 void plua_bignum_push(lua_State *L, plua_engine *e, const char *text, size_t len);
-// NULL for anything else
+// NULL for other values
 const char *plua_bignum_text(lua_State *L, plua_engine *e, int index, size_t *len);
 
 // proxy.c
 void plua_proxy_open(lua_State *L, plua_engine *e); // adds tables to the one on the stack
 void plua_proxy_push(lua_State *L, plua_engine *e, uint32_t node);
-// its metatable is on top; NULL for anything else
+// expects its metatable on top of the stack; NULL for other values
 plua_container *plua_proxy_container(lua_State *L, plua_engine *e, int index);
 int plua_proxy_is(const plua_engine *e, const plua_container *c);
 
-// tailcall.c
-// plua_tail_call_detect tells whether the call is done as soon as the C function that runs, and
-// the `below` functions of ours that called it, have returned nothing. Then the Go
-// function that it is about to call can be called after the call of Lua.
+// tailcall.c plua_tail_call_detect reports whether the script's call ends as soon as the running C
+// function, and the `below` C functions of ours that called it, have returned nothing. Then the Go
+// function can be called after the Lua call has ended.
 int plua_tail_call_detect(lua_State *L, plua_engine *e, int below);
-void plua_tail_call_locate(plua_engine *e); // finds the line, before the VM runs again
+void plua_tail_call_locate(plua_engine *e); // finds the line; call it before the VM runs again
 
 // ffi.c
 void plua_ffi_open(lua_State *L, plua_engine *e); // pushes a table, see engine.lua

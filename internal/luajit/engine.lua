@@ -1,14 +1,14 @@
--- Adds to a script's globals what documents need, and returns a function that makes the
--- drivers for a main: one that runs one event, compiled as a function, and one that runs
--- a batch, compiled as a loop. When an event fails, the error leaves the driver, and C
--- starts it again; so there is no pcall here.
+-- Adds to a script's globals the functions for documents, and returns a function that makes the
+-- drivers for a main: one that runs one event, compiled as a function, and one that runs a batch,
+-- compiled as a loop. When an event fails, the error leaves the driver, and C starts the driver
+-- again, so that no pcall is needed here.
 local globals, container, number, json, run, gocall, of_values, native, extension = ...
 
 local error, getmetatable, next, select, setmetatable, tonumber, type, unpack =
   error, getmetatable, next, select, setmetatable, tonumber, type, unpack
 local is_container = container.is
 
--- is_document tells a document from a plain table. A proxy has a hidden metatable.
+-- is_document distinguishes a document from a plain table. A proxy has a hidden metatable.
 local function is_document(v)
   local kind = type(v)
   return kind == "userdata" and is_container(v)
@@ -31,7 +31,7 @@ function globals.tonumber(v, ...)
   return tonumber(v, ...)
 end
 
--- copy_list copies the elements of an array to a table.
+-- copy_list copies an array's elements to a table.
 local function copy_list(array)
   local t, n = {}, #array
   for i = 1, n do t[i] = array[i] end
@@ -68,7 +68,7 @@ function tables.sort(t, less)
   for i = 1, n do t[i] = sorted[i] end
 end
 
--- move: the library's own reads and writes past metatables.
+-- move replaces the library's own, which ignores metatables.
 function tables.move(from, first, last, at, to)
   to = to or from
   if not is_document(from) and not is_document(to) then
@@ -95,10 +95,10 @@ local function unpack_any(t, from, to)
 end
 globals.unpack, tables.unpack = unpack_any, unpack_any
 
--- Go functions: the script leaves a request and yields. Function 0 reads a file. Where
--- single functions are called, C calls one that does not wait, and the last one of a call
--- after the call has ended (tailcall.c). Entering and leaving a trace that holds little but
--- the way to a C function costs more than the trace saves, hence minstitch.
+-- Go functions. The script leaves a request and yields. Function 0 reads a file. In a Caller, C
+-- calls functions that do not wait, and Go calls a call's last function after the call has ended
+-- (tailcall.c). Entering and leaving a trace that contains little but a call of C costs more than
+-- the trace saves, hence minstitch.
 local request, results, wait = gocall.request, gocall.results, perigee_wait
 if gocall.direct and native then require "jit.opt".start("minstitch=32") end
 
@@ -143,12 +143,12 @@ end
 local modules = {}
 for name, library in next, libraries do modules[name] = perigee_library(library) end
 globals.json = modules.json
-globals.os, modules.os = modules.os, nil -- a global of Lua, not for require
+globals.os, modules.os = modules.os, nil -- a global of Lua, not loaded by require
 
 local read_file, compile, pcall, LOADING = yielding(0), gocall.compile, globals.pcall, {}
 local find_text, gsub, cut = string.find, string.gsub, string.sub
 
--- Go checks names again. One that may come from an event never gets there if it is long.
+-- Go checks names again, but never sees a long one, which may come from an event.
 local NAME_MAX, NAME_SHOWN = 200, 50
 local function check_name(name)
   local allowed = #name <= NAME_MAX and find_text(name, "^[A-Za-z0-9_.-]+$")
@@ -169,20 +169,20 @@ local function load_file(name)
   return result
 end
 
--- The modules of the extension, made when a script first requires one of them.
+-- The modules of the extension, created when a script first requires one of them.
 local extended = {} -- names
 if extension then
   for name in extension.modules:gmatch "[^\n]+" do extended[name] = true end
 end
 local function open_extension()
   local marker = extension.marker
-  local function type_of(v) -- without a call of C for the modules' own userdata
+  local function type_of(v) -- does not call C for the modules' own userdata
     local kind = type(v)
     if kind == "userdata" and getmetatable(v) ~= marker and is_container(v) then return "table" end
     return kind
   end
-  -- A coroutine is what a script takes for one. What an abandoned one has left open ends with
-  -- the event: no collection has to find out that nothing holds it.
+  -- Coroutines are those that the script sees. What an abandoned coroutine has left open ends with
+  -- the event, so no collection is needed to find abandoned ones.
   local environment = setmetatable({pcall = pcall, next = globals.next, type = type_of, collectgarbage = false,
     coroutine = globals.coroutine}, {__index = _G})
   extension.collect = extension.collect and collectgarbage or nil
@@ -215,8 +215,8 @@ if not native then
   end
 end
 
--- Compiled scripts see proxies, which reach the document through FFI. A script never gets
--- a cdata. What is rare, and all that may raise an error, goes to the C functions.
+-- Compiled scripts see proxies, which access the document through FFI. A script never gets a cdata.
+-- Rare cases, and all cases that may raise an error, go to the C functions.
 
 local ffi = require "ffi"
 ffi.cdef(native.declarations)
@@ -235,7 +235,7 @@ local NULL, FALSE, TRUE, NUMBER, STRING, ARRAY = 1, 2, 3, 4, 5, 7 -- doc_kind
 -- See proxy.c.
 local NODES = native.nodes
 local tables_by_node, generations, metatables = native.tables, native.generations, native.metatables
-local root, generation = nil, 0 -- of the event that runs
+local root, generation = nil, 0 -- of the current event
 
 local make_metatable
 
@@ -278,7 +278,7 @@ local function set(t, key, value, node)
   if failed ~= 0 then return slow_write(t, key, value) end
 end
 
--- A trace has room for few tail calls, so the metamethods have none where they are hot.
+-- A trace supports few tail calls, so metamethods that run often have none.
 local function add_metatable(node, index, newindex, len)
   metatables[node] = {
     node, native.engine, __index = index, __newindex = newindex, __len = len,
@@ -312,7 +312,7 @@ function make_metatable(node)
 end
 native.set_make_metatable(make_metatable)
 
--- Patterns. What pattern_cache.c does not match, and errors, go to the functions in C.
+-- Patterns. The C functions handle patterns that pattern_cache.c does not, and errors.
 
 local strings = debug.getmetatable("").__index
 local slow_match, slow_find, sub = strings.match, strings.find, strings.sub
@@ -351,7 +351,7 @@ function strings.find(s, pattern, init, plain)
   return slow_find(s, pattern, init, plain)
 end
 
--- begin makes the proxy of the event.
+-- begin returns the proxy of the event.
 local function begin()
   generation = current_generation[0]
   root = setmetatable({}, root_metatable)
@@ -380,8 +380,8 @@ end
 
 return function(main)
   local spins = 100
-  -- A trace that meets a loop of the script cannot begin at a function, but it can begin
-  -- where a loop ends. So there is a loop here, compiled before the driver is used.
+  -- A trace that meets a loop of the script cannot begin at a function, but it can begin at the end
+  -- of a loop. So this function has a loop, which is compiled before the driver is used.
   local function one()
     for _ = 1, spins do end
     if spins > 1 then return end
@@ -389,7 +389,7 @@ return function(main)
   end
   one()
   spins = 1
-  -- The first laps do nothing, so that the loop is compiled before what it calls.
+  -- The first rounds do nothing, so that the loop is compiled before the functions that it calls.
   local laps = 54
   local function batch()
     while true do

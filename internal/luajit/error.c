@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nothing here allocates from the VM, since it also reports that memory is exhausted. */
+/* This file does not allocate from the VM, since it also reports that memory is exhausted. */
 
 static const char *limit_message(int kind) {
 	switch (kind) {
@@ -24,7 +24,8 @@ static void set_message(plua_vm *vm, const char *text, size_t len) {
 	err->message_len = (uint32_t)len;
 }
 
-/* line_in_message returns the line that a leading "email.lua:12: " names if that is the file, else -1. */
+/* line_in_message returns the line of a leading "email.lua:12: " if that names the file, else
+ * -1. */
 static int line_in_message(const plua_error *err, const char *file) {
 	size_t n = strlen(file);
 	if (err->message_len < n + 2 || memcmp(err->message, file, n) != 0 || err->message[n] != ':')
@@ -41,8 +42,8 @@ static void set_file(plua_vm *vm, const char *chunk) {
 	snprintf(vm->error.file, sizeof vm->error.file, "%s", own ? "" : chunk + 1);
 }
 
-/* take_place_in moves a leading "email.lua:12: " from the message into the error,
- * if that is the chunk's name. */
+/* take_place_in moves a leading "email.lua:12: " from the message to the error's place, if it
+ * names the chunk. */
 static int take_place_in(plua_vm *vm, const char *chunk) {
 	plua_error *err = &vm->error;
 	char text[sizeof err->message + 1];
@@ -73,7 +74,7 @@ static void set_error(plua_vm *vm, int kind, const char *message) {
 	set_message(vm, message, strlen(message));
 }
 
-/* add_line appends a line to the traceback unless it does not fit. */
+/* add_line appends a line to the traceback if it fits. */
 static void add_line(plua_error *err, const char *format, ...) {
 	char line[256];
 	va_list args;
@@ -87,13 +88,13 @@ static void add_line(plua_error *err, const char *format, ...) {
 	err->traceback_len += n;
 }
 
-enum { /* frames that the traceback of a deep stack shows */
+enum { /* number of frames shown for a deep stack */
 	TOP = 12,
 	BOTTOM = 10
 };
 
-/* stack_depth returns the number of frames, to within one, or 0 for a stack that is shown
- * whole. It bisects, because lua_getstack walks to the level that it is asked for. */
+/* stack_depth returns the number of frames, to within one, or 0 for a stack to be shown completely.
+ * It uses bisection, since lua_getstack walks to the requested level. */
 static int stack_depth(lua_State *L) {
 	lua_Debug ar;
 	int low = 0, high = 4 * (TOP + BOTTOM);
@@ -107,7 +108,7 @@ static int stack_depth(lua_State *L) {
 	return high;
 }
 
-/* add_traceback adds the script's frames in one coroutine, without ours. */
+/* add_traceback adds the script's frames of one coroutine, without the engine's own. */
 static void add_traceback(lua_State *L, plua_vm *vm, int *shown) {
 	lua_Debug ar;
 	int depth = stack_depth(L);
@@ -119,7 +120,7 @@ static void add_traceback(lua_State *L, plua_vm *vm, int *shown) {
 		}
 		lua_getinfo(L, "Sln", &ar);
 		if (*ar.source != '@') continue;
-		/* A coroutine that failed does not know the line of its last function. */
+		/* A failed coroutine does not know the line of its last function. */
 		if (ar.currentline < 0) ar.currentline = line_in_message(&vm->error, ar.short_src);
 		if (!vm->error.line) {
 			vm->error.line = ar.currentline;
@@ -136,7 +137,7 @@ static void add_traceback(lua_State *L, plua_vm *vm, int *shown) {
 	}
 }
 
-/* add_place sets the line and the traceback, over L and the coroutines that resumed it. */
+/* add_place sets the line and the traceback, from L and the coroutines that resumed it. */
 static void add_place(lua_State *L, plua_vm *vm) {
 	int shown = 0;
 	vm->error.line = vm->error.traceback_len = 0;
@@ -145,7 +146,7 @@ static void add_place(lua_State *L, plua_vm *vm) {
 	for (plua_frame *f = vm->frames; f; f = f->outer)
 		if (f->L != L) add_traceback(f->L, vm, &shown);
 	if (L != vm->L) add_traceback(vm->L, vm, &shown);
-	if (vm->error.traceback_len) vm->error.traceback_len--; /* no newline at the end */
+	if (vm->error.traceback_len) vm->error.traceback_len--; /* the final newline */
 }
 
 void plua_error_limit(lua_State *L, plua_vm *vm) {
@@ -156,8 +157,8 @@ void plua_error_limit(lua_State *L, plua_vm *vm) {
 	set_message(vm, limit_message(kind), strlen(limit_message(kind)));
 }
 
-/* LuaJIT, as we patch it, calls this before it throws an error that no message handler
- * sees, because memory or stack is exhausted: the unwinding loses the place. */
+/* Our patched LuaJIT calls this before it throws an error that no message handler sees, because
+ * memory or stack is exhausted; the unwinding would lose the place. */
 void luaJIT_unhandled(lua_State *L);
 void luaJIT_unhandled(lua_State *L) {
 	plua_vm *vm = plua_vm_of(L);
@@ -223,7 +224,7 @@ static int starts_with(const plua_error *err, const char *text) {
 	return err->message_len >= strlen(text) && memcmp(err->message, text, strlen(text)) == 0;
 }
 
-void plua_error_settle(plua_vm *vm) {
+void plua_error_finish(plua_vm *vm) {
 	plua_error *err = &vm->error;
 	uint32_t limit = vm->run.stop;
 	if (limit) {
@@ -250,7 +251,7 @@ void plua_error_syntax(lua_State *L, plua_vm *vm) {
 int plua_raise(lua_State *L, const char *format, ...) {
 	lua_Debug ar;
 	va_list args;
-	int level = 1, found = 0; /* the frames above the script's are ours */
+	int level = 1, found = 0; /* skip the engine's own frames */
 	while (!found && lua_getstack(L, level++, &ar))
 		found = lua_getinfo(L, "S", &ar) && *ar.source == '@';
 	if (found) luaL_where(L, level - 1);

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// A Kind classifies a fault. From EventTime on it is a limit.
+// A Kind classifies an error. Kinds from EventTime on are limits.
 type Kind uint32
 
 const (
@@ -26,7 +26,7 @@ const (
 	Output    Kind = C.PLUA_OUTPUT
 )
 
-// Limit tells whether the kind is a limit, after which a VM is broken.
+// Limit reports whether the kind is a limit, after which a VM is broken.
 func (k Kind) Limit() bool { return k >= EventTime }
 
 func (k Kind) String() string {
@@ -37,11 +37,11 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// A Error is what went wrong in a script, and where.
+// An Error describes an error of a script and its place.
 type Error struct {
 	Kind      Kind
-	File      string // that the script required, with Line in it; "" for its own
-	Line      int    // in the script; 0 when it is not known
+	File      string // the required file that Line is in; "" for the script's own text
+	Line      int    // in the script; 0 if unknown
 	Message   string
 	Traceback string
 }
@@ -53,7 +53,7 @@ func (f *Error) Error() string {
 	return fmt.Sprintf("line %d: %s", f.Line, f.Message)
 }
 
-// fault turns what a call returned into an error that owns its memory.
+// fault converts the result of a call to an error that owns its memory.
 func (vm *VM) fault(kind C.int) error {
 	if kind == C.PLUA_OK {
 		return nil

@@ -1,4 +1,4 @@
-// Hooks an extension into the engine: what engine.lua needs for its modules.
+// Connects an extension to the engine: the functions with which engine.lua creates its modules.
 
 #include <string.h>
 #include <time.h>
@@ -27,7 +27,7 @@ void plua_extension_finish(plua_engine *e) {
 	e->extension->finish(e->extension);
 }
 
-// session() opens the session. It returns what the functions take for one.
+// session() opens the session. It returns the pointer that the functions take in its place.
 static int session(lua_State *L) {
 	plua_extension *x = plua_engine_of(L)->extension;
 	const char *error = x->open(x);
@@ -54,7 +54,7 @@ static int digits(lua_State *L) {
 	return 1;
 }
 
-// now() returns the milliseconds of a clock that only goes forward.
+// now() returns the milliseconds of a monotonic clock.
 static int now(lua_State *L) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);

@@ -1,4 +1,4 @@
-// The functions and types that engine.lua uses through FFI. The functions may not call Lua.
+// The functions and types that engine.lua uses through FFI. The functions must not call Lua.
 
 #include "engine.h"
 
@@ -10,8 +10,8 @@ static uint32_t length(plua_engine *e, uint32_t node) {
 	return e->event->nodes[node].kind == DOC_ARRAY ? e->api->length(e->event, node) : 0;
 }
 
-// The one list of the functions: X(result, name, parameters, function). It makes the
-// table in C and its declaration for FFI.
+// The list of the functions: X(result, name, parameters, function). The table in C and its FFI
+// declaration are both made from it.
 #define FUNCTIONS(X, e) \
 	X(int, next_event, (plua_engine *), plua_batch_next) \
 	X(int, add_event, (plua_engine *), plua_output_event) \
@@ -38,7 +38,7 @@ typedef struct functions {
 	FUNCTIONS(MEMBER, )
 } functions;
 
-// doc_found is the part of a doc where doc_read and the like store what they find.
+// doc_found is the part of a doc in which doc_read and similar functions store their results.
 static const char declarations[] =
     "typedef struct plua_engine plua_engine; typedef struct doc doc; typedef struct plua_pattern_cache plua_pattern_cache;"
     "struct doc_found {" TEXT(DOC_FOUND_MEMBERS) "};" TEXT(
@@ -51,7 +51,7 @@ static void set_address(lua_State *L, const char *name, void *p) {
 
 void plua_ffi_open(lua_State *L, plua_engine *e) {
 	lua_newtable(L);
-	functions *f = lua_newuserdata(L, sizeof *f); // engine.lua keeps it
+	functions *f = lua_newuserdata(L, sizeof *f); // engine.lua keeps it alive
 	*f = (functions){FUNCTIONS(ASSIGN, e)};
 	lua_setfield(L, -2, "functions");
 	lua_pushlstring(L, declarations, sizeof declarations - 1);

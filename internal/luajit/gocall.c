@@ -1,18 +1,19 @@
-// Calls of Go functions. A script that calls one leaves a request and yields: the crossing
-// ends, Go calls the function, and the next crossing resumes the script, which reads the
-// answer. Where single functions are called, one that does not wait is called from C: that is
-// cheaper than a yield, and a function that waited there would hold a thread.
+// Calls of Go functions. A script that calls one leaves a request and yields. The crossing ends, Go
+// calls the function, and the next crossing resumes the script, which reads the answer. In a
+// Caller, a function that does not wait is called directly from C, which is cheaper than a yield. A
+// function that waits would block a thread there.
 
 #include <string.h>
 
 #include "engine.h"
 
-// plua_call_go calls the function of the request, for a *luajit.Engine. It returns whether there is
-// an answer. It is in host.go.
+// plua_call_go calls the requested function, for a *luajit.Engine. It returns whether there is an
+// answer. It is in direct.go.
 extern int plua_call_go(void *owner);
 
-// request(function, …) leaves a request. It returns true if the script has nothing left to do but
-// to call the function, else the script must yield.
+// request(function, …) leaves a request. It returns true if the call of the function is the
+// script's last act, so that it is called after the script has ended; otherwise the script must
+// yield.
 static int request(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	int n = lua_gettop(L);
@@ -31,7 +32,7 @@ static int request(lua_State *L) {
 	return 0;
 }
 
-// push_place pushes the place of L in the script, as in "email.lua:12: ".
+// push_place pushes the current place in the script, as in "email.lua:12: ".
 static void push_place(lua_State *L) {
 	lua_Debug ar;
 	for (int level = 0; lua_getstack(L, level, &ar); level++) {
@@ -65,7 +66,7 @@ void plua_gocall_answer(plua_engine *e, const char *data, size_t len) {
 	e->gocall.answer_len = error ? 0 : len;
 }
 
-// result() returns what the function returned, or raises its error or the limit that it has hit.
+// result() returns the function's results, or raises its error or that of an exceeded limit.
 static int result(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	PLUA_CHECK(L, e->vm);
@@ -81,7 +82,7 @@ static int call_direct(lua_State *L) {
 	return plua_call_go(e->gocall.owner) || e->vm->run.stop ? result(L) : 0;
 }
 
-// new_direct(number) makes a function that calls a Go function from C.
+// new_direct(number) returns a function that calls a Go function from C.
 static int new_direct(lua_State *L) {
 	lua_settop(L, 1);
 	lua_pushcclosure(L, call_direct, 1);
@@ -104,7 +105,7 @@ static void check_labels(lua_State *L, int index) {
 	}
 }
 
-// measure(kind, name, value, labels) keeps a measurement for Go, which reads it after the crossing.
+// measure(kind, name, value, labels) stores a measurement, which Go reads after the crossing.
 static int measure(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	lua_settop(L, 4);

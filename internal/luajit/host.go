@@ -20,36 +20,36 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// A Host is what scripts can call. Its functions are called by several engines at
-// the same time.
+// A Host provides the Go functions that scripts can call. Several engines call its functions
+// concurrently.
 type Host struct {
 	Functions []Function
 	// File returns the text and the path of a file that a script requires.
 	File func(name string) (text []byte, path string, err error)
 }
 
-// A Function is one of Go. Its arguments and results are nil, bool, float64,
+// A Function is a Go function for scripts. Its arguments and results are nil, bool, float64,
 // string, json.Number, []any and map[string]any.
 type Function struct {
 	Name  string // "module.name"
-	Waits bool   // its time is not the script's
+	Waits bool   // its time does not count as the script's
 	Call  func(ctx context.Context, args []any) ([]any, error)
 }
 
-// ErrMemory is returned by a function that does not wait, when its results exceed
+// ErrMemory is returned by a function that does not wait if its results exceed
 // FunctionContext.MemoryLeft. It ends the run with the memory limit.
 var ErrMemory = errors.New("the results of a Go function exceed the memory limit")
 
-// A FunctionContext is the context of a function that does not wait. It is valid during the
+// A FunctionContext is the context of a function that does not wait. It is valid only during the
 // call.
 type FunctionContext struct {
 	context.Context
 	vm    *VM
-	time  time.Duration // the function's own time, from its first question on; 0 if it has the script's
-	until time.Time     // when its time is over; zero where the watchdog says so
+	time  time.Duration // the function's own limit, from its first call of Err; 0: the script's applies
+	until time.Time     // the deadline; zero: the watchdog stops the run
 }
 
-// Err ends with the script's time, which Done does not.
+// Err returns an error when the script's time is used up; Done does not report that.
 func (c *FunctionContext) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
@@ -63,13 +63,13 @@ func (c *FunctionContext) Err() error {
 	return nil
 }
 
-// MemoryLeft returns how many bytes the VM may still take.
+// MemoryLeft returns the number of bytes that the VM may still allocate.
 func (c *FunctionContext) MemoryLeft() int {
 	return max(int(c.vm.c.limit)-int(c.vm.c.used), 0)
 }
 
-// names lists the functions for engine.lua, which counts them from 1. A tab marks
-// those that do not wait.
+// names lists the functions for engine.lua, which counts them from 1. A tab marks functions that do
+// not wait.
 func (h *Host) names() string {
 	var names strings.Builder
 	for _, f := range h.Functions {
@@ -82,8 +82,8 @@ func (h *Host) names() string {
 	return names.String()
 }
 
-// call calls the function that the script waits for, until the time `until`. computing is the context of
-// one that does not wait.
+// call calls the function that the script has requested. until is the deadline of a function that
+// waits, and computing the context of any other function.
 func (h *Host) call(ctx, computing context.Context, until time.Time, number int, args []any) (results []any, waits bool, err error) {
 	if number > 0 {
 		f := &h.Functions[number-1]
@@ -97,25 +97,26 @@ func (h *Host) call(ctx, computing context.Context, until time.Time, number int,
 		return results, true, err
 	}
 	if h.File == nil {
-		return nil, false, errors.New("there are no files to require")
+		return nil, false, errors.New("this script cannot require files")
 	}
 	text, path, err := h.File(args[0].(string))
 	return []any{string(text), path}, false, err
 }
 
-// filesMax is how many files a script can require while it loads before reading them is its own
-// time: a host of code may be slow, and a script that requires more is in a loop.
+// filesMax is the number of files that a script can require while loading before reading them
+// counts as its own time. A source of code may be slow, but a script that requires more files is in
+// a loop.
 const filesMax = 100
 
-// pieceShare bounds what one piece of a run between two calls counts for, as a part
-// of the event's limit. A piece is measured by the clock, which also runs while the
-// thread does not; how long a piece may be the watchdog sees to.
+// pieceShare limits the time that one piece of a run, between two calls of Go, counts for, as a
+// part of the event's limit. The wall clock measures pieces, and it also advances while the thread
+// does not run. The watchdog limits the length of a piece.
 const pieceShare = 10
 
-// answerKept is the largest answer whose memory is used again.
+// answerKept is the size in bytes of the largest answer buffer that is kept for reuse.
 const answerKept = 64 << 10
 
-// serveBatch is serve for a run, whose documents C points to in between.
+// serveBatch is serve for a run, with the documents pinned, since C points to them meanwhile.
 func (e *Engine) serveBatch(ctx context.Context, in *event.Batch) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -124,9 +125,8 @@ func (e *Engine) serveBatch(ctx context.Context, in *event.Batch) {
 	e.serve(ctx)
 }
 
-// serve calls functions of Go and resumes the script until it waits no more. It
-// keeps account of the script's time: that of its pieces and of functions that do
-// not wait.
+// serve calls Go functions and resumes the script until it no longer waits. It counts the script's
+// time: that of its pieces, and that of functions that do not wait.
 func (e *Engine) serve(ctx context.Context) C.int {
 	spent := &e.VM.spent
 	start := time.Now()
@@ -156,8 +156,8 @@ func (e *Engine) serve(ctx context.Context) C.int {
 	}
 }
 
-// wallTime is how long an event may take by the clock from its first call of a function of Go
-// on, or the script that is being loaded. What it computes before is bounded by the watchdog.
+// wallTime returns the wall-clock limit of an event, or of loading the script, counted from its
+// first call of a Go function. The watchdog limits the time before that.
 func (e *Engine) wallTime() time.Duration {
 	if e.c.vm.run.event == C.PLUA_NO_EVENT {
 		return starvedFactor * e.VM.opts.BatchTime
@@ -165,7 +165,7 @@ func (e *Engine) wallTime() time.Duration {
 	return e.VM.opts.WallTime
 }
 
-// limit stops a run whose time is used up. inTime says that its time by the clock is not.
+// limit stops a run whose time is used up. inTime reports that its wall-clock deadline is not over.
 func (e *Engine) limit(spent *timeAccount, inTime bool) {
 	switch vm := e.VM; {
 	case time.Duration(spent.run.Load()) >= vm.opts.BatchTime, !inTime && vm.c.run.event == C.PLUA_NO_EVENT:
@@ -176,7 +176,7 @@ func (e *Engine) limit(spent *timeAccount, inTime bool) {
 	}
 }
 
-// timeLeft is what the script has left of its time.
+// timeLeft returns the rest of the script's time.
 func (e *Engine) timeLeft() time.Duration {
 	spent := &e.VM.spent
 	left := e.VM.opts.BatchTime - time.Duration(spent.run.Load())
@@ -186,8 +186,8 @@ func (e *Engine) timeLeft() time.Duration {
 	return left
 }
 
-// call answers the request that the script has left, and tells whether the function
-// may have waited: until then, or one that only computes until computed.
+// call answers the script's request, and reports whether the function's time does not count as the
+// script's. until is the deadline of a function that waits, computed that of any other function.
 func (e *Engine) call(ctx context.Context, computed, until time.Time) (waits bool) {
 	request := unsafe.Slice((*byte)(unsafe.Pointer(e.c.gocall.request.data)), int(e.c.gocall.request.len))
 	args, err := decodeValues(request)
@@ -208,9 +208,9 @@ func (e *Engine) call(ctx context.Context, computed, until time.Time) (waits boo
 	return waits
 }
 
-// ReadMeasurements hands over what the script measured since the last call, oldest first: a
-// value, and of what in the form of Measurement, valid during the call. lost counts
-// what found no room.
+// ReadMeasurements passes the script's measurements since the last call to take, oldest first: a
+// value, and its encoded name and labels for DecodeMeasurement, which are valid during the call.
+// lost is the number of measurements that did not fit.
 func (e *Engine) ReadMeasurements(take func(value float64, of []byte)) (lost int) {
 	const value = 9 // the length of a double
 	all := &e.c.gocall.measurements
@@ -226,8 +226,8 @@ func (e *Engine) ReadMeasurements(take func(value float64, of []byte)) (lost int
 	return lost
 }
 
-// DecodeMeasurement reads which function of the module stats was called, from 1, and the
-// name and the labels that it was given.
+// DecodeMeasurement returns the function of the module stats that was called, counted from 1, and
+// its arguments name and labels.
 func DecodeMeasurement(of []byte) (function int, name string, labels any, err error) {
 	values, err := decodeValues(of)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestValuesCross(t *testing.T) {
 	if diff := cmp.Diff(values, got); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
-	whole := map[int]int{} // how many values so many bytes are
+	whole := map[int]int{} // number of values by size in bytes
 	for i := range values {
 		whole[len(encodeValues(nil, values[:i]))] = i
 	}
@@ -46,7 +46,7 @@ func TestValuesCross(t *testing.T) {
 	}
 }
 
-// callers are scripts that call Go in ways that must not get past a limit.
+// callers are scripts that call Go in ways that must not evade a limit.
 var callers = []struct {
 	name, code string
 	want       []Kind
@@ -146,7 +146,7 @@ func testHost() *Host {
 	}
 }
 
-// TestAccountOfPieces: what a script used before it called Go counts on.
+// TestAccountOfPieces checks that time used before a call of Go counts towards the limit.
 func TestAccountOfPieces(t *testing.T) {
 	opts := defaults()
 	opts.EventTime, opts.BatchTime = 250*time.Millisecond, 10*time.Second
@@ -180,8 +180,7 @@ end`
 	}
 }
 
-// TestFailingFileAgain requires a file that fails again and again: it takes no memory that is not
-// given back.
+// TestFailingFileAgain requires a file that fails again and again: no memory may leak.
 func TestFailingFileAgain(t *testing.T) {
 	const times, most = 100_000, 1 << 20
 	w := NewWatchdog()

@@ -4,8 +4,8 @@
 
 #include "engine.h"
 
-// A document of json.decode lives as long as one of its containers: their environment is
-// its node table, which holds the owner.
+// A document of json.decode lives as long as one of its containers. Their environment is its node
+// table, which contains the owner.
 typedef struct {
 	doc *d;
 } owner;
@@ -35,7 +35,7 @@ static owner *push_owner(lua_State *L) {
 	return o;
 }
 
-// parse reads a text into a document of its own.
+// parse parses a text into a new document.
 static int parse(plua_engine *e, owner *o, const char *s, size_t len, uint32_t *root) {
 	int fault = DOC_NO_MEMORY;
 	e->api->free(o->d);
@@ -46,15 +46,15 @@ static int parse(plua_engine *e, owner *o, const char *s, size_t len, uint32_t *
 
 static int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-// decode_container pushes a lazy document, or nil and an error message. It returns how many
-// values it has pushed.
+// decode_container pushes a lazy document, or nil and an error message. It returns the number of
+// values pushed.
 static int decode_container(lua_State *L, plua_engine *e, const char *s, size_t len) {
 	owner *o = push_owner(L);
 	uint32_t root = 0;
 	int fault = parse(e, o, s, len, &root), at = lua_gettop(L);
-	if (fault == DOC_NO_MEMORY) { // until the documents that no script holds are freed
+	if (fault == DOC_NO_MEMORY) { // free the documents that no script uses
 		lua_gc(L, LUA_GCCOLLECT, 0);
-		lua_gc(L, LUA_GCCOLLECT, 0); // what the first one finalized
+		lua_gc(L, LUA_GCCOLLECT, 0); // frees what the first collection finalized
 		fault = parse(e, o, s, len, &root);
 	}
 	if (fault == DOC_NO_MEMORY || fault == DOC_TOO_BIG) plua_check_doc(L, fault);
@@ -80,7 +80,7 @@ static int decode(lua_State *L) {
 	while (len && is_space(*s)) s++, len--;
 	while (len && is_space(s[len - 1])) len--;
 	if (len && (*s == '{' || *s == '[')) return decode_container(L, e, s, len);
-	// Scalars are decoded as the element of an array.
+	// A scalar is decoded as the element of an array.
 	doc_buf *b = plua_encode_buffer(e);
 	int fault = e->api->buf_add(b, "[", 1);
 	if (!fault) fault = e->api->buf_add(b, s, len);
@@ -127,8 +127,8 @@ static int isnull(lua_State *L) {
 	return 1;
 }
 
-// is_array_argument tells whether the only argument of array() is the array itself. An
-// empty array that array() made is an element, as in kelindar/lua.
+// is_array_argument reports whether array()'s only argument is itself the array. An empty array
+// created by array() is an element instead, as in kelindar/lua.
 static int is_array_argument(lua_State *L, plua_engine *e) {
 	plua_container *c = plua_container_at(L, e, 1);
 	if (c) {
@@ -142,8 +142,8 @@ static int is_array_argument(lua_State *L, plua_engine *e) {
 	return lua_objlen(L, 1) > 0;
 }
 
-// array(table) marks a table, so that it is an array even when it is empty. array(…) with
-// other arguments returns a marked table of them.
+// array(table) marks a table as an array, even if it is empty. array(…) with other arguments
+// returns a marked table of the arguments.
 static int array(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	int n = lua_gettop(L);
@@ -179,7 +179,7 @@ static int describe(lua_State *L) {
 	return 1;
 }
 
-// plua_json_describe replaces the error object on top of the stack by a text, if it has one.
+// plua_json_describe replaces the error object on top of the stack with a text, if it has one.
 void plua_json_describe(lua_State *L) {
 	lua_pushvalue(L, -1);
 	lua_pushcfunction(L, describe);

@@ -4,9 +4,9 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* Garbage may take the heap past the limit. At soft_limit bytes the next safe point
- * collects it, and stops the run if more than the limit is live. Only beyond hard_limit
- * an allocation fails, because LuaJIT's compiler does not survive that reliably. */
+/* Garbage may exceed the limit. From soft_limit bytes on, the next safe point collects it, and
+ * stops the run if the live bytes exceed the limit. Allocations fail only beyond hard_limit,
+ * because LuaJIT's compiler does not reliably survive a failure. */
 static size_t soft_limit(const plua_vm *vm) { return vm->limit + vm->limit / 4; }
 static size_t hard_limit(const plua_vm *vm) { return vm->limit * 2 + (1 << 20); }
 
@@ -18,10 +18,10 @@ static void unlock(plua_vm *vm) { __atomic_clear(&vm->lock, __ATOMIC_RELEASE); }
 
 static void hook(lua_State *L, lua_Debug *ar);
 
-/* arm makes every VM instruction call the hook, and compiled loops exit to the
- * interpreter. The hook belongs to the VM, not to a coroutine. Another thread may
- * arm while the VM runs, and the two can then disagree on the dispatch table. Arming
- * again must rewrite the table, hence off first, then on. */
+/* arm makes every VM instruction call the hook, and compiled loops exit to the interpreter. The
+ * hook belongs to the VM, not to a coroutine. Another thread may arm while the VM runs, and the
+ * two may then disagree on the dispatch table. Arming again must rewrite the table, hence off
+ * first, then on. */
 static void arm(plua_vm *vm) {
 	if (!vm->L) return;
 	if (vm->armed) lua_sethook(vm->L, NULL, 0, 0);
@@ -60,7 +60,7 @@ void plua_vm_stop_run(plua_vm *vm, uint32_t number, uint32_t event, int kind) {
 	unlock(vm);
 }
 
-/* cancel_late_stop cancels a stop that was meant for an earlier event. */
+/* cancel_late_stop cancels a stop meant for an earlier event. */
 static void cancel_late_stop(plua_vm *vm) {
 	if (vm->run.stop == PLUA_EVENT_TIME && vm->run.event != vm->run.stop_event) vm->run.stop = 0;
 }
@@ -72,14 +72,14 @@ void plua_vm_begin(plua_vm *vm) {
 
 /* thread_clock returns the CPU time clock of this thread, or -1. */
 static clockid_t thread_clock(void) {
-	static __thread clockid_t clock; /* 0 is another clock, and means unset here */
+	static __thread clockid_t clock; /* 0, which is another clock, means unset */
 	if (!clock && pthread_getcpuclockid(pthread_self(), &clock) != 0) clock = -1;
 	return clock;
 }
 
 void plua_vm_continue(plua_vm *vm) {
-	/* The clock first: the watchdog, which may still see the last run as running, must not
-	 * measure this one by the clock of that one's thread. */
+	/* Set the clock first: the watchdog may still see the last run as running, and must not measure
+	 * this run by the clock of that run's thread. */
 	__atomic_store_n(&vm->run.clock, thread_clock(), __ATOMIC_RELAXED);
 	__atomic_store_n(&vm->run.number, vm->run.number + 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&vm->run.running, PLUA_RUNNING, __ATOMIC_RELEASE);
@@ -119,7 +119,7 @@ void plua_vm_clear_stop(plua_vm *vm) {
 	unlock(vm);
 }
 
-/* collect_garbage clears over_limit twice, because allocations of the collector can set it. */
+/* collect_garbage clears over_limit again after the collection, whose allocations can set it. */
 static void collect_garbage(lua_State *L, plua_vm *vm) {
 	vm->over_limit = 0;
 	lua_gc(L, LUA_GCCOLLECT, 0);
@@ -129,7 +129,7 @@ static void collect_garbage(lua_State *L, plua_vm *vm) {
 
 void plua_vm_collect(plua_vm *vm) { collect_garbage(vm->L, vm); }
 
-/* collect frees the garbage, and ends the run if more than the limit is live with `more` bytes. */
+/* collect frees garbage, and ends the run if the live bytes plus `more` exceed the limit. */
 static void collect(lua_State *L, plua_vm *vm, size_t more) {
 	collect_garbage(L, vm);
 	if (vm->used + more > vm->limit) plua_vm_stop(vm, PLUA_MEMORY);
@@ -153,7 +153,7 @@ void plua_vm_reserve(lua_State *L, plua_vm *vm, size_t n) {
 	PLUA_CHECK(L, vm);
 }
 
-/* note_size has the next safe point look at a heap that holds `used` bytes. */
+/* note_size makes the next safe point check a heap of `used` bytes. */
 static void note_size(plua_vm *vm, size_t used) {
 	if (used <= soft_limit(vm) || vm->over_limit) return;
 	vm->over_limit = 1;
@@ -169,7 +169,7 @@ void plua_vm_charge(plua_vm *vm, int64_t n) {
 	else note_size(vm, vm->used);
 }
 
-/* resize is the part of plua_vm_alloc that does not reuse a block of the slab. */
+/* resize is plua_vm_alloc without the reuse of slab blocks. */
 static __attribute__((noinline)) void *resize(plua_vm *vm, void *ptr, size_t osize, size_t nsize) {
 	if (nsize > osize) {
 		size_t used = vm->used + (nsize - osize);

@@ -40,7 +40,7 @@ func TestBatchTimeHoldsWhileEventsChange(t *testing.T) {
 	if err := vm.Load("email.lua", []byte("local x")); err != nil {
 		t.Fatal(err)
 	}
-	// The event's index moves on, as in a driver, far more often than the limit for one event.
+	// Advance the event's index, as a driver does, far more often than the limit for one event.
 	err := vm.runTrusted(`
 ` + castRun + `
 		while true do run.event = (run.event + 1) % 1000 end`)
@@ -53,7 +53,7 @@ func TestALimitForOneEventSparesTheNext(t *testing.T) {
 	opts := defaults()
 	opts.BatchTime, opts.NoJIT = 20*time.Second, true
 	vm := open(t, opts)
-	// A stop that comes for event 7 when the driver is at event 8 must be taken back.
+	// A stop meant for event 7 must be cancelled if the driver is already at event 8.
 	err := vm.runTrusted(`
 ` + castRun + `
 		run.event, run.stop_event, run.stop = 8, 7, 4
@@ -74,7 +74,7 @@ func TestLoadHasTheTimeOfABatch(t *testing.T) {
 	}
 }
 
-// TestGarbageIsNotMemory makes much more garbage than the limit, with little of it live.
+// TestGarbageIsNotMemory allocates much more than the limit, with few live bytes.
 func TestGarbageIsNotMemory(t *testing.T) {
 	opts := defaults()
 	opts.Memory, opts.EventTime = 4<<20, 10*time.Second
@@ -106,8 +106,8 @@ func TestTooLittleMemoryForAVM(t *testing.T) {
 	}
 }
 
-// TestRunsAndLimitsAtOnce has VMs that end at once beside VMs that are stopped;
-// a late stop must never hit the next run.
+// TestRunsAndLimitsAtOnce runs VMs that end at once and VMs that are stopped: a late stop must
+// never hit the next run.
 func TestRunsAndLimitsAtOnce(t *testing.T) {
 	w := NewWatchdog()
 	defer w.Close()

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// TestNewArchiveIsLinked changes the identity of LuaJIT's archive, as a changed patch
-// does, and holds that the compiled package changes: then whatever links it is linked
-// again. The go command does not look at archives by itself. The package as it is comes from
-// the cache, with the tags of tools/go.sh, so that only the changed one is compiled.
+// TestNewArchiveIsLinked changes the identity of LuaJIT's archive, as a changed patch does, and
+// checks that the compiled package changes, so that programs are linked again. The go command
+// itself does not look at archives. The unchanged package comes from the cache, with the tags of
+// tools/go.sh, so that only the changed one is compiled.
 func TestNewArchiveIsLinked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the package")
@@ -42,7 +42,7 @@ func TestNewArchiveIsLinked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, made, _ := strings.Cut(string(id), "/") // behind what it was made from
+		_, made, _ := strings.Cut(string(id), "/") // the content ID follows the action ID
 		return made
 	}
 	first, again, other := compiled(string(present)), compiled(string(present)), compiled("#define LUAJIT_BUILD \"another\"\n")

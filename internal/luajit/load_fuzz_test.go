@@ -10,7 +10,7 @@ import (
 	"github.com/perigeedb/perigee/internal/luajit/torture"
 )
 
-// FuzzLoad loads any text as a script. It must end soon, in an error or a script that runs.
+// FuzzLoad loads arbitrary text as a script. It must soon end, in an error or a script that runs.
 func FuzzLoad(f *testing.F) {
 	for _, script := range torture.Scripts() {
 		f.Add([]byte(script.Code()))

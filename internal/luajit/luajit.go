@@ -1,10 +1,9 @@
 //go:build cgo && luajit
 
-// Package luajit is the raw binding to the Lua VM: its life, its sandbox and the
-// limits that hold while scripts run compiled.
+// Package luajit is the low-level binding to the Lua VM: its life cycle, its sandbox, and the
+// limits that apply to running scripts, even compiled ones.
 //
-// A VM is used by one goroutine at a time, on any thread. Nothing unwinds across
-// the border: every fault of a script comes back as a *Fault. After a limit a VM
-// is broken and must be closed. A Watchdog is safe for concurrent use and watches
-// the VMs that were opened with it.
+// Only one goroutine at a time may use a VM, on any thread. No error unwinds between C and Go: a
+// script's error is returned as an *Error. After a limit was exceeded, a VM is broken and must be
+// closed. A Watchdog is safe for concurrent use and watches the VMs opened with it.
 package luajit

@@ -11,11 +11,11 @@ import (
 	"github.com/perigeedb/perigee/internal/document"
 )
 
-// zeros returns an event with an array of n zeros, of two bytes each, whose index has 40 times their size.
+// zeros returns an event with an array of n zeros, of two bytes each. Its index is 40 times as
+// large.
 func zeros(n int) string { return `{"a":[` + strings.Repeat("0,", n-1) + `0]}` }
 
-// TestIndexCountsAsMemory runs events whose index exceeds the VM's memory, between two that
-// do not.
+// TestIndexCountsAsMemory runs events whose index exceeds the VM's memory, between two that fit.
 func TestIndexCountsAsMemory(t *testing.T) {
 	for mode, interpreted := range map[string]bool{"compiled": false, "interpreted": true} {
 		t.Run(mode, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestIndexCountsAsMemory(t *testing.T) {
 	}
 }
 
-// TestIndexIsGivenBack runs an event whose index fits, and looks at what the VM has afterwards.
+// TestIndexIsGivenBack runs an event whose index fits, and checks the VM's memory afterwards.
 func TestIndexIsGivenBack(t *testing.T) {
 	e := loaded(t, defaults(), "function main(event) if event.a then return nil end return event end")
 	small := e.VM.Memory()
@@ -63,7 +63,7 @@ func TestIndexIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestWrittenTextIsFreed writes texts to events: all of what they take beside the index is freed
+// TestWrittenTextIsFreed writes texts to events: their memory, apart from the index, is freed
 // before the next event.
 func TestWrittenTextIsFreed(t *testing.T) {
 	e := loaded(t, defaults(), `
@@ -90,16 +90,16 @@ func TestWrittenTextIsFreed(t *testing.T) {
 	}
 }
 
-// TestIndexIsCountedAtItsEdges runs events whose index fills its memory exactly, and events
-// with one value more: the memory that it grows by is counted, and given back after an event
-// whose index is not kept.
+// TestIndexIsCountedAtItsEdges runs events whose index exactly fills its memory, and events with
+// one more value: the additional memory is counted, and freed after an event whose index is not
+// kept.
 func TestIndexIsCountedAtItsEdges(t *testing.T) {
 	const nodeBytes, noise = 64, 32 << 10
 	e := loaded(t, defaults(), "function main(event) return nil end")
 	counted := func(values int) int {
 		t.Helper()
-		for range 3 { // as the garbage of Lua comes and goes
-			if out := runDocs(e, zeros(values-2)); len(out.DeadEvents()) != 0 { // beside the event and the array
+		for range 3 { // with different amounts of garbage
+			if out := runDocs(e, zeros(values-2)); len(out.DeadEvents()) != 0 { // plus the event and the array
 				t.Fatal(out.DeadEvents())
 			}
 		}
@@ -121,11 +121,11 @@ func TestIndexIsCountedAtItsEdges(t *testing.T) {
 	}
 }
 
-// TestWriteToALargeArray writes to an array, which needs memory for each of its elements then, with
-// more and more of the memory taken: the write succeeds, or the event fails.
+// TestWriteToALargeArray writes to an array, which then needs memory for each element, with more
+// and more of the memory in use: either the write succeeds, or the event fails.
 func TestWriteToALargeArray(t *testing.T) {
 	passed, failed := 0, 0
-	doc := zeros(131_000) // whose elements fill the index, and take 1 MiB when they are written to
+	doc := zeros(131_000) // the elements fill the index, and need 1 MiB for a write
 	for taken := 0; taken < 64; taken += 4 {
 		opts := defaults()
 		opts.EventTime = 5 * time.Second
@@ -172,7 +172,7 @@ func TestGarbageMakesRoom(t *testing.T) {
 	}
 }
 
-// TestDecodedDocumentsCount keeps documents of json.decode, and drops many more than fit.
+// TestDecodedDocumentsCount keeps documents of json.decode, and drops many more than would fit.
 func TestDecodedDocumentsCount(t *testing.T) {
 	opts := defaults()
 	opts.EventTime, opts.BatchTime = 10*time.Second, 30*time.Second
@@ -191,7 +191,7 @@ func TestDecodedDocumentsCount(t *testing.T) {
 	}
 }
 
-// TestHostileDecode decodes texts that are beyond a document's bounds.
+// TestHostileDecode decodes texts that exceed a document's limits.
 func TestHostileDecode(t *testing.T) {
 	out := runOn(t, defaults(), `
 		function main(event)
@@ -205,7 +205,8 @@ func TestHostileDecode(t *testing.T) {
 	}
 }
 
-// TestEscapesAreReadForEver reads fields with escapes more often than there is memory for what they stand for.
+// TestEscapesAreReadForEver reads fields with escapes more often than there is memory for their
+// text.
 func TestEscapesAreReadForEver(t *testing.T) {
 	for mode, interpreted := range map[string]bool{"compiled": false, "interpreted": true} {
 		t.Run(mode, func(t *testing.T) {

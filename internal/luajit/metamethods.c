@@ -1,5 +1,5 @@
-// What scripts do with the objects and arrays of documents: metamethods, and the versions
-// of next, pairs, table.insert and table.remove that take documents.
+// Operations of scripts on the objects and arrays of documents: metamethods, and versions of next,
+// pairs, table.insert and table.remove that accept documents.
 
 #include <math.h>
 
@@ -24,7 +24,7 @@ static int container_index(lua_State *L) {
 	return 1;
 }
 
-// copy_container copies a container into a document, as a value.
+// copy_container copies a container into a document as a value.
 static uint32_t copy_container(lua_State *L, plua_engine *e, doc *d, int index) {
 	doc_buf *b = plua_encode_buffer(e);
 	int fault = DOC_OK;
@@ -34,7 +34,7 @@ static uint32_t copy_container(lua_State *L, plua_engine *e, doc *d, int index) 
 	return value;
 }
 
-// external_value makes a value of a table of the script's own, which is encoded with the document.
+// external_value creates a value for a table of the script, which is encoded with the document.
 static uint32_t external_value(lua_State *L, plua_engine *e, doc *d, int index) {
 	uint32_t value = e->api->external(d);
 	if (!value) return 0;
@@ -45,13 +45,13 @@ static uint32_t external_value(lua_State *L, plua_engine *e, doc *d, int index) 
 	return value;
 }
 
-// raise_value raises an error about the value for a key.
+// raise_value raises an error about the value of a key.
 static void raise_value(lua_State *L, int key, const char *what) {
 	if (lua_type(L, key) == LUA_TSTRING) plua_raise(L, "%s: %s", lua_tostring(L, key), what);
 	plua_raise(L, "element %d: %s", (int)lua_tonumber(L, key), what);
 }
 
-// make_value turns the Lua value at index into a value of d, for the document at 1.
+// make_value converts the Lua value at index to a value of d, for the document at stack index 1.
 static uint32_t make_value(lua_State *L, plua_engine *e, doc *d, int key, int index) {
 	size_t len;
 	const char *s;
@@ -145,8 +145,8 @@ static int next_element(lua_State *L, plua_engine *e, plua_container *c, double 
 	return 1;
 }
 
-// key_of_next returns the index that next was given, 0 for nil. It may be behind the end, when
-// the element has been removed. A text of digits is no index.
+// key_of_next returns the index passed to next, 0 for nil. It may be past the end if the element
+// was removed. A string of digits is not an index.
 static double key_of_next(lua_State *L) {
 	double i = lua_tonumber(L, 2);
 	int valid = lua_type(L, 2) == LUA_TNUMBER && i >= 0 && i < 9223372036854775808.0 &&
@@ -164,8 +164,8 @@ static int container_next(lua_State *L) {
 	uint32_t field = 0;
 	if (!lua_isnil(L, 2)) {
 		size_t len;
-		const char *key =
-		    lua_type(L, 2) == LUA_TSTRING ? lua_tolstring(L, 2, &len) : NULL; // 2 is not "2"
+		const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tolstring(L, 2, &len)
+		                                                : NULL; // the number 2 is not "2"
 		if (key) field = e->api->find(c->d, c->node, key, len);
 		if (!field) return plua_raise(L, "invalid key to 'next'");
 	}
@@ -188,7 +188,7 @@ static int container_pairs(lua_State *L) {
 	return 3;
 }
 
-// An array keeps its length, so ipairs does not end at a null.
+// An array knows its length, so ipairs does not stop at a null.
 static int next_item(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	plua_container *c = plua_container_check(L, e, 1);

@@ -13,9 +13,9 @@ import (
 	"github.com/perigeedb/perigee/nodedb/lua"
 )
 
-// nodePrelude is what programs on the node database need beside programPrelude. Values that the
-// database refuses become others: compiled code may give a NaN another sign, and so an error
-// another text.
+// nodePrelude extends programPrelude for programs on the node database. It replaces values that the
+// database rejects, since compiled code may give a NaN another sign, and thus an error another
+// text.
 const nodePrelude = `local nodedb, ydb = require "nodedb", require "yottadb"
 local root, memory, text = nodedb.node("^r"), nodedb.node("m"), ydb.node("^r")
 local function val(v)
@@ -32,7 +32,7 @@ local function sub(v)
 end
 `
 
-// nodeProgram returns the script on the node database that belongs to a seed.
+// nodeProgram returns the script on the node database for a seed.
 func nodeProgram(seed uint64) string {
 	p := &programmer{Rand: rand.New(rand.NewPCG(seed, 2)), vars: map[byte]int{}, nodes: true}
 	p.out.WriteString(strings.Replace(programPrelude, "steps > 6000", "steps > 150", 1))
@@ -96,9 +96,9 @@ func (p *programmer) nodeStatement() {
 	}
 }
 
-// TestCollectingPrograms runs random programs on the node database while all garbage is collected
-// before each of its calls, compiled and interpreted: what they note, return and raise must be
-// what it is without. PERIGEE_NODE_PROGRAMS is their number.
+// TestCollectingPrograms runs random programs on the node database with a full garbage collection
+// before each of its calls, compiled and interpreted. Their notes, results and errors must be the
+// same as without. PERIGEE_NODE_PROGRAMS is the number of programs.
 func TestCollectingPrograms(t *testing.T) {
 	programs := 30
 	if testing.Short() {

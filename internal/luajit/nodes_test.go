@@ -38,7 +38,7 @@ func nodeEngine(t *testing.T, opts Options, store *nodedb.Store, code string) *E
 	return nodeEngineWith(t, opts, Setup{Extension: lua.NewExtension(store)}, code)
 }
 
-// collectingEngine makes an engine that collects all garbage before every call of the store.
+// collectingEngine returns an engine that collects all garbage before every call of the store.
 func collectingEngine(t *testing.T, opts Options, store *nodedb.Store, code string) *Engine {
 	t.Helper()
 	return nodeEngineWith(t, opts, Setup{Extension: lua.NewExtension(store), CollectBeforeCalls: true}, code)
@@ -59,7 +59,7 @@ func nodeEngineWith(t *testing.T, opts Options, setup Setup, code string) *Engin
 	return e
 }
 
-// runNodes runs events and returns their results, "E: message" for one that failed.
+// runNodes runs events and returns their results, "E: message" for a failed one.
 func runNodes(e *Engine, docs ...string) (results []string, limit Kind) {
 	batch := new(event.Batch)
 	for _, doc := range docs {
@@ -111,7 +111,7 @@ func TestNodesInBothModes(t *testing.T) {
 	}
 }
 
-// TestYottadb uses the module for scripts that were written for lua-yottadb beside nodedb.
+// TestYottadb uses the module for lua-yottadb scripts together with nodedb.
 func TestYottadb(t *testing.T) {
 	e := nodeEngine(t, defaults(), nodeStore(t), `
 		local ydb = require "yottadb"
@@ -125,7 +125,7 @@ func TestYottadb(t *testing.T) {
 	}
 }
 
-// sameKeys compares objects whose members may stand in any order.
+// sameKeys compares objects, ignoring the order of their members.
 func sameKeys(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -185,8 +185,8 @@ func TestAnEventEndsItsTransaction(t *testing.T) {
 	}
 }
 
-// TestNodesCountAsMemory holds changes, trees and iterations against the VM's memory limit, and
-// looks for what a VM keeps of them.
+// TestNodesCountAsMemory checks that changes, trees and iterations count towards the VM's memory
+// limit, and that a VM does not keep them.
 func TestNodesCountAsMemory(t *testing.T) {
 	store := nodeStore(t)
 	opts := defaults()
@@ -230,7 +230,7 @@ func TestNodesCountAsMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := nodeEngine(t, opts, store, "function main(event) "+test.code+" return event end")
 			got, limit := runNodes(e, `{"a":1}`)
-			// On a slow machine the store has let go of what idle iterations hold before the limit is met.
+			// On a slow machine, idle iterations may be released before the limit is reached.
 			released := limit == OK && (name == "pinned by iterations of what waits" || name == "pinned by iterations of past transactions")
 			if limit != test.want && !released {
 				t.Fatalf("%q ended with %v, want %v", got, limit, test.want)
@@ -245,8 +245,8 @@ func TestNodesCountAsMemory(t *testing.T) {
 	}
 }
 
-// TestNodesWaitForTheDisk commits more than a script's memory, event by event: what waits to be
-// written stays below it.
+// TestNodesWaitForTheDisk commits more than a script's memory, event by event: the pending changes
+// stay below it.
 func TestNodesWaitForTheDisk(t *testing.T) {
 	store := nodeStore(t)
 	opts := defaults()
@@ -274,7 +274,7 @@ func TestNodesWaitForTheDisk(t *testing.T) {
 	}
 }
 
-// TestNodesSeeTheTimeLimit waits for a lock that another session has.
+// TestNodesSeeTheTimeLimit waits for a lock that another session holds.
 func TestNodesSeeTheTimeLimit(t *testing.T) {
 	store := nodeStore(t)
 	session, err := store.Session()
@@ -310,8 +310,8 @@ func TestNodesSeeTheTimeLimit(t *testing.T) {
 	}
 }
 
-// TestNodesSeeTheTimeLimitOfAChange changes a node while a transaction of another session, which met
-// conflicts, runs alone.
+// TestNodesSeeTheTimeLimitOfAChange changes a node while a transaction of another session runs
+// alone after conflicts.
 func TestNodesSeeTheTimeLimitOfAChange(t *testing.T) {
 	store := nodeStore(t)
 	other, err := store.Session()
@@ -387,8 +387,8 @@ func TestNoNodes(t *testing.T) {
 	}
 }
 
-// TestNodesHoldTheirArguments makes calls whose text nothing but the call needs, while all garbage
-// is collected before each one.
+// TestNodesHoldTheirArguments makes calls whose text only the call keeps alive, with a full garbage
+// collection before each one.
 func TestNodesHoldTheirArguments(t *testing.T) {
 	const code = `
 		local n, count = nodedb.node("^held"), 0

@@ -1,4 +1,4 @@
-// The rows and failed events of a run. Nothing here calls Lua.
+// The rows and failed events of a run. This file does not use Lua.
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ int plua_output_route(plua_engine *e) {
 	return DOC_OK;
 }
 
-// Failed events.
+// Failed events
 
 static plua_dead_event *add_dead(plua_engine *e) {
 	plua_output *out = &e->out;
@@ -83,10 +83,10 @@ void plua_output_discard(plua_engine *e) {
 	out->docs.len = out->count ? out->ends[out->count - 1] : 0;
 }
 
-// Rows that are added without Lua.
+// Rows added without Lua
 
-// add_written adds the row that was written from `before` on. It returns 0, or undoes
-// the writing.
+// add_written adds a row for the bytes written since `before`. If it fails, it removes them and
+// returns 0.
 static int add_written(plua_engine *e, size_t before, int error) {
 	if (error || e->out.docs.len + e->out.column_bytes > e->out.limit) {
 		e->out.docs.len = before;
@@ -97,8 +97,8 @@ static int add_written(plua_engine *e, size_t before, int error) {
 	return 0;
 }
 
-// add_columns adds the event as a row of columns, without a document. It returns 0, or
-// does nothing.
+// add_columns adds the event as a row of columns, without a document. If it fails, it does nothing
+// and returns 0.
 static int add_columns(plua_engine *e) {
 	struct extractor *x = e->out.extractors[0];
 	size_t size = e->out.docs.len + e->out.column_bytes;
@@ -112,8 +112,7 @@ static int add_columns(plua_engine *e) {
 	return 0;
 }
 
-// extract_added fills the columns of the row that was just added, while its document is
-// still indexed.
+// extract_added fills the columns of the last row while its document is still indexed.
 static void extract_added(plua_engine *e) {
 	for (uint32_t i = 0; i < e->out.extractor_count; i++)
 		if (e->out.extractors[i] && e->api->extract_event(e->out.extractors[i], e->event,
@@ -147,7 +146,7 @@ void plua_output_drop(plua_engine *e) {
 	e->batch.at++;
 }
 
-// The run as a whole.
+// The run as a whole
 
 void plua_output_begin(plua_engine *e) {
 	plua_output *out = &e->out;

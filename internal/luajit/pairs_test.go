@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestCompiledPairsEnd runs loops over tables until they are compiled, those also that
-// other traces lead to.
+// TestCompiledPairsEnd runs loops over tables until they are compiled, including loops that other
+// traces lead to.
 func TestCompiledPairsEnd(t *testing.T) {
 	w := NewWatchdog()
 	defer w.Close()

@@ -8,12 +8,12 @@ typedef const unsigned char *bytes;
 enum {
 	ESCAPE = '%',
 	STEPS_PER_CHECK = 4096,
-	STEPS_PER_BYTE = 8, /* few searches take more for each byte of the text */
+	STEPS_PER_BYTE = 8, /* few searches need more steps per byte of the text */
 	NEVER = UINT32_MAX
 };
 
-/* number_items gives each repeated item of the pattern a number, and returns how many there are. An
- * item that it does not find, because the pattern is malformed, has none. */
+/* number_items numbers the repeated items of the pattern, and returns their count. Items that it
+ * does not reach, because the pattern is malformed, have no number. */
 static int number_items(const plua_matcher *m, plua_failures *f) {
 	int n = 0;
 	for (bytes p = m->pattern, end; p < m->pattern_end; p = end) {
@@ -28,15 +28,15 @@ static int number_items(const plua_matcher *m, plua_failures *f) {
 	return n;
 }
 
-/* refers_back tells whether a pattern may refer to a capture. */
+/* refers_back reports whether a pattern may refer to a capture. */
 static int refers_back(const plua_matcher *m) {
 	for (bytes p = m->pattern; p + 1 < m->pattern_end; p++)
 		if (*p == ESCAPE && isdigit(p[1])) return 1;
 	return 0;
 }
 
-/* remember makes a search remember its failures. In a longer pattern a path through it could be too
- * deep where another is not. */
+/* remember makes a search record its failures. Only for short patterns: in a longer one, the
+ * depth limit may stop one path through a state and not another. */
 static __attribute__((noinline)) void remember(plua_matcher *m) {
 	m->steps_remember = NEVER;
 	if (m->pattern_end - m->pattern > PLUA_PATTERN_DEPTH || refers_back(m)) return;
@@ -53,7 +53,7 @@ static inline void tick(plua_matcher *m) {
 	if (m->steps >= m->steps_remember) remember(m);
 }
 
-/* failures_of returns the places at which the match failed before from the item at p on, or NULL. */
+/* failures_of returns the bit set of places at which the item at p has failed, or NULL. */
 static inline uint8_t *failures_of(const plua_matcher *m, bytes p) {
 	int item = m->failures ? m->failures->item[p - m->pattern] : 0;
 	return item ? m->failures->failed + (item - 1) * m->failures->row : NULL;
@@ -63,7 +63,7 @@ static inline int has_failed(const plua_matcher *m, const uint8_t *failures, byt
 	return failures && failures[(s - m->text) / 8] >> (s - m->text) % 8 & 1;
 }
 
-/* fail records that the match fails from the item at p on, at each place from `from` to `to`. */
+/* fail records that the match from the item at p on fails at all places from `from` to `to`. */
 static bytes fail(const plua_matcher *m, bytes p, bytes from, bytes to) {
 	uint8_t *failures = failures_of(m, p);
 	for (bytes s = from; failures && s <= to; s++)
@@ -161,8 +161,8 @@ static inline int matches_char(plua_matcher *m, bytes s, bytes p, bytes end) {
 	return s < m->text_end && plua_pattern_item_matches(*s, p, end);
 }
 
-/* match_longest goes no further than to a place from which the match failed before: all places
- * behind it were tried then. */
+/* match_longest stops at a place at which the item has failed before, since all later places were
+ * tried then. */
 static bytes match_longest(plua_matcher *m, bytes s, bytes p, bytes end) {
 	const uint8_t *failures = failures_of(m, p);
 	bytes to = s;
@@ -185,7 +185,7 @@ static bytes match_shortest(plua_matcher *m, bytes s, bytes p, bytes end) {
 	}
 }
 
-/* match_optional matches the rest of the pattern behind an item or without it. */
+/* match_optional matches the rest of the pattern after the item, or without it. */
 static bytes match_optional(plua_matcher *m, bytes s, bytes p, bytes end) {
 	if (has_failed(m, failures_of(m, p), s)) return NULL;
 	bytes r = matches_char(m, s, p, end) ? plua_pattern_match(m, s + 1, end + 1) : NULL;
@@ -241,14 +241,14 @@ static bytes match_back_reference(plua_matcher *m, bytes s, int i) {
 		luaL_error(m->L, "invalid capture index");
 	ptrdiff_t n = m->capture[i].len;
 	if (n == PLUA_CAPTURE_POSITION) return NULL;
-	/* count a long comparison as a check */
+	/* make the next tick check the limits after a long comparison */
 	m->steps |= n > STEPS_PER_CHECK ? STEPS_PER_CHECK - 1 : 0;
 	if (m->text_end - s < n || memcmp(m->capture[i].at, s, n) != 0) return NULL;
 	return s + n;
 }
 
-/* match_item matches the single-character item at *p with its suffix. It returns 1
- * if it advanced *s and *p and the caller continues there, or 0 with the final *result. */
+/* match_item matches the single-character item at *p with its suffix. It returns 1 if it
+ * advanced *s and *p, where the caller continues, or 0 with the final *result. */
 static int match_item(plua_matcher *m, bytes *s, bytes *p, bytes *result) {
 	bytes end = item_end(m, *p);
 	int suffix = end < m->pattern_end ? *end : 0;
@@ -274,8 +274,8 @@ static int match_item(plua_matcher *m, bytes *s, bytes *p, bytes *result) {
 	return 1;
 }
 
-/* match_escape is match_item for items that begin with %; %b, %f and %1 match more
- * or less than one character. */
+/* match_escape is match_item for items that begin with %; %b, %f and %1 do not match exactly one
+ * character. */
 static int match_escape(plua_matcher *m, bytes *s, bytes *p, bytes *result) {
 	int c = *p + 1 < m->pattern_end ? (*p)[1] : 0;
 	*result = NULL;

@@ -16,10 +16,10 @@ enum {
 	DONE
 };
 enum {
-	STEPS_MAX = 1 << 14 /* some ten microseconds */
+	STEPS_MAX = 1 << 14 /* about ten microseconds */
 };
 
-/* Compile patterns. */
+/* Compilation of patterns */
 
 typedef struct {
 	plua_compiled_pattern *q;
@@ -27,7 +27,7 @@ typedef struct {
 	int ops, sets, open;
 } compiler;
 
-/* add_set compiles the item from c->p to end to the set of characters that it matches. */
+/* add_set compiles the item from c->p to end to a set of characters. */
 static int add_set(compiler *c, plua_pattern_op *op, bytes end) {
 	if (c->sets == PLUA_CACHED_SETS) return 0;
 	uint64_t *set = c->q->sets[c->sets];
@@ -68,8 +68,8 @@ static int add_capture(compiler *c, plua_pattern_op *op, int opened[]) {
 	return 1;
 }
 
-/* set_next_chars records which character must follow a repeated item, so that other
- * positions are skipped. */
+/* set_next_chars records the character that must follow a repeated item, so that other positions
+ * are skipped. */
 static void set_next_chars(plua_pattern_op *ops, int count) {
 	for (int i = 0; i < count; i++) {
 		int next = i + 1;
@@ -79,7 +79,7 @@ static void set_next_chars(plua_pattern_op *ops, int count) {
 	}
 }
 
-/* compile returns 0 for a pattern that it leaves to pattern.c. */
+/* compile returns 0 for a pattern that only pattern.c can handle. */
 static int compile(plua_compiled_pattern *q, const char *pattern, size_t n) {
 	int opened[PLUA_CACHED_CAPTURES];
 	compiler c = {.q = q, .p = (bytes)pattern, .end = (bytes)pattern + n};
@@ -114,13 +114,13 @@ static const plua_compiled_pattern *lookup(
 	return q->usable ? q : NULL;
 }
 
-/* Match compiled patterns. */
+/* Matching of compiled patterns */
 
 typedef struct {
 	const plua_compiled_pattern *q;
 	bytes text, end;
 	plua_range *captures;
-	int steps; /* left; below 0 the match was given up and pattern.c repeats it under the limits */
+	int steps; /* steps left; below 0 the match is abandoned, and pattern.c repeats it with limits */
 } matcher;
 
 static inline int matches_char(const matcher *m, const plua_pattern_op *op, bytes s) {
@@ -161,8 +161,8 @@ static bytes match_lazy(matcher *m, const plua_pattern_op *op, bytes s) {
 	return NULL;
 }
 
-/* match matches the operations from op at s and returns the end, or NULL. A successful
- * match writes all captures on its way, so a failed attempt need not restore any. */
+/* match matches the operations from op on at s and returns the end, or NULL. A successful match
+ * writes all captures on its path, so a failed attempt need not restore any. */
 static bytes match(matcher *m, const plua_pattern_op *op, bytes s) {
 	for (;; op++) {
 		switch (op->kind) {

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Probe finds out by experiment whether scripts may run compiled on this
-// machine: whether LuaJIT may make executable memory, and whether a compiled
-// loop can be stopped. When it returns an error, open VMs with NoJIT: they are
-// slower, and their limits hold all the same.
+// Probe tests whether scripts can run compiled on this machine: whether LuaJIT can allocate
+// executable memory, and whether a compiled loop can be stopped. If it returns an error, open VMs
+// with NoJIT: they are slower, but enforce the same limits.
 func Probe() error {
 	w := newWatchdog(probeInterval)
 	defer w.Close()
@@ -23,7 +22,7 @@ func Probe() error {
 }
 
 // probeLimits and probeInterval are short, because a probe delays the start of every command
-// that runs a script. A loop is compiled long before it has used up the limit.
+// that runs a script. A loop is compiled long before it reaches the limit.
 var probeLimits = Options{EventTime: time.Millisecond, BatchTime: time.Second, Memory: 8 << 20}
 
 const probeInterval = 200 * time.Microsecond
@@ -45,8 +44,8 @@ func probeCompiler(w *Watchdog) error {
 	return nil
 }
 
-// probeHook runs an endless loop whose hook is armed while it is compiled. The
-// loop has an end of its own, should the hook not be seen.
+// probeHook runs a long loop and arms its hook while it is compiled. The loop ends by itself if the
+// hook has no effect.
 func probeHook(w *Watchdog) error {
 	vm, err := Open(w, probeLimits)
 	if err != nil {
@@ -62,26 +61,26 @@ func probeHook(w *Watchdog) error {
 	return nil
 }
 
-// ProbeTailCalls finds out by experiment whether the end of a call is recognized as it must be,
-// for which tailcall.c reads LuaJIT's stack. When it returns an error, open callers with
-// NoTailCalls: calls of Go functions are slower, and their results the same.
+// ProbeTailCalls tests whether tailcall.c, which reads LuaJIT's stack, recognizes the end of a call
+// correctly. If it returns an error, open callers with NoTailCalls: calls of Go functions are
+// slower, with the same results.
 func ProbeTailCalls(w *Watchdog) error {
 	for _, noJIT := range []bool{false, true} {
 		if err := probeTailCalls(w, Options{NoJIT: noJIT}, tailCalls); err != nil {
-			return fmt.Errorf("recognize the end of a call: %w; LuaJIT's stack is not as tailcall.c takes it to be", err)
+			return fmt.Errorf("recognize the end of a call: %w; tailcall.c does not match the layout of LuaJIT's stack", err)
 		}
 	}
 	return nil
 }
 
-// A tailCall is a function of a script, how a call of it must end, and how often the call
-// has called Go by then.
+// A tailCall is a test case: a function of a script, how its call must end, and how many calls of
+// Go it must make before.
 type tailCall struct {
-	code     string // in a line of its own
+	code     string // on a line of its own
 	kind     Kind
 	returned bool
 	calls    int
-	results  []any // when it ends without a tail call
+	results  []any // if it ends without a tail call
 }
 
 var tailCalls = []tailCall{
@@ -104,7 +103,7 @@ var tailCalls = []tailCall{
 	{code: "function f17() return -(host.note() or 17) end", calls: 1, results: []any{-17.0}},
 }
 
-// probeTailCalls calls each function until it is compiled, and beyond.
+// probeTailCalls calls each function more often than it takes to compile it.
 func probeTailCalls(w *Watchdog, opts Options, functions []tailCall) error {
 	calls := 0
 	note := Function{Name: "host.note", Call: func(context.Context, []any) ([]any, error) {
@@ -143,7 +142,7 @@ func probeTailCalls(w *Watchdog, opts Options, functions []tailCall) error {
 	return nil
 }
 
-// checkTailCall holds what is known of a call that has ended against what must be.
+// checkTailCall compares the reported tail call with the expected one.
 func checkTailCall(c *Caller, f tailCall, line int) error {
 	if f.kind != TailCall {
 		results, err := DecodeValues(c.Results())
@@ -153,10 +152,10 @@ func checkTailCall(c *Caller, f tailCall, line int) error {
 		return nil
 	}
 	if _, returned := c.TailCall(); returned != f.returned {
-		return fmt.Errorf("its results are taken for returned: %t, not %t", returned, f.returned)
+		return fmt.Errorf("results counted as returned: %t, want %t", returned, f.returned)
 	}
 	if place := c.LocateTailCall(); !f.returned && (place.line != line || place.function != line) {
-		return fmt.Errorf("the call is said to be in line %d of the function at line %d; both are %d", place.line, place.function, line)
+		return fmt.Errorf("call reported in line %d of the function at line %d, want line %d of both", place.line, place.function, line)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestProbe proves that this build stops compiled loops, without which no limit holds.
+// TestProbe checks that this build can stop compiled loops, which all limits need.
 func TestProbe(t *testing.T) {
 	if err := Probe(); err != nil {
 		t.Error(err)
@@ -17,7 +17,7 @@ func TestProbe(t *testing.T) {
 
 func TestProbeSeesALoopThatIsNotStopped(t *testing.T) {
 	w := NewWatchdog()
-	w.Close() // nobody arms the hook
+	w.Close() // without it, the hook is never armed
 	if err := probeHook(w); err == nil || !strings.Contains(err.Error(), "build it with") {
 		t.Errorf("got %v", err)
 	}
@@ -31,7 +31,8 @@ func TestProbeTailCalls(t *testing.T) {
 	}
 }
 
-// TestProbeSeesWhatTailCallsAreNot expects what is wrong, as if the stack was read wrongly.
+// TestProbeSeesWhatTailCallsAreNot expects wrong results, as a misread stack would give: the probe
+// must fail.
 func TestProbeSeesWhatTailCallsAreNot(t *testing.T) {
 	w := NewWatchdog()
 	defer w.Close()
@@ -49,7 +50,8 @@ func TestProbeSeesWhatTailCallsAreNot(t *testing.T) {
 	}
 }
 
-// TestNoTailCalls calls the functions of the probe the long way: nothing ends with a call of Go.
+// TestNoTailCalls calls the functions of the probe without tail calls: no call ends with a Go
+// function.
 func TestNoTailCalls(t *testing.T) {
 	w := NewWatchdog()
 	defer w.Close()

@@ -1,10 +1,11 @@
-// Proxies: tables that stand for the event and its containers in compiled scripts. They
-// are empty and fresh for each event. Their metamethods, in engine.lua, read and write
-// the document through FFI.
+// Proxies: tables that represent the event and its containers in compiled scripts. They are empty,
+// and new for each event. Their metamethods, in engine.lua, read and write the document through
+// FFI.
 //
-// tables[node] is the proxy of a node, generations[node] the generation of the event that
-// it was made for; tables[0] is the event's own. metatables[node] is its metatable, which
-// holds the node at index NODE, and the engine's address, which no script has, at OWNER.
+// tables[node] is the proxy of a node; tables[0] is that of the event itself. generations[node] is
+// the generation of the event for which the proxy was created. metatables[node] is its metatable,
+// which contains the node at index NODE, and at OWNER the engine's address, which scripts cannot
+// obtain.
 
 #include "engine.h"
 
@@ -19,8 +20,7 @@ static void push_at(lua_State *L, int table, uint32_t node) {
 	lua_remove(L, -2);
 }
 
-// push_current pushes the proxy of a node, and tells whether it belongs to the event that
-// runs.
+// push_current pushes the proxy of a node, and reports whether it belongs to the current event.
 static int push_current(lua_State *L, plua_engine *e, uint32_t node) {
 	push_at(L, e->proxies.generations, node);
 	int current = node == 0 || lua_tonumber(L, -1) == e->generation;
@@ -47,7 +47,7 @@ int plua_proxy_is(const plua_engine *e, const plua_container *c) {
 	return c >= e->proxies.live && c < e->proxies.live + PLUA_PROXY_NODES;
 }
 
-// set_at moves the value on top of the stack into a table by node.
+// set_at pops a value and stores it in a table by node.
 static void set_at(lua_State *L, int table, uint32_t node) {
 	lua_rawgeti(L, LUA_REGISTRYINDEX, table);
 	lua_insert(L, -2);
@@ -76,8 +76,8 @@ void plua_proxy_push(lua_State *L, plua_engine *e, uint32_t node) {
 	set_at(L, e->proxies.generations, node);
 }
 
-// new_table makes a table by node, stores it in a field of the table on top of the stack,
-// and returns a reference to it.
+// new_table creates a table by node, stores it in a field of the table on top of the stack, and
+// returns a reference to it.
 static int new_table(lua_State *L, const char *name) {
 	lua_createtable(L, PLUA_PROXY_NODES, 0);
 	lua_pushvalue(L, -1);
@@ -85,7 +85,7 @@ static int new_table(lua_State *L, const char *name) {
 	return luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-// set_make_metatable(function) sets the function that makes the metatable of a node.
+// set_make_metatable(function) sets the function that creates a node's metatable.
 static int set_make_metatable(lua_State *L) {
 	lua_settop(L, 1);
 	plua_engine_of(L)->proxies.make_metatable = luaL_ref(L, LUA_REGISTRYINDEX);

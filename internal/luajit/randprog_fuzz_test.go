@@ -12,8 +12,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// FuzzCompiledPrograms runs random programs compiled, under several settings of the compiler,
-// and interpreted, and compares what they note, return and raise. The input is the seed.
+// FuzzCompiledPrograms runs random programs interpreted, and compiled with several compiler
+// settings, and compares their notes, results and errors. The input is the seed.
 func FuzzCompiledPrograms(f *testing.F) {
 	seeds := 60
 	if testing.Short() {
@@ -27,7 +27,7 @@ func FuzzCompiledPrograms(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { compareModes(t, w, seed) })
 }
 
-// compilerSettings make the compiler start at once, and try what it seldom does.
+// compilerSettings make the compiler start at once, and use its rarer optimizations.
 var compilerSettings = []string{
 	`"hotloop=2", "hotexit=1"`,
 	`"hotloop=4", "hotexit=2", "minstitch=3", "instunroll=2", "loopunroll=3"`,
@@ -52,8 +52,8 @@ func compareModes(t *testing.T, w *Watchdog, seed uint64) {
 	}
 }
 
-// runProgram returns what came of a program, and whether a limit ended it, which need not
-// strike both at the same place. Without settings it is interpreted.
+// runProgram returns the outcome of a program, and whether a limit ended it, which may strike at
+// different places. Without settings the program is interpreted.
 func runProgram(t *testing.T, w *Watchdog, text, settings string) (result string, limit bool) {
 	return runProgramWith(t, w, text, settings, Setup{})
 }
@@ -91,7 +91,7 @@ func runProgramWith(t *testing.T, w *Watchdog, text, settings string, setup Setu
 	return all.String(), out.Limit != OK
 }
 
-// differing returns the first lines of a that are not those of b.
+// differing returns the first lines of a that differ from b.
 func differing(a, b string) string {
 	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
 	var lines []string

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// A programmer writes random scripts that end, and note what they see. The same seed
-// gives the same script. Variables are named for what they mostly hold: n numbers, s
-// strings, t tables, a anything. f are functions of one number and "...".
+// A programmer writes random scripts that end, and note what they see. The same seed gives the same
+// script. Variables are named for the values that they mostly have: n numbers, s strings, t tables,
+// a anything. f are functions of one number and "...".
 type programmer struct {
 	*rand.Rand
 	out    strings.Builder
 	indent int
-	vars   map[byte]int // by letter, how many there are
-	depth  int          // of blocks
+	vars   map[byte]int // number of variables by letter
+	depth  int          // of nested blocks
 	labels int
 	nodes  bool // it uses the node database
 }
 
-// programPrelude bounds the script: it ends after a number of loop iterations, and strings
-// and tables stay small. What show and list leave out LuaJIT does not promise: compiled
-// code may give a NaN or a zero another sign, the order of pairs is that of addresses, and
-// the length of a table with holes is any of several.
+// programPrelude limits the script: it ends after a number of loop iterations, and strings and
+// tables stay small. show and list omit everything that LuaJIT does not guarantee: the sign of a
+// NaN or zero in compiled code, the order of pairs, which depends on addresses, and the length of a
+// table with holes.
 const programPrelude = `local event = {l = {}, o = {}}
 local steps, notes, noted = 0, {}, 0
 local function show(v, depth)
@@ -82,7 +82,7 @@ meta.__unm = function() return -5 end
 local parent = {__index = {x = 11, y = "up", [1] = "one"}}
 `
 
-// program returns the script that belongs to a seed.
+// program returns the script for a seed.
 func program(seed uint64) string {
 	p := &programmer{Rand: rand.New(rand.NewPCG(seed, 1)), vars: map[byte]int{}}
 	p.out.WriteString(programPrelude)
@@ -122,10 +122,10 @@ func (p *programmer) line(format string, args ...any) {
 	fmt.Fprintf(&p.out, format+"\n", args...)
 }
 
-// pick returns one of the texts, which may be made when picked.
+// pick returns a random one of the texts.
 func (p *programmer) pick(from ...string) string { return from[p.IntN(len(from))] }
 
-// nested writes a block: what is declared in it ends with it.
+// nested writes a block; its variables end with it.
 func (p *programmer) nested(body func()) {
 	vars := map[byte]int{}
 	for k, n := range p.vars {
@@ -194,7 +194,7 @@ func (p *programmer) number() string {
 	case 6:
 		return fmt.Sprintf("math.%s(%s, %s)", p.pick("min", "max", "fmod", "atan2", "pow"), a(), b())
 	case 7:
-		if p.IntN(6) == 0 { // of an exponent beyond an int the compiler's constant folding makes another number
+		if p.IntN(6) == 0 { // an exponent beyond an int, which the compiler folds to another number
 			return fmt.Sprintf("math.ldexp(%s, int(%s))", a(), b())
 		}
 		return fmt.Sprintf("bit.%s(int(%s), %s)", p.pick("band", "bor", "bxor", "lshift", "rshift", "arshift", "rol"), a(), p.pick("3", "31", "-1", "int("+b()+")"))
@@ -489,8 +489,8 @@ func (p *programmer) countLoop() {
 	p.line("end")
 }
 
-// hotLoop writes a loop that is compiled as it is: nothing in it calls what is not. Its tables, of
-// which two may be one, are read and written below keys that may be equal.
+// hotLoop writes a loop that is compiled as a whole, since it calls nothing that is not. It reads
+// and writes its tables, two of which may be the same, with keys that may be equal.
 func (p *programmer) hotLoop() {
 	p.line("do")
 	p.indent++

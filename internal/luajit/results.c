@@ -1,4 +1,4 @@
-// What main returned, as rows of the output.
+// The results of main, as rows of the output.
 
 #include "engine.h"
 
@@ -19,7 +19,7 @@ static int is_list(lua_State *L, plua_engine *e, int index) {
 	return shape == PLUA_TABLE_LIST || (shape == PLUA_TABLE_EMPTY && plua_is_array(L, e, index));
 }
 
-// kind_name names the type of a value that is no row, NULL for one that is.
+// kind_name returns the type name of a value that cannot be a row; NULL for one that can.
 static const char *kind_name(lua_State *L, plua_engine *e, int index) {
 	size_t len;
 	plua_container *c = plua_container_at(L, e, index);
@@ -32,7 +32,7 @@ static const char *kind_name(lua_State *L, plua_engine *e, int index) {
 
 static int add_routed(lua_State *L, plua_engine *e, int index);
 
-// add_item adds item i, on top of the stack, of a list that main returned.
+// add_item adds item i of a list that main returned; the item is on top of the stack.
 static void add_item(lua_State *L, plua_engine *e, uint32_t i) {
 	int index = lua_gettop(L);
 	plua_encode_begin(e);
@@ -94,7 +94,7 @@ static void add_value(lua_State *L, plua_engine *e, int index) {
 	}
 }
 
-// add_routed adds the rows of a value that to() has routed. It returns 0 for any other value.
+// add_routed adds the rows of a value routed by to(). It returns 0 for any other value.
 static int add_routed(lua_State *L, plua_engine *e, int index) {
 	uint64_t sinks = plua_route_push(L, e, index);
 	if (!sinks) return 0;
@@ -117,7 +117,7 @@ static int is_event(const plua_engine *e, const plua_container *c) {
 	return c && c->d == e->event && c->node == 0 && c->generation == e->generation;
 }
 
-// add_results(…) adds the rows of what main returned.
+// add_results(…) adds the rows of main's results.
 static int add_results(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
 	int n = lua_gettop(L);

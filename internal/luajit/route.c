@@ -1,5 +1,5 @@
-// Routing. to(names, value) returns a userdata, which main returns in place of the value: it
-// holds the sinks that the value is for, and the value in its environment.
+// Routing. to(names, value) returns a userdata, which main returns in place of the value. It
+// contains the value's sinks, and its environment contains the value.
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ typedef struct {
 	uint64_t sinks;
 } routed;
 
-// next_name returns the name at *at and moves on behind it; NULL at the end.
+// next_name returns the name at *at and advances *at past it; NULL at the end.
 static const char *next_name(const char **at, size_t *len) {
 	const char *name = *at;
 	if (!*name) return NULL;
@@ -24,8 +24,8 @@ enum {
 	NAME_MAX_LEN = 64 // bytes
 };
 
-// distance counts the insertions, deletions, replacements and swaps of neighbours
-// that turn a into b, of which neither is longer than NAME_MAX_LEN.
+// distance returns the number of insertions, deletions, replacements and swaps of neighbours that
+// turn a into b. Neither may be longer than NAME_MAX_LEN.
 static size_t distance(const char *a, size_t n, const char *b, size_t m) {
 	size_t rows[3][NAME_MAX_LEN + 1], *before = rows[0], *last = rows[1], *row = rows[2];
 	for (size_t j = 0; j <= m; j++) last[j] = j;
@@ -47,7 +47,7 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m) {
 	return last[m];
 }
 
-// push_nearest pushes the known name that is nearest to name, or nil.
+// push_nearest pushes the known name most similar to name, or nil.
 static void push_nearest(lua_State *L, const plua_engine *e, const char *name, size_t len) {
 	const char *at = e->sinks, *one, *best = NULL;
 	size_t n, best_len = 0, least = (len < 3 ? 1 : len / 3) + 1;
@@ -59,7 +59,7 @@ static void push_nearest(lua_State *L, const plua_engine *e, const char *name, s
 	else lua_pushnil(L);
 }
 
-// push_known pushes the names of the sinks, in one line.
+// push_known pushes the names of all sinks, in one line.
 static void push_known(lua_State *L, const plua_engine *e) {
 	const char *at = e->sinks, *name;
 	size_t len;
@@ -79,7 +79,7 @@ static void raise_unknown(lua_State *L, const plua_engine *e, const char *name, 
 	plua_raise(L, "unknown sink \"%s\"; known sinks: %s", name, lua_tostring(L, -1));
 }
 
-// sink_at returns the bit of the sink whose name is at index.
+// sink_at returns the bit of the sink named at index.
 static uint64_t sink_at(lua_State *L, const plua_engine *e, int index) {
 	if (lua_type(L, index) != LUA_TSTRING)
 		plua_raise(L,
@@ -94,8 +94,8 @@ static uint64_t sink_at(lua_State *L, const plua_engine *e, int index) {
 	return 0;
 }
 
-// sinks_in_list returns the bits of the sinks named in the array at 1, which is the
-// container c or a table.
+// sinks_in_list returns the bits of the sinks named in the array at stack index 1: the container c,
+// or a table.
 static uint64_t sinks_in_list(lua_State *L, plua_engine *e, plua_container *c) {
 	uint64_t sinks = 0;
 	uint32_t len = c ? e->api->length(c->d, c->node) : (uint32_t)lua_objlen(L, 1);
@@ -160,7 +160,7 @@ void plua_route_open(lua_State *L, plua_engine *e) {
 	lua_setfield(L, -2, "__metatable");
 	e->routed.address = lua_topointer(L, -1);
 	e->routed.ref = luaL_ref(L, LUA_REGISTRYINDEX);
-	if (e->value) return; // the values of columns are not routed
+	if (e->value) return; // values of columns cannot be routed
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->vm->globals);
 	lua_pushcfunction(L, to);
 	lua_setfield(L, -2, "to");

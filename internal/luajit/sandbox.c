@@ -8,8 +8,8 @@ enum {
 	LOG_MAX = 1 << 20 /* bytes */
 };
 
-/* add_record adds a line to the log, which Go reads after the call. A record is a level,
- * numbered as in slog, two lengths, the place and the text. */
+/* add_record adds a line to the log, which Go reads after the call. A record is a level numbered
+ * as in slog, two lengths, the place and the text. */
 static void add_record(plua_vm *vm, int level, const char *place, const char *text, size_t len) {
 	struct plua_log *log = &vm->log;
 	size_t n = strlen(place);

@@ -1,5 +1,5 @@
--- Builds the environment of a script from an allow-list of functions that it cannot change.
--- Returns the table of globals, the environment, and the function that seals it.
+-- Creates the environment of a script from an allow-list of functions, which the script cannot
+-- change. Returns the table of globals, the environment, and the function that seals it.
 local strings, threads, log = ...
 
 local error, getmetatable, next, rawlen, select, setmetatable, tonumber, tostring, type, unpack =
@@ -19,17 +19,16 @@ local function library(real)
 end
 perigee_library = library
 
--- pcall, xpcall and coroutine functions are built on resume. So scripts can yield across
--- them, they are never compiled into a trace, and they cannot swallow a limit: step
--- raises it again.
+-- pcall, xpcall and the coroutine functions use resume. So scripts can yield across them, they are
+-- never compiled into a trace, and they cannot catch the error of a limit: step raises it again.
 
 local step, create, running, yield =
   threads.step, coroutine.create, coroutine.running, coroutine.yield
 local YIELDED, FAILED = 1, 2
 local DONE = {}
 
--- A coroutine on the free list is suspended in the yield of its body. owner maps it to
--- the coroutine that the script sees as running.
+-- A coroutine on the free list is suspended in its body's yield. owner maps it to the coroutine
+-- that the script sees as running.
 local free, frees = {}, 0
 local owner = setmetatable({}, {__mode = "k"})
 
@@ -79,7 +78,7 @@ local function xpcall(f, handler, ...)
   return handled(handler, pcall(f, ...))
 end
 
--- A script that waits for a Go function yields CALL through all its coroutines.
+-- A script that waits for a Go function yields CALL, through all of its coroutines.
 local CALL = {}
 function perigee_wait() yield(CALL) end
 
@@ -109,7 +108,7 @@ end
 -- mains holds the coroutines in which the host runs scripts.
 local mains = setmetatable({}, {__mode = "k"})
 
--- resume refuses the host's own coroutines, which a script can get from running.
+-- resume rejects the host's own coroutines, which a script can get from coroutine.running.
 local function resume(co, ...)
   if mains[co] then return false, "cannot resume a coroutine that is not suspended" end
   return resumed(co, step(co, ...))
@@ -134,7 +133,7 @@ end
 local isyieldable = coroutine.isyieldable
 local function can_yield() return isyieldable() and inside() end
 
--- sort is a merge sort in Lua: hooks can stop it, and no comparison function makes it quadratic.
+-- sort is a merge sort in Lua: hooks can stop it, and no comparison function can make it quadratic.
 
 local function insertion(t, from, to, less)
   for i = from + 1, to do
@@ -183,7 +182,7 @@ end
 
 -- format replaces the library's own, which calls __tostring from C to any depth.
 
--- insert: the library's own moves elements in C, down to any position.
+-- insert replaces the library's own, which moves any number of elements in C.
 
 local raw_insert = table.insert
 
@@ -230,7 +229,7 @@ local function logger(level)
   end
 end
 
--- Log levels are the host's.
+-- The host's log levels.
 local print = logger(0)
 perigee_log = {debug = logger(-4), info = print, warn = logger(4), warning = logger(4), error = logger(8)}
 
@@ -244,11 +243,11 @@ local text = only(string, "byte char len lower reverse sub upper")
 for name, f in next, strings do text[name] = f end
 text.format, text.find_pattern = format, nil
 
--- gsub with a replacement function is written in Lua, so that the function can yield.
+-- gsub with a replacement function is implemented in Lua, so that the function can yield.
 
 local find, gsub, concat = strings.find_pattern, strings.gsub, table.concat
 
--- replacement returns the text that replaces a match; the arguments after `to` are its captures.
+-- replacement returns the replacement of a match; the arguments after `to` are its captures.
 local function replacement(s, f, from, to, ...)
   local whole = s:sub(from, to)
   local new
@@ -259,7 +258,7 @@ local function replacement(s, f, from, to, ...)
   return new
 end
 
-local function replace(s, pattern, f, most)
+local function replace(s, pattern, f, limit)
   local out, n, count, at = {}, 0, 0, 1
   local anchored = pattern:byte() == 94 -- ^
   local function found(from, to, ...)
@@ -272,17 +271,17 @@ local function replace(s, pattern, f, most)
     end
     return not anchored and at <= #s + 1
   end
-  while count < most and found(find(s, pattern, at)) do end
+  while count < limit and found(find(s, pattern, at)) do end
   out[n + 1] = s:sub(at)
   return concat(out), count
 end
 
-function text.gsub(s, pattern, with, most)
-  if type(with) ~= "function" then return gsub(s, pattern, with, most) end
+function text.gsub(s, pattern, with, limit)
+  if type(with) ~= "function" then return gsub(s, pattern, with, limit) end
   gsub(s, pattern, "", 0) -- raises the error for invalid arguments
-  if most == nil then return replace(tostring(s), tostring(pattern), with, 1 / 0) end
-  gsub("", "", "", most)
-  return replace(tostring(s), tostring(pattern), with, tonumber(most))
+  if limit == nil then return replace(tostring(s), tostring(pattern), with, 1 / 0) end
+  gsub("", "", "", limit)
+  return replace(tostring(s), tostring(pattern), with, tonumber(limit))
 end
 
 local meta = getmetatable("")
@@ -312,8 +311,8 @@ guard.__newindex = function(_, name, value) globals[name] = value end
 local env = setmetatable({}, guard)
 globals._G = env
 
--- seal runs after the script is loaded: from then on assignments to globals are errors,
--- so that no value outlives its event by accident.
+-- seal runs after the script is loaded. From then on, assignments to globals raise an error, so
+-- that no value outlives its event by accident.
 local function seal()
   guard.__newindex = function(_, name)
     error("attempt to assign to the global '" .. tostring(name) ..

@@ -6,19 +6,19 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 enum {
-	PLUA_SLAB_SIZE = 0 /* AddressSanitizer must see every block */
+	PLUA_SLAB_SIZE = 0 /* no slab: AddressSanitizer must see every block */
 };
 #else
 enum {
-	PLUA_SLAB_SIZE = 1 << 20 /* the system provides only the pages that are touched */
+	PLUA_SLAB_SIZE = 1 << 20 /* untouched pages take no memory */
 };
 #endif
 
 void plua_slab_open(plua_slab *s) {
 	*s = (plua_slab){0};
 	if (!PLUA_SLAB_SIZE) return;
-	/* Not from malloc: a block of this size that is freed raises malloc's threshold for
-	 * mmap, and later slabs fragment its arenas. */
+	/* Not from malloc: freeing a block of this size raises malloc's threshold for mmap, and later
+	 * slabs then fragment its arenas. */
 	char *data =
 	    mmap(NULL, PLUA_SLAB_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (data == MAP_FAILED) return;

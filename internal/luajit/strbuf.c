@@ -1,7 +1,7 @@
 #include "strbuf.h"
 
 enum {
-	CAP_KEPT = 64 << 10 /* a larger buffer is freed when it is empty */
+	CAP_KEPT = 64 << 10 /* a larger buffer is freed once it is empty */
 };
 
 static void resize(lua_State *L, plua_vm *vm, size_t cap) {

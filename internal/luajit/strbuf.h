@@ -1,6 +1,6 @@
-/* A buffer for C functions that build a string for Lua. Functions that call back
- * into Lua may nest: each appends to what is there, and an error truncates the
- * buffer to where the failed call began. */
+/* A buffer for C functions that build a string for Lua. Functions that call back into Lua may nest:
+ * each appends to the present contents, and after an error the buffer is cut back to its length
+ * before the failed call. */
 #ifndef PERIGEE_STRBUF_H
 #define PERIGEE_STRBUF_H
 
@@ -8,7 +8,7 @@
 
 #include "vm.h"
 
-/* plua_strbuf_grow and plua_strbuf_need make room for n more bytes, or raise. */
+/* plua_strbuf_grow and plua_strbuf_need make space for n more bytes, or raise an error. */
 void plua_strbuf_grow(lua_State *L, plua_vm *vm, size_t n);
 
 static inline void plua_strbuf_need(lua_State *L, plua_vm *vm, size_t n) {
@@ -21,7 +21,7 @@ static inline void plua_strbuf_add(lua_State *L, plua_vm *vm, const char *text, 
 	vm->strbuf.len += n;
 }
 
-/* plua_strbuf_push pushes what was appended since start, as a string. */
+/* plua_strbuf_push pushes the bytes appended since start, as a string. */
 void plua_strbuf_push(lua_State *L, plua_vm *vm, size_t start);
 
 #endif

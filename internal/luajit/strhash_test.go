@@ -10,15 +10,14 @@ import (
 	"testing"
 )
 
-// hashOf reads the hash that LuaJIT interned a string with, which stands in front of its
-// length and text.
+// hashOf reads the hash of an interned string, which LuaJIT stores before its length and text.
 const hashOf = `
 local ffi = require "ffi"
 local function hash(s) return ffi.cast("const uint32_t *", ffi.cast("const char *", s))[-2] end
 assert(ffi.cast("const uint32_t *", ffi.cast("const char *", "four"))[-1] == 4, "the length stands elsewhere")
 `
 
-// answer runs Lua in a new VM, which answers by an error.
+// answer runs Lua code in a new VM, which returns its answer as an error.
 func answer(t *testing.T, code string) string {
 	t.Helper()
 	err := open(t, defaults()).runTrusted(hashOf + code)
@@ -29,8 +28,8 @@ func answer(t *testing.T, code string) string {
 	return strings.TrimPrefix(raised.Message, "answer ")
 }
 
-// TestStringHashIsSeeded chooses strings that collide in one VM: they do not in others. So
-// nobody who sends events can choose any.
+// TestStringHashIsSeeded finds strings that collide in one VM: they do not collide in others, so a
+// sender of events cannot choose colliding strings.
 func TestStringHashIsSeeded(t *testing.T) {
 	const buckets, most = 1024, 8
 	chosen := answer(t, fmt.Sprintf(`
@@ -66,9 +65,9 @@ func TestStringHashIsSeeded(t *testing.T) {
 	}
 }
 
-// TestStringsThatASparseHashTakesForOne makes strings that are equal where LuaJIT's quick hash
-// looks, with any seed: at both ends, in the middle and at a quarter. It must switch to one
-// that looks at all bytes.
+// TestStringsThatASparseHashTakesForOne makes strings that are equal at all bytes that LuaJIT's
+// fast hash reads, with any seed: at both ends, in the middle and at a quarter. LuaJIT must switch
+// to a hash that reads all bytes.
 func TestStringsThatASparseHashTakesForOne(t *testing.T) {
 	shared := answer(t, `
 		local counts, worst, kept = {}, 0, {}

@@ -1,4 +1,4 @@
-/* Replacements for functions of Lua's string library whose originals ignore the limits. */
+/* Replacements for functions of Lua's string library that would ignore the limits. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <math.h>
@@ -81,7 +81,7 @@ static int search(lua_State *L, int find) {
 }
 
 static int find(lua_State *L) { return search(L, 1); }
-static int find_pattern(lua_State *L) { return search(L, 2); } /* without captures, for gsub */
+static int find_pattern(lua_State *L) { return search(L, 2); } /* never plain text; for gsub */
 static int match(lua_State *L) { return search(L, 0); }
 
 /* gmatch_next has three upvalues: the text, the pattern and the offset of the next search. */
@@ -113,7 +113,7 @@ static int gmatch(lua_State *L) {
 	return 1;
 }
 
-/* add_template appends the replacement, with %0 to %9 replaced by the captures. */
+/* add_template appends the replacement string, with %0 to %9 replaced by the captures. */
 static void add_template(plua_matcher *m, bytes s, bytes e) {
 	size_t n;
 	lua_State *L = m->L;
@@ -136,7 +136,7 @@ static void add_template(plua_matcher *m, bytes s, bytes e) {
 	}
 }
 
-/* add_value appends the replacement that a table or function returns for the match. */
+/* add_value appends the result of a replacement table or function for the match. */
 static void add_value(plua_matcher *m, bytes s, bytes e) {
 	lua_State *L = m->L;
 	plua_vm_enter_c(L, m->vm);
@@ -168,13 +168,13 @@ static int gsub(lua_State *L) {
 	luaL_argcheck(L,
 	    type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE,
 	    3, "string/function/table expected");
-	lua_Number most = luaL_optnumber(L, 4, (lua_Number)n + 1), count = 0;
+	lua_Number limit = luaL_optnumber(L, 4, (lua_Number)n + 1), count = 0;
 	plua_matcher m;
 	plua_pattern_init(&m, L, s, n, p, pn);
 	size_t start = m.vm->strbuf.len;
 	int anchored = pn > 0 && *p == '^';
 	bytes at = m.text, pattern = (bytes)p + anchored;
-	while (count < most) {
+	while (count < limit) {
 		bytes end = plua_pattern_match_at(&m, at, pattern);
 		if (end) {
 			count++;
@@ -196,7 +196,7 @@ static int gsub(lua_State *L) {
 	return 2;
 }
 
-/* fill copies the first unit bytes at text until total bytes are written. */
+/* fill repeats the first unit bytes of text until it has total bytes. */
 static void fill(char *text, size_t unit, size_t total) {
 	for (size_t have = unit; have < total;) {
 		size_t n = have < total - have ? have : total - have;

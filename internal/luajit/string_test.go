@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestStringsAgainstTheLibrary compares our bounded string functions with the
-// library's own on random texts and patterns.
+// TestStringsAgainstTheLibrary compares our bounded string functions with the library's own, on
+// random texts and patterns.
 func TestStringsAgainstTheLibrary(t *testing.T) {
 	opts := defaults()
 	opts.BatchTime = time.Minute
@@ -88,9 +88,9 @@ func TestStringsAgainstTheLibrary(t *testing.T) {
 	}
 }
 
-// TestStringsAlike makes strings that differ in one byte, which LuaJIT's hash of
-// long ones mostly does not look at, and looks them up in any order, each of
-// which moves one to the front of its chain, while others are made and collected.
+// TestStringsAlike makes long strings that differ in one byte, mostly one that LuaJIT's hash does
+// not read. It looks them up in random order, which moves each to the front of its chain, while
+// others are created and collected.
 func TestStringsAlike(t *testing.T) {
 	opts := defaults()
 	opts.BatchTime = time.Minute

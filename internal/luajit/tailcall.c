@@ -1,5 +1,5 @@
-// The end of a call whose last act is to call a function of Go: Lua ends first, and Go
-// calls the function then, without a way back.
+// Script calls whose last act is to call a Go function: Lua ends first, and Go then calls the
+// function without resuming Lua.
 
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 #include "engine.h"
 
-// back moves from the frame of a function to that of the one that called it, and
-// returns where that goes on; NULL when no function of Lua did.
+// back moves from a function's frame to its caller's, and returns the caller's next instruction;
+// NULL if the caller is not a Lua function.
 static const BCIns *back(cTValue **frame) {
 	cTValue *at = *frame;
 	if (frame_isvarg(at)) at = frame_prevd(at);
@@ -18,14 +18,14 @@ static const BCIns *back(cTValue **frame) {
 		*frame = frame_prevl(at);
 		return frame_pc(at);
 	}
-	if (frame_iscont(at) && frame_contf(at) == lj_cont_stitch) { // compiled code was left for it
+	if (frame_iscont(at) && frame_contf(at) == lj_cont_stitch) { // called from compiled code
 		*frame = frame_prevd(at);
 		return frame_contpc(at);
 	}
 	return NULL;
 }
 
-// outermost tells whether the function of a frame is what the call called.
+// outermost reports whether the frame's function is the one that C called.
 static int outermost(cTValue *at) {
 	if (frame_isvarg(at)) at = frame_prevd(at);
 	return frame_typep(at) == FRAME_CP;
@@ -39,7 +39,7 @@ int plua_tail_call_detect(lua_State *L, plua_engine *e, int below) {
 	for (; below > 0; below--)
 		if (!back(&frame)) return 0;
 	e->gocall.tail.next = NULL;
-	if (outermost(frame)) { // the function of Lua has left its place to ours
+	if (outermost(frame)) { // a tail call has replaced the Lua function's frame
 		e->gocall.tail.results = PLUA_TAIL_RETURNED;
 		return 1;
 	}

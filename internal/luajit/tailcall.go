@@ -11,14 +11,14 @@ import (
 	"unsafe"
 )
 
-// TailCall is the function of Go that a call ends with, when Lua is done with the call.
-// Whether its results are those of the call, which has none otherwise, is returned.
+// TailCall returns the Go function with which the call ends, after Lua has finished the call.
+// returned reports whether its results are the call's results; otherwise the call has none.
 func (c *Caller) TailCall() (f *Function, returned bool) {
 	e := c.Engine
 	return &e.host.Functions[e.c.gocall.function-1], e.c.gocall.tail.results == C.PLUA_TAIL_RETURNED
 }
 
-// TailCallArgs are its arguments.
+// TailCallArgs returns its arguments.
 func (c *Caller) TailCallArgs() ([]any, error) {
 	request := &c.Engine.c.gocall.request
 	if request.len == 0 {
@@ -27,22 +27,22 @@ func (c *Caller) TailCallArgs() ([]any, error) {
 	return decodeValues(unsafe.Slice((*byte)(unsafe.Pointer(request.data)), int(request.len)))
 }
 
-// TailCallContext is the context of the last function, if that does not wait. The VM has nothing left to
-// do, so the function has the time of a call for itself. To ask for the time here would cost as much as a
-// short call.
+// TailCallContext returns the context for the last function, if it does not wait. The VM has
+// finished, so the function gets the time limit of a whole call. The limit starts with its first
+// call of Err, since reading the clock here would cost as much as a short call.
 func (c *Caller) TailCallContext(ctx context.Context) context.Context {
 	e := c.Engine
 	e.computing = FunctionContext{Context: ctx, vm: e.VM, time: e.VM.opts.EventTime}
 	return &e.computing
 }
 
-// A Place is where a script called a function of Go. The zero value is nowhere.
+// A Place is a place in a script where it called a Go function. The zero value is an unknown place.
 type Place struct {
-	File           string // that the script required; "" for its own text
+	File           string // the required file; "" for the script's own text
 	line, function int
 }
 
-// TailCallPlace is where the script called the last function, one that Waits.
+// TailCallPlace returns the place where the script called the last function, if that Waits.
 func (c *Caller) TailCallPlace() Place {
 	last := &c.Engine.c.gocall.tail
 	p := Place{line: int(last.line), function: int(last.function)}
@@ -52,14 +52,14 @@ func (c *Caller) TailCallPlace() Place {
 	return p
 }
 
-// LocateTailCall is LastPlace for one that does not, as long as the VM has done
-// nothing since.
+// LocateTailCall is TailCallPlace for a function that does not wait. Call it before the VM does
+// anything else.
 func (c *Caller) LocateTailCall() Place {
 	C.plua_tail_call_locate(c.Engine.c)
 	return c.TailCallPlace()
 }
 
-// Error is an error raised there. script is the name of the script's own text.
+// Error returns an error raised at the place. script is the name of the script's own text.
 func (p Place) Error(script string, err error) *Error {
 	f := &Error{Kind: Runtime, Line: p.line, File: p.File, Message: err.Error()}
 	if p.line > 0 {
@@ -71,11 +71,11 @@ func (p Place) Error(script string, err error) *Error {
 	return f
 }
 
-// AppendReturned is AppendValue as if v had passed through Lua, whose tables hold no
-// nil.
+// AppendReturned is AppendValue for a value as it would be after passing through Lua, whose tables
+// cannot contain nil.
 func AppendReturned(out []byte, v any) []byte { return encodeValue(out, withoutNils(v)) }
 
-// withoutNils is v without the nils at the end of lists and in maps.
+// withoutNils returns v without nils in maps and at the end of lists.
 func withoutNils(v any) any {
 	switch v := v.(type) {
 	case []any:

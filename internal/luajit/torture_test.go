@@ -15,8 +15,8 @@ import (
 	"github.com/perigeedb/perigee/nodedb/lua"
 )
 
-// TestTorture checks on both front ends that each hostile script ends as it must,
-// and harms no other event. How soon is for make torture.
+// TestTorture checks on both front ends that each hostile script ends in an allowed way and harms
+// no other event. make torture measures how soon.
 func TestTorture(t *testing.T) {
 	for _, mode := range []string{"compiled", "interpreted"} {
 		store := hostileStore(t)
@@ -31,8 +31,8 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// hostileScripts returns the scripts; with -short, which is for the race detector, one in eight,
-// since they differ in what Lua and C do, which it does not see.
+// hostileScripts returns the scripts; with -short, which the race detector uses, one in eight,
+// since they differ in Lua and C code, which the detector does not see.
 func hostileScripts() []torture.Script {
 	all := torture.Scripts()
 	if !testing.Short() {
@@ -45,8 +45,8 @@ func hostileScripts() []torture.Script {
 	return some
 }
 
-// hostileOptions are the limits of a script whose end make torture measures: one that the time of
-// an event may end has little of it, and a slow machine does not end one that ends by itself.
+// hostileOptions returns the limits for a script. A script that may end at the time limit gets a
+// short one; one that must end by itself gets time enough for a slow machine.
 func hostileOptions(script torture.Script, mode string) Options {
 	opts := defaults()
 	if slices.Contains(script.AllowedEnds, EventTime.String()) {
@@ -80,7 +80,7 @@ func attack(t *testing.T, opts Options, script torture.Script, store *nodedb.Sto
 	for _, dead := range out.DeadEvents() {
 		f := dead.ScriptError
 		end, message = f.Kind, f.Message
-		inScript := !strings.HasSuffix(script.Name, "outputs") // those fail when main has returned
+		inScript := !strings.HasSuffix(script.Name, "outputs") // these fail after main has returned
 		if dead.Event != 1 || inScript && (f.Line == 0 || f.Traceback == "") {
 			t.Errorf("event %d: %v has no place or traceback: %+v", dead.Event, f, *f)
 		}
@@ -96,7 +96,7 @@ func attack(t *testing.T, opts Options, script torture.Script, store *nodedb.Sto
 	}
 }
 
-// hostileStore returns a store for the scripts that need one, nil if this build has none.
+// hostileStore returns a store for scripts that need one; nil if this build has none.
 func hostileStore(t *testing.T) *nodedb.Store {
 	t.Helper()
 	store, err := nodedb.Open(t.TempDir(), nodedb.Options{NoSync: true})

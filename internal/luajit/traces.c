@@ -2,8 +2,8 @@
 
 #include <lj_bc.h>
 
-/* script_position() returns the file and line of the innermost script that runs, or nothing.
- * LuaJIT calls traces.lua in a coroutine of its own, which cannot see the others' stacks. */
+/* script_position() returns the file and line of the innermost running script, or nothing.
+ * LuaJIT calls traces.lua in a separate coroutine, which cannot see the other stacks. */
 static int script_position(lua_State *L) {
 	lua_Debug ar;
 	for (plua_frame *f = plua_vm_of(L)->frames; f; f = f->outer)

@@ -17,14 +17,14 @@ import (
 //go:embed traces.lua
 var traces string
 
-// A TraceRecorder hears what the compiler makes of the code of one engine.
+// A TraceRecorder records the events of the compiler in one engine.
 type TraceRecorder struct {
 	vm  *VM
 	ref C.int
 }
 
-// RecordTraces makes an engine whose script is not loaded yet tell what its compiler does.
-// That costs time and memory of the VM.
+// RecordTraces starts to record compiler events in an engine that has no script yet. Recording
+// costs time and memory of the VM.
 func (e *Engine) RecordTraces() (*TraceRecorder, error) {
 	l := &TraceRecorder{vm: e.VM}
 	e.VM.begin()
@@ -33,26 +33,26 @@ func (e *Engine) RecordTraces() (*TraceRecorder, error) {
 	return l, e.VM.fault(kind)
 }
 
-// What the compiler can be heard of.
+// Events of the compiler.
 const (
-	Compiled = "compiled" // a trace; About is how it ends
-	Left     = "left"     // a compiled trace ends in what the interpreter does, which About names
-	Aborted  = "abort"    // the recording of a trace was given up, for Reason
-	Inside   = "inside"   // the same, in what the script calls and is ours
-	Flushed  = "flush"    // all compiled code was thrown away
+	Compiled = "compiled" // a trace was compiled; Subject is how it ends
+	Left     = "left"     // a compiled trace ends in the interpreter, because of Subject
+	Aborted  = "abort"    // the recording of a trace was aborted, for Reason
+	Inside   = "inside"   // the same, inside one of our own functions that the script calls
+	Flushed  = "flush"    // all compiled code was discarded
 )
 
-// A TraceEvent is something that the compiler did at a place.
+// A TraceEvent is an event of the compiler at a place in the script.
 type TraceEvent struct {
 	What    string
-	Reason  string // as LuaJIT words it, with a %s or %d where About belongs
+	Reason  string // LuaJIT's wording, with %s or %d in place of Subject
 	Subject string // the name of a function or a bytecode
-	File    string // "" when it was in no script
+	File    string // "" if it was not in a script
 	Line    int
 	Count   int
 }
 
-// Events returns what happened until now, in no order.
+// Events returns the events so far, in no particular order.
 func (l *TraceRecorder) Events() ([]TraceEvent, error) {
 	l.vm.begin()
 	kind := C.plua_traces_recorded(l.vm.c, l.ref)
@@ -73,7 +73,7 @@ func (l *TraceRecorder) Events() ([]TraceEvent, error) {
 	return heard, nil
 }
 
-// traceEvent reads a line that traces.lua has written.
+// traceEvent parses a line from traces.lua.
 func traceEvent(fields []string) (TraceEvent, error) {
 	if len(fields) != 6 {
 		return TraceEvent{}, fmt.Errorf("read what the compiler did: %q", fields)
@@ -87,7 +87,7 @@ func traceEvent(fields []string) (TraceEvent, error) {
 	return e, nil
 }
 
-// translate replaces numbers of LuaJIT's by words. What is no number is a message.
+// translate replaces LuaJIT's numbers with words. A reason that is not a number is a message.
 func (e *TraceEvent) translate() {
 	number, err := strconv.ParseUint(e.Reason, 10, 31)
 	if err != nil {

@@ -1,15 +1,15 @@
--- Records the events of its VM's compiler. Returns a function that returns them as text:
--- one line for each kind of event at each position, with tab-separated fields event,
--- reason, subject, file, line, count.
+-- Records the events of its VM's compiler. Returns a function that returns them as text: one line
+-- for each kind of event at each position, with the tab-separated fields event, reason, subject,
+-- file, line, count.
 local globals, script_position = ...
 
 local attach, util = jit.attach, require("jit.util")
 local info, traceinfo = util.funcinfo, util.traceinfo
 local format, tostring, type = string.format, tostring, type
 
-local MAX_EVENTS = 1000 -- different lines
+local MAX_EVENTS = 1000 -- distinct lines
 
--- names maps functions to the names by which scripts call them.
+-- names maps functions to their names in scripts.
 local names = {}
 local function collect(prefix, t)
   for name, value in pairs(t) do
@@ -38,15 +38,15 @@ local function count_event(event, reason, subject, file, line)
   counts[key] = (count or 0) + 1
 end
 
--- position returns the file and line of fn at pc, if fn is a script's.
+-- position returns the file and line of fn at pc, if fn belongs to a script.
 local function position(fn, pc)
   local at = info(fn, pc)
   local source = at.source
   if source and source:byte() == 64 then return source:sub(2), at.currentline or at.linedefined or 0 end
 end
 
-local starts = {}      -- position where each trace starts
-local file, line       -- position in the script of the recorded instruction
+local starts = {}      -- the position at which each trace starts
+local file, line       -- position in the script of the instruction being recorded
 local called           -- name of the last recorded C function
 
 local function follow(fn, pc)

@@ -68,7 +68,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// like tells whether another event is one of this kind, where this one says.
+// like reports whether another event matches this one in all fields that are set.
 func (e TraceEvent) like(other TraceEvent) bool {
 	return e.What == other.What && e.File == other.File && e.Line == other.Line && other.Count > 0 &&
 		(e.Reason == "" || e.Reason == other.Reason) && (e.Subject == "" || e.Subject == other.Subject)

@@ -1,4 +1,4 @@
-// Values that cross between Lua and Go, in the encoding that values.go describes.
+// Values that cross between Lua and Go, in the encoding described in values.go.
 
 #include <string.h>
 
@@ -53,7 +53,7 @@ static void encode_table(lua_State *L, plua_engine *e, int index) {
 }
 
 enum {
-	DOCUMENT_VALUES = 3 // what Go takes to parse a value of a document, in values
+	DOCUMENT_VALUES = 3 // cost to parse one value of a document in Go, in values
 };
 
 // encode_document encodes a document as JSON.
@@ -100,7 +100,7 @@ void plua_values_encode(lua_State *L, plua_engine *e, int index) {
 }
 
 enum {
-	GO_VALUE = 64 // bytes that a value takes in Go
+	GO_VALUE = 64 // bytes of a value in Go
 };
 
 void plua_values_begin(plua_engine *e) {

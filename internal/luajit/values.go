@@ -12,23 +12,23 @@ import (
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
-// Values cross as a letter each and what belongs to it, in the machine's byte order:
+// Values are encoded as a letter and its data, in the machine's byte order:
 //
 //	N T F    nil, true, false
 //	D        8 bytes of a double
-//	S B J    a length of 4 bytes and a text: a string, a number that no double holds,
+//	S B J    a length of 4 bytes and a text: a string, a number that a double cannot hold,
 //	         a document as JSON (only from Lua)
 //	L        a count of 4 bytes and the elements
 //	M … E    keys, which are strings, and values
 //
-// gocall.c has the other half.
+// values.c implements the other side.
 
 var errTruncated = errors.New("values from Lua are cut short")
 
-// A decoder reads values.
+// A decoder decodes values.
 type decoder struct{ data []byte }
 
-// DecodeValues reads values that have crossed; nil for none.
+// DecodeValues decodes values from Lua; no data gives nil.
 func DecodeValues(data []byte) ([]any, error) {
 	if len(data) == 0 {
 		return nil, nil
@@ -36,10 +36,10 @@ func DecodeValues(data []byte) ([]any, error) {
 	return decodeValues(data)
 }
 
-// AppendValue writes a value that crosses.
+// AppendValue appends the encoding of a value.
 func AppendValue(out []byte, v any) []byte { return encodeValue(out, v) }
 
-// SkipValue returns what comes after the first value.
+// SkipValue returns the data after the first value.
 func SkipValue(data []byte) []byte {
 	switch tag := data[0]; tag {
 	case 'D':
@@ -60,7 +60,7 @@ func SkipValue(data []byte) []byte {
 	return data[1:]
 }
 
-// CountValues counts those that have crossed.
+// CountValues returns the number of encoded values.
 func CountValues(data []byte) int {
 	count := 0
 	for ; len(data) > 0; count++ {
@@ -81,7 +81,7 @@ func decodeValues(data []byte) ([]any, error) {
 	return values, nil
 }
 
-// take cuts n bytes off.
+// take removes n bytes from the front.
 func (d *decoder) take(n int) ([]byte, error) {
 	if n > len(d.data) {
 		return nil, errTruncated
@@ -136,7 +136,7 @@ func (d *decoder) value() (any, error) {
 	case 'M':
 		return d.fields()
 	}
-	return nil, fmt.Errorf("values from Lua have the unknown kind %q", tag)
+	return nil, fmt.Errorf("values from Lua have unknown kind %q", tag)
 }
 
 func (d *decoder) document() (any, error) {

@@ -8,8 +8,8 @@
 #include "error.h"
 #include "sandbox.h"
 
-/* luajit_build is the identity of the archive that tools/luajit/build.sh made. It stands
- * in the object so that a new archive makes Go compile this package and link again. */
+/* luajit_build identifies the archive that tools/luajit/build.sh built. With it in the object, a
+ * new archive makes Go compile this package and link again. */
 #ifdef __SANITIZE_ADDRESS__
 #if __has_include("luajit_build_asan.h")
 #include "luajit_build_asan.h"
@@ -35,7 +35,7 @@ static int call_global(lua_State *L) {
 	return 0;
 }
 
-/* new_thread makes a main thread, the coroutine that runs the script. */
+/* new_thread creates a main thread, the coroutine that runs the script. */
 static int new_thread(lua_State *L) {
 	plua_vm *vm = plua_vm_of(L);
 	lua_State *co = lua_newthread(L);
@@ -49,7 +49,7 @@ static int new_thread(lua_State *L) {
 	return 0;
 }
 
-/* open_libs does everything that may allocate, in one protected call. */
+/* open_libs makes all allocations of the open, in one protected call. */
 static int open_libs(lua_State *L) {
 	struct text *t = lua_touserdata(L, 1);
 	luaL_openlibs(L);
@@ -102,7 +102,7 @@ void plua_vm_close(plua_vm *vm) {
 	free(vm);
 }
 
-/* begin_call records the C stack's position at the outermost call, and returns the one before. */
+/* begin_call records the C stack's position at the outermost call, and returns the previous one. */
 static char *begin_call(plua_vm *vm) {
 	char *outer = vm->stack;
 	if (vm->depth == 0 && !vm->frames) vm->stack = __builtin_frame_address(0);
@@ -111,7 +111,7 @@ static char *begin_call(plua_vm *vm) {
 
 int plua_vm_fail(plua_vm *vm, int status) {
 	if (status == LUA_ERRMEM && !vm->run.stop) plua_vm_stop(vm, PLUA_MEMORY);
-	plua_error_settle(vm);
+	plua_error_finish(vm);
 	return (int)vm->error.kind;
 }
 
@@ -139,7 +139,7 @@ int plua_vm_need_thread(plua_vm *vm) {
 	return plua_vm_call(vm, 0, 0);
 }
 
-/* fail_thread completes the error that ended vm->co. Its stack is as it was then. */
+/* fail_thread completes the error that ended vm->co, whose stack is still intact. */
 static void fail_thread(plua_vm *vm, int status) {
 	if (status != LUA_ERRMEM) {
 		lua_rawgeti(vm->L, LUA_REGISTRYINDEX, vm->handler);
@@ -155,7 +155,7 @@ static void fail_thread(plua_vm *vm, int status) {
 
 int plua_vm_resume(plua_vm *vm, int nargs) {
 	int kind = plua_vm_resume_keeping(vm, nargs);
-	if (kind == PLUA_OK) lua_settop(vm->co, 0); /* drops what it returned */
+	if (kind == PLUA_OK) lua_settop(vm->co, 0); /* drops its results */
 	return kind;
 }
 
@@ -213,7 +213,7 @@ int plua_vm_run_trusted(
 	return plua_vm_call(vm, nargs, nresults);
 }
 
-/* name_chunk keeps the end of a name that does not fit. */
+/* name_chunk keeps only the end of a name that is too long. */
 static void name_chunk(char chunk[LUA_IDSIZE], const char *name) {
 	size_t n = strlen(name), room = LUA_IDSIZE - sizeof "@...";
 	snprintf(chunk, LUA_IDSIZE, n > room ? "@...%s" : "@%s", n > room ? name + n - room : name);
@@ -222,7 +222,7 @@ static void name_chunk(char chunk[LUA_IDSIZE], const char *name) {
 const char *plua_vm_add_file(plua_vm *vm, const char *name) {
 	char chunk[LUA_IDSIZE];
 	name_chunk(chunk, name);
-	// A file that fails can be required again and again.
+	// A file that failed can be required again and again.
 	for (plua_file *file = vm->files; file; file = file->next)
 		if (!strcmp(file->chunk, chunk)) return file->chunk;
 	plua_file *file = malloc(sizeof *file);

@@ -22,15 +22,15 @@ import (
 //go:embed sandbox.lua
 var prelude string
 
-// Options are the limits of a VM and whether it compiles.
+// Options are the limits of a VM, and whether it compiles.
 type Options struct {
 	EventTime time.Duration // for one event
 	BatchTime time.Duration // for a run
-	WallTime  time.Duration // for one event by the clock, with what it waits; 0 means starvedFactor times EventTime
-	Memory    int           // bytes that may be live; the heap with its garbage can reach twice that
+	WallTime  time.Duration // for one event by the wall clock, including waits; 0 means starvedFactor times EventTime
+	Memory    int           // live bytes; the heap including garbage can reach twice that
 	NoJIT     bool
 
-	NoTailCalls bool // of Go functions; for a Caller where ProbeTailCalls fails
+	NoTailCalls bool // disables tail calls of Go functions, for a Caller if ProbeTailCalls fails
 }
 
 // A VM is a Lua state with a sandbox, for one script.
@@ -39,16 +39,16 @@ type VM struct {
 	watch    *Watchdog
 	opts     Options
 	observed observation
-	spent    timeAccount // of the run, before the piece that runs
+	spent    timeAccount // of the run, before its current piece
 
-	mu  sync.Mutex      // guards
-	ctx context.Context // that the run heeds, or nil
+	mu  sync.Mutex      // guards ctx
+	ctx context.Context // ends the run, or nil
 }
 
-// errNoMemory says that not even an empty VM fits.
+// errNoMemory reports a memory limit that is too low even for an empty VM.
 var errNoMemory = errors.New("open Lua VM: not enough memory for an empty one; raise the script's memory limit")
 
-// Open makes an empty VM whose runs w watches.
+// Open returns an empty VM whose runs w watches.
 func Open(w *Watchdog, opts Options) (*VM, error) {
 	if opts.WallTime == 0 {
 		opts.WallTime = starvedFactor * opts.EventTime
@@ -62,18 +62,18 @@ func Open(w *Watchdog, opts Options) (*VM, error) {
 	return vm, nil
 }
 
-// Close frees the VM. It must not run.
+// Close frees the VM. It must not be running.
 func (vm *VM) Close() {
 	vm.watch.remove(vm)
 	C.plua_vm_close(vm.c)
 	vm.c = nil
 }
 
-// Memory is the number of bytes that the VM holds.
+// Memory returns the number of bytes that the VM holds.
 func (vm *VM) Memory() int { return int(vm.c.used) }
 
-// Broken is the limit that ended the VM, or that will end its next run because it
-// came too late for the last, or OK.
+// Broken returns the limit that broke the VM, or that will end its next run because it came too
+// late for the last one; otherwise OK.
 func (vm *VM) Broken() Kind {
 	if vm.c.broken != 0 {
 		return Kind(vm.c.broken)
@@ -81,8 +81,8 @@ func (vm *VM) Broken() Kind {
 	return Kind(vm.load32(&vm.c.run.stop))
 }
 
-// Load compiles and runs the text of a script. Its globals stay; from then on no
-// global can be assigned. name is quoted in messages, as in "email.lua:12".
+// Load compiles and runs the text of a script. The script keeps its globals; after the load, it
+// cannot assign to globals. Messages quote name, as in "email.lua:12".
 func (vm *VM) Load(name string, code []byte) error {
 	file := C.CString(name)
 	defer C.free(unsafe.Pointer(file))
@@ -102,8 +102,8 @@ func (vm *VM) Call(function string) error {
 	return vm.fault(kind)
 }
 
-// runTrusted runs trusted Lua outside the sandbox, with the address of the VM's plua_run
-// as its argument, so that tests and probes can play the driver.
+// runTrusted runs trusted Lua code outside the sandbox, with the address of the VM's plua_run as
+// its argument, so that tests and probes can act as the driver.
 func (vm *VM) runTrusted(code string) error {
 	chunk := C.CString("=host")
 	defer C.free(unsafe.Pointer(chunk))
@@ -125,13 +125,13 @@ func (vm *VM) end() {
 	C.plua_vm_end(vm.c)
 }
 
-// prepare goes before a crossing that begins a run.
+// prepare must precede a crossing that begins a run.
 func (vm *VM) prepare() {
 	vm.spent.reset()
 	vm.announce()
 }
 
-// announce goes before a crossing that begins or continues a run.
+// announce must precede a crossing that begins or continues a run.
 func (vm *VM) announce() {
 	atomic.StoreUint32((*uint32)(&vm.c.run.running), C.PLUA_STARTING)
 	vm.watch.wakeUp()
@@ -144,15 +144,15 @@ func (vm *VM) setContext(ctx context.Context) {
 	vm.mu.Unlock()
 }
 
-// givenUp tells whether the run has been given up.
+// givenUp reports whether the context of the run has ended.
 func (vm *VM) givenUp() bool {
 	vm.mu.Lock()
 	defer vm.mu.Unlock()
 	return vm.ctx != nil && vm.ctx.Err() != nil
 }
 
-// ReadLog hands over what the script printed or logged since the last call, oldest
-// first, and where, as in "email.lua:12".
+// ReadLog passes the script's log lines since the last call to line, oldest first, with their
+// place, as in "email.lua:12".
 func (vm *VM) ReadLog(line func(level slog.Level, text, place string)) {
 	log := &vm.c.log
 	data := unsafe.Slice((*byte)(unsafe.Pointer(log.data)), int(log.len))
@@ -164,7 +164,7 @@ func (vm *VM) ReadLog(line func(level slog.Level, text, place string)) {
 		data = data[head[1]+head[2]:]
 	}
 	if log.truncated != 0 {
-		line(slog.LevelWarn, "the script logged too much; the rest is left out", "")
+		line(slog.LevelWarn, "the script logged too much; the remaining lines are omitted", "")
 	}
 	log.len, log.truncated = 0, 0
 }

@@ -11,8 +11,8 @@
 
 #include "slab.h"
 
-/* Why a call failed. From PLUA_EVENT_TIME on it is a limit: nothing in Lua can
- * catch it, and the VM is broken and must be closed. */
+/* Why a call failed. From PLUA_EVENT_TIME on it is a limit: Lua code cannot catch it, and the VM is
+ * broken and must be closed. */
 enum plua_error_kind {
 	/* no error: the script waits for a Go function; plua_vm_resume continues it */
 	PLUA_WAITING = -1,
@@ -36,22 +36,22 @@ typedef struct plua_error {
 	char traceback[8192];
 } plua_error;
 
-/* The value of plua_run.event outside of events: only the batch's limits hold. */
+/* The value of plua_run.event outside of events, where only the batch's limits apply. */
 #define PLUA_NO_EVENT UINT32_MAX
 
 /* The state of a run. Go stores PLUA_STARTING before it checks whether the watchdog
- * sleeps; plua_vm_begin, plua_vm_continue, plua_vm_pause and plua_vm_end store the rest. */
+ * sleeps; plua_vm_begin, plua_vm_continue, plua_vm_pause and plua_vm_end store the others. */
 enum plua_running {
 	PLUA_IDLE,
 	PLUA_STARTING,
 	PLUA_RUNNING
 };
 
-/* What a running VM shares with the watchdog, which reads it from its own thread.
- * The driver loop in Lua writes `event`, through FFI, and nothing else. */
+/* The state that a running VM shares with the watchdog's thread. The driver loop in Lua writes only
+ * `event`, through FFI. */
 typedef struct plua_run {
-	volatile uint32_t event; /* index of the event that runs */
-	/* enum plua_error_kind; 0 while the run may continue; loops in C check it */
+	volatile uint32_t event; /* index of the current event */
+	/* enum plua_error_kind; 0: the run may continue; loops in C check it */
 	volatile uint32_t stop;
 	volatile uint32_t running;    /* enum plua_running */
 	volatile uint32_t number;     /* counts runs */
@@ -59,7 +59,7 @@ typedef struct plua_run {
 	clockid_t clock;              /* CPU time of the thread that runs */
 } plua_run;
 
-/* A coroutine that is being resumed. The frames form a list, innermost first. */
+/* A coroutine being resumed. The frames form a list, innermost first. */
 typedef struct plua_frame {
 	lua_State *L;
 	struct plua_frame *outer;
@@ -74,24 +74,24 @@ typedef struct plua_file {
 typedef struct plua_vm {
 	plua_run run;
 	char lock, armed; /* of the hook */
-	int over_limit;   /* the heap, garbage included, has outgrown the limit */
-	uint32_t broken;  /* the limit that ended this VM, or 0 */
+	int over_limit;   /* the heap, including garbage, exceeds the limit */
+	uint32_t broken;  /* the limit that broke this VM, or 0 */
 	lua_State *L;
 	lua_State *co;      /* the coroutine that plua_vm_resume resumes */
-	size_t used, limit; /* bytes held; bytes that may be live */
+	size_t used, limit; /* bytes held; limit on live bytes */
 	plua_frame *frames; /* coroutines being resumed */
 	int depth;          /* nested C functions that call back into Lua */
 	char *stack;        /* C stack address of the outermost call */
 	/* References into Lua's registry. */
-	int globals;      /* the script's globals, to be filled before plua_vm_load */
+	int globals;      /* the script's globals; fill them before plua_vm_load */
 	int env;          /* the script's environment */
 	int seal;         /* the function that forbids new globals */
 	int handler;      /* the message handler */
 	int call_global;  /* the function that calls a global function */
-	int main_threads; /* the set of coroutines that the host runs scripts in */
+	int main_threads; /* the set of coroutines in which the host runs scripts */
 	int thread;       /* the main thread in use */
-	int new_thread;   /* the function that makes one */
-	int slot;         /* holds one value, so that passing it needs no allocation */
+	int new_thread;   /* the function that creates one */
+	int slot;         /* holds one value, which thus needs no allocation to pass */
 	struct plua_strbuf {
 		char *data;
 		size_t len, cap;
@@ -101,10 +101,10 @@ typedef struct plua_vm {
 		size_t len, cap;
 		int truncated;
 	} log;
-	struct plua_engine *engine; /* that documents and batches run in, or NULL */
-	/* describe replaces an error object on top of the stack by a text, if it can. */
+	struct plua_engine *engine; /* for documents and batches, or NULL */
+	/* describe replaces an error object on top of the stack with a text, if it can. */
 	void (*describe)(lua_State *L);
-	/* recharge counts again what C code holds for the VM, when garbage was collected; or NULL. */
+	/* recharge counts memory held by C code for the VM again, after a collection; or NULL. */
 	void (*recharge)(struct plua_vm *vm);
 	plua_slab slab;
 	plua_file *files;
@@ -112,8 +112,8 @@ typedef struct plua_vm {
 	plua_error error;
 } plua_vm;
 
-/* plua_vm_open runs the text of sandbox.lua in a new VM. It returns NULL when the
- * limit leaves no room for an empty VM. */
+/* plua_vm_open runs the text of sandbox.lua in a new VM. It returns NULL if the limit is too low
+ * even for an empty VM. */
 plua_vm *plua_vm_open(size_t memory_limit, int jit, const char *sandbox, size_t len);
 void plua_vm_close(plua_vm *vm);
 
@@ -123,8 +123,8 @@ static inline plua_vm *plua_vm_of(lua_State *L) {
 	return vm;
 }
 
-/* plua_vm_run_trusted runs Lua of our own, with every library and the real globals,
- * and leaves nresults on the stack when it returns PLUA_OK. */
+/* plua_vm_run_trusted runs trusted Lua code, with all libraries and the real globals. If it returns
+ * PLUA_OK, nresults values are on the stack. */
 int plua_vm_run_trusted(
     plua_vm *vm, const char *name, const char *text, size_t len, int nargs, int nresults);
 
@@ -133,22 +133,22 @@ int plua_vm_run_trusted(
 int plua_vm_load(plua_vm *vm, const char *name, const char *text, size_t len);
 
 /* plua_vm_compile compiles the script's text and pushes the function to vm->co;
- * plua_vm_seal forbids new globals. A script that may wait while it loads needs these
- * two, with plua_vm_resume between them, in place of plua_vm_load. */
+ * plua_vm_seal forbids new globals. A script that may wait while it loads uses these
+ * two, with plua_vm_resume between them, instead of plua_vm_load. */
 int plua_vm_compile(plua_vm *vm, const char *name, const char *text, size_t len);
 int plua_vm_seal(plua_vm *vm);
 
-/* plua_vm_add_file returns the chunk name of a file that the script requires. It lives as
- * long as the VM; NULL when memory is exhausted. */
+/* plua_vm_add_file returns the chunk name of a file that the script requires. It lives as long
+ * as the VM. NULL if memory is exhausted. */
 const char *plua_vm_add_file(plua_vm *vm, const char *name);
 
-/* plua_vm_need_thread makes sure that vm->co can run a function. Push the function
- * there, then call plua_vm_resume. It works as plua_vm_call, except that it returns PLUA_WAITING
- * when the script yields; the next plua_vm_resume continues the script. */
+/* plua_vm_need_thread makes sure that vm->co can run a function. Push the function there, then
+ * call plua_vm_resume. That works as plua_vm_call, but returns PLUA_WAITING if the script
+ * yields; the next plua_vm_resume continues the script. */
 int plua_vm_need_thread(plua_vm *vm);
 int plua_vm_resume(plua_vm *vm, int nargs);
 
-/* plua_vm_resume_keeping is plua_vm_resume, and leaves what the function returned in vm->co. */
+/* plua_vm_resume_keeping is plua_vm_resume, but leaves the function's results in vm->co. */
 int plua_vm_resume_keeping(plua_vm *vm, int nargs);
 
 /* plua_vm_call calls the function below its nargs arguments, as lua_pcall does. On an
@@ -158,53 +158,54 @@ int plua_vm_call(plua_vm *vm, int nargs, int nresults);
 /* plua_vm_call_global is plua_vm_call for a global function of the script, without arguments. */
 int plua_vm_call_global(plua_vm *vm, const char *name);
 
-/* plua_vm_fail completes vm->error after a call of Lua's ended with status, and returns its kind. */
+/* plua_vm_fail completes vm->error after a Lua call returned status, and returns its kind. */
 int plua_vm_fail(plua_vm *vm, int status);
 
-/* plua_vm_stop ends the run with a limit: compiled code and the interpreter raise
- * at their next safe point. It is safe to call from FFI, from the allocator and from
- * another thread. plua_vm_raise raises at once, from a C function; it does not return. */
+/* plua_vm_stop ends the run with a limit: compiled code and the interpreter raise the error at
+ * their next safe point. It may be called from FFI, from the allocator and from another thread.
+ * plua_vm_raise raises the error at once, from a C function; it does not return. */
 void plua_vm_stop(plua_vm *vm, int kind);
 int plua_vm_raise(lua_State *L);
 
-/* A C function that loops over a script's data calls PLUA_CHECK regularly; one that
- * calls back into Lua brackets the call with plua_vm_enter_c and plua_vm_leave_c. */
+/* C functions that loop over a script's data must call PLUA_CHECK regularly. C functions that call
+ * back into Lua must enclose the call in plua_vm_enter_c and plua_vm_leave_c. */
 #define PLUA_CHECK(L, vm) ((vm)->run.stop ? (void)plua_vm_raise(L) : (void)0)
 void plua_vm_enter_c(lua_State *L, plua_vm *vm);
 void plua_vm_leave_c(plua_vm *vm);
 
-/* plua_vm_reserve ends the run with PLUA_MEMORY when n more bytes do not fit. A C function
- * calls it before it builds something large. */
+/* plua_vm_reserve ends the run with PLUA_MEMORY if n more bytes do not fit. C functions call it
+ * before they build a large object. */
 void plua_vm_reserve(lua_State *L, plua_vm *vm, size_t n);
 
-/* plua_vm_charge counts n bytes that C code has taken, or given back, as memory of the VM. More than
- * fit end the run at its next safe point. It is safe to call from FFI. */
+/* plua_vm_charge counts n bytes allocated (or, if negative, freed) by C code towards the VM's
+ * memory. If the limit is exceeded, the run ends at its next safe point. It may be called from
+ * FFI. */
 void plua_vm_charge(plua_vm *vm, int64_t n);
 
 /* plua_vm_alloc is the VM's allocator, a lua_Alloc. */
 void *plua_vm_alloc(void *vm, void *ptr, size_t osize, size_t nsize);
 
-/* plua_vm_stop_run is plua_vm_stop for the watchdog. It stops the run only while that still
- * is run `number`, and for PLUA_EVENT_TIME only while the run still is at `event`.
- * It arms the hook again for a run that is already being stopped; kind may be PLUA_OK. */
+/* plua_vm_stop_run is plua_vm_stop for the watchdog. It stops the run only if that is still run
+ * `number`, and for PLUA_EVENT_TIME only if the run is still at `event`. If the run is already
+ * being stopped, it arms the hook again; kind may be PLUA_OK. */
 void plua_vm_stop_run(plua_vm *vm, uint32_t number, uint32_t event, int kind);
 
-/* plua_vm_cpu_time returns the CPU time, in nanoseconds, of the thread that the current
- * run is on, or -1 when that is unknown. For the watchdog. */
+/* plua_vm_cpu_time returns the CPU time, in nanoseconds, of the thread of the current run, or -1 if
+ * unknown. For the watchdog. */
 int64_t plua_vm_cpu_time(const plua_vm *vm);
 
-/* plua_vm_begin begins a run, plua_vm_end ends it and sets `broken` if a limit stopped it. */
+/* plua_vm_begin begins a run. plua_vm_end ends it, and sets `broken` if a limit stopped it. */
 void plua_vm_begin(plua_vm *vm);
 void plua_vm_end(plua_vm *vm);
 
-/* Between plua_vm_pause and plua_vm_continue a run waits, and no limit applies. */
+/* Between plua_vm_pause and plua_vm_continue a run waits, and no limits apply. */
 void plua_vm_pause(plua_vm *vm);
 void plua_vm_continue(plua_vm *vm);
 
-/* plua_vm_clear_stop lets calls that wait in a broken VM continue and end. */
+/* plua_vm_clear_stop lets waiting calls of a broken VM continue and end. */
 void plua_vm_clear_stop(plua_vm *vm);
 
-/* plua_vm_collect frees all garbage, while nothing runs. */
+/* plua_vm_collect frees all garbage. Nothing may be running. */
 void plua_vm_collect(plua_vm *vm);
 
 #endif

@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	watchInterval = 5 * time.Millisecond // how exactly a deadline is kept
-	idleTicks     = 2                    // idle ticks after which the watchdog sleeps: to wake it costs less than they do
+	watchInterval = 5 * time.Millisecond // precision of deadlines
+	idleTicks     = 2                    // idle ticks after which the watchdog sleeps; waking it costs less than more ticks
 )
 
-// A Watchdog ends runs that take too long. It looks at what each VM says about
-// itself every few milliseconds, so that a run needs no clock. It sleeps when
-// nothing runs.
+// A Watchdog ends runs that take too long. Every few milliseconds it reads the state that each VM
+// shares, so that a run needs no clock of its own. It sleeps while nothing runs.
 type Watchdog struct {
 	interval time.Duration
 	mu       sync.Mutex
@@ -31,18 +30,18 @@ type Watchdog struct {
 	done     sync.WaitGroup
 }
 
-// starvedFactor is how many times its limit a run may take by the clock while it gets
-// too little of the processor to have used the limit up.
+// starvedFactor is how many times its limit a run may take by the wall clock if it gets too little
+// CPU time to reach the limit.
 const starvedFactor = 10
 
-// A observation is what the watchdog last saw of a VM, and since when.
+// An observation is the watchdog's last observation of a VM, and the time of its changes.
 type observation struct {
 	number, event uint32
 	run, at       instant // the start of the run, and of the event
 }
 
-// An timeAccount is the time, in nanoseconds, that a script has had before it last called
-// a function of Go: in the run, and in the event.
+// A timeAccount counts the nanoseconds that a script has used before its last call of a Go
+// function: in the run, and in the event.
 type timeAccount struct{ run, event atomic.Int64 }
 
 func (a *timeAccount) add(d time.Duration) {
@@ -50,7 +49,7 @@ func (a *timeAccount) add(d time.Duration) {
 	a.event.Add(int64(d))
 }
 
-// reset spares the stores, which are dear, a script that calls no function of Go.
+// reset avoids the stores, which are expensive, for a script that calls no Go function.
 func (a *timeAccount) reset() {
 	if a.run.Load() != 0 {
 		a.run.Store(0)
@@ -60,23 +59,22 @@ func (a *timeAccount) reset() {
 	}
 }
 
-// A instant is a point in time, by the clock and by what the running thread has
-// used of a processor, which is negative when nobody knows.
+// An instant is a point in time, by the wall clock and by the CPU time of the running thread, which
+// is negative if unknown.
 type instant struct {
 	clock time.Time
 	spent time.Duration
 }
 
-// before is the moment from which a script had so many nanoseconds until now.
+// before returns the instant by both clocks that was spent nanoseconds before now.
 func (now instant) before(spent int64) instant {
 	d := time.Duration(spent)
 	now.clock, now.spent = now.clock.Add(-d), now.spent-d
 	return now
 }
 
-// exceeds tells whether a limit for what began at since is used up. It counts the
-// time on a processor: on a machine that is short of them a good script must
-// not be taken for a slow one.
+// exceeds reports whether a limit that began at since is used up. It counts CPU time, so that a
+// good script is not stopped on an overloaded machine.
 func (now instant) exceeds(since instant, limit time.Duration) bool {
 	elapsed := now.clock.Sub(since.clock)
 	if now.spent < 0 {
@@ -99,7 +97,7 @@ func newWatchdog(interval time.Duration) *Watchdog {
 	return w
 }
 
-// Close ends the watchdog. Its VMs must be closed before.
+// Close ends the watchdog. Close its VMs first.
 func (w *Watchdog) Close() {
 	close(w.quit)
 	w.done.Wait()
@@ -117,8 +115,8 @@ func (w *Watchdog) remove(vm *VM) {
 	w.mu.Unlock()
 }
 
-// wakeUp wakes a sleeping watchdog. A VM says that it is about to run before it calls rouse,
-// and the watchdog looks at all VMs after it marked itself, so that one of them sees
+// wakeUp wakes a sleeping watchdog. A VM announces that it is about to run before it calls wakeUp,
+// and the watchdog checks all VMs after it has marked itself asleep, so one of them always notices
 // the other.
 func (w *Watchdog) wakeUp() {
 	if w.asleep.Load() {
@@ -136,7 +134,7 @@ func (w *Watchdog) run() {
 		select {
 		case <-w.quit:
 			return
-		case <-ticker.C: // its time may be long ago
+		case <-ticker.C: // the tick may be old, so read the clock
 			if w.inspect(time.Now()) {
 				idle = 0
 			} else {
@@ -169,7 +167,7 @@ func (w *Watchdog) sleep() bool {
 	}
 }
 
-// inspect stops what is late, and tells whether anything runs or is about to.
+// inspect stops late runs, and reports whether anything runs or is about to run.
 func (w *Watchdog) inspect(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

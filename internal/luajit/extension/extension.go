@@ -1,6 +1,6 @@
-// Package extension has extension.h, the interface in C between LuaJIT's engine and a library that
-// adds modules to it. Both import the package: so a change of the header, which the go command
-// does not follow across packages, compiles both again.
+// Package extension contains extension.h, the C interface between LuaJIT's engine and a library
+// that adds modules to it. Both sides import the package, so that a change of the header recompiles
+// both: the go command does not track includes across packages.
 package extension
 
 import _ "embed"

@@ -1,6 +1,6 @@
-// An extension: what a library in C, such as the node database, adds to an engine. Scripts get its
-// modules with require; the modules call its functions through FFI. The library is linked apart:
-// the two know each other by these structs alone.
+// An extension: modules that a C library, such as the node database, adds to an engine. Scripts
+// load the modules with require; the modules call the library's functions through FFI. Engine and
+// library are not linked to each other: they only share these structs.
 
 #ifndef PERIGEE_EXTENSION_H
 #define PERIGEE_EXTENSION_H
@@ -10,17 +10,17 @@
 
 struct plua_vm;
 
-// What the engine gives to its extension, before anything is called.
+// The engine's side, which it provides before it calls the extension.
 typedef struct plua_extension_host {
 	struct plua_vm *vm;
-	size_t memory;                 // bytes that the VM may hold
+	size_t memory;                 // memory limit of the VM, in bytes
 	int64_t event_ms;              // the time limit of an event
-	const volatile uint32_t *stop; // not 0: the run ends, and a call that takes long returns
-	int *unfinished; // to set when an event may leave something that `finish` has to end
-	// charge counts bytes that were taken, or given back, as memory of the VM. More than fit end the
+	const volatile uint32_t *stop; // not 0: the run must end, so long calls return
+	int *unfinished; // set it when an event may leave something for `finish` to clean up
+	// charge counts bytes allocated or freed towards the VM's memory. If the limit is exceeded, the
 	// run at its next safe point.
 	void (*charge)(struct plua_vm *vm, int64_t bytes);
-	void (*stop_event)(struct plua_vm *vm); // the time of the event is over
+	void (*stop_event)(struct plua_vm *vm); // the event has used up its time
 } plua_extension_host;
 
 typedef struct plua_extension_function {
@@ -30,17 +30,17 @@ typedef struct plua_extension_function {
 
 typedef struct plua_extension {
 	plua_extension_host host;
-	const char *marker;                       // getmetatable of the modules' own userdata
-	const plua_extension_function *functions; // for FFI; ended by one without a name
-	const char *const *codes; // names of the results -1, -2, and so on; ended by NULL
+	const char *marker; // result of getmetatable for the modules' own userdata
+	const plua_extension_function *functions; // for FFI; the last one has no name
+	const char *const *codes; // names of the results -1, -2, and so on; ends with NULL
 
-	// open begins a session when a script first needs it, and may be called again. It returns an
-	// error message, or NULL. The functions take the extension for a session.
+	// open begins a session when a script first needs it; it may be called again. It returns an
+	// error message, or NULL. The functions take the extension in place of a session.
 	const char *(*open)(struct plua_extension *x);
-	void (*charge)(struct plua_extension *x); // counts again what it holds
-	void (*finish)(struct plua_extension *x); // ends what the event has left
-	void (*idle)(struct plua_extension *x);   // a run has ended
-	// frees x; after the VM, whose finalizers call functions
+	void (*charge)(struct plua_extension *x); // counts its memory again
+	void (*finish)(struct plua_extension *x); // cleans up after an event
+	void (*idle)(struct plua_extension *x);   // called at the end of a run
+	// frees x; called after the VM is closed, since finalizers call the functions
 	void (*close)(struct plua_extension *x);
 } plua_extension;
 

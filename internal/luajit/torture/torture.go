@@ -1,5 +1,5 @@
-// Package torture holds hostile scripts, which try to hang or crash the process, and the
-// ways in which each may end.
+// Package torture contains hostile scripts, which try to hang or crash the process, and the allowed
+// ends of each.
 package torture
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/perigeedb/perigee/nodedb"
 )
 
-// scripts are attacks by resources; library has those on functions that take a count, a
-// position or a length, and vm those on the sandbox, coroutines, errors, metamethods and
-// the compiler. nodes has those on the node database.
+// scripts are attacks on resources; library contains attacks on functions that take a count, a
+// position or a length; vm on the sandbox, coroutines, errors, metamethods and the compiler; nodes
+// on the node database.
 //
 //go:embed scripts.lua
 var scripts string
@@ -28,19 +28,19 @@ var vm string
 //go:embed nodes.lua
 var nodes string
 
-// Batch holds the events that every script runs on: one that triggers the attack, between
-// two that must come out unharmed.
+// Batch returns the events for each script: one that triggers the attack, between two that must not
+// be affected.
 var Batch = []string{`{"innocent":1}`, `{"a":1,"list":[3,1,2],"sub":{"x":"y"}}`, `{"innocent":2}`}
 
 // A Script is one hostile script: the body of a main function.
 type Script struct {
 	Name        string
-	AllowedEnds []string // the kinds of fault that may end it; "ok" when it may just return
+	AllowedEnds []string // the kinds of error that may end it; "ok" if it may just return
 	Body        string
-	Nodes       bool // it needs a store that Fill has filled, and in which another session has the lock of ^held
+	Nodes       bool // it needs a store filled by Fill, in which another session holds the lock of ^held
 }
 
-// LookUp stands for net.addr, which waits for a server: for ever, if that is silent.
+// LookUp replaces net.addr, which waits for a server, for ever if the server does not answer.
 func LookUp(ctx context.Context, args []any) ([]any, error) {
 	wait := 5 * time.Millisecond
 	if name, _ := args[0].(string); strings.HasPrefix(name, "silent") {
@@ -54,7 +54,7 @@ func LookUp(ctx context.Context, args []any) ([]any, error) {
 	}
 }
 
-// Fill sets n children of ^big and of ^kill, which a script kills.
+// Fill sets n children of ^big and of ^kill, which scripts kill.
 func Fill(store *nodedb.Store, n int) error {
 	const perTransaction = 100_000
 	for _, name := range []string{"^big", "^kill"} {
@@ -85,8 +85,8 @@ func (s Script) Code() string {
 	return text + "function main(event) if event.innocent then return event end do\n" + s.Body + "end return nil end\n"
 }
 
-// Scripts parses the collection, in which a header is "--- name: end, end". A script that
-// exhausts memory or stack may also end at the deadline.
+// Scripts parses the collection. A header is "--- name: end, end". A script that exhausts memory or
+// stack may also end at the time limit.
 func Scripts() []Script {
 	var all []Script
 	for _, section := range strings.Split("\n"+scripts+"\n"+library+"\n"+vm+"\n"+nodes, "\n--- ")[1:] {

@@ -1,8 +1,8 @@
 //go:build cgo && luajit
 
-// Command run runs the hostile scripts, each in its own process, and prints how soon each
-// was stopped. It fails when a script ends in a way that is not allowed, is stopped too
-// late, or takes its process down.
+// Command run runs the hostile scripts, each in its own process, and prints how soon each was
+// stopped. It fails if a script ends in a way that is not allowed, is stopped too late, or crashes
+// its process.
 //
 //	run            all scripts, compiled and interpreted
 //	run -oom       the sweep of memory limits over scripts that allocate
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Limits of how late after its deadline a script may be stopped.
+// Limits for the time between a script's deadline and its stop.
 const (
 	maxMedian = 150 * time.Millisecond
 	maxWorst  = 500 * time.Millisecond
@@ -43,8 +43,8 @@ func main() {
 	}
 }
 
-// runChild runs one script, with the store in folder if it needs one, in a child process and returns the
-// last line of its output.
+// runChild runs one script in a child process, with the store in folder if it needs one, and
+// returns the last line of its output.
 func runChild(name, mode string, memory int, folder string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/perigeedb/perigee/internal/luajit/torture"
 )
 
-// Memory limits of the sweep: from one with which a VM just opens upward, in steps that
-// are not aligned with the allocator's sizes.
+// Memory limits of the sweep: from one that barely suffices to open a VM, upward, in steps that are
+// not aligned with the allocator's sizes.
 const (
 	limitCount = 200
 	firstLimit = 150 << 10

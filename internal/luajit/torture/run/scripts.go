@@ -23,7 +23,7 @@ const deadline = 100 * time.Millisecond
 // nodesPerTree is the number of nodes that a script kills, counts and merges.
 const nodesPerTree = 5_000_000
 
-// fillStore makes a store for the scripts that need one.
+// fillStore creates a store for the scripts that need one.
 func fillStore(nodes int) (folder string, err error) {
 	folder, err = os.MkdirTemp("", "torture")
 	if err != nil {
@@ -39,7 +39,7 @@ func fillStore(nodes int) (folder string, err error) {
 	return folder, err
 }
 
-// openHeld opens a store, in which a session holds the lock of ^held.
+// openHeld opens a store, with a session that holds the lock of ^held.
 func openHeld(folder string) (store *nodedb.Store, closeAll func(), err error) {
 	store, err = nodedb.Open(folder, nodedb.Options{NoSync: true})
 	if err != nil {
@@ -96,8 +96,8 @@ func runScript(name string, jit bool, memory int, folder string) {
 	fmt.Printf("%v,%d,%d,%s\n", kind, took.Microseconds(), lost.Microseconds(), remark)
 }
 
-// classifyEnd returns how the hostile event ended, and "lost" if an event beside it did not
-// come out.
+// classifyEnd returns how the hostile event ended, or "lost" if another event of the batch did not
+// return.
 func classifyEnd(e *luajit.Engine, out *luajit.Outcome) (kind, remark string) {
 	if !slices.Contains(out.From, 0) {
 		return "lost", "the event before"
@@ -158,8 +158,8 @@ func runAll(only string) int {
 	return min(failures, 1)
 }
 
-// checkEnd returns why the end of a script is a failure, or "", and how long after the
-// deadline it came. Time in which the machine starved a thread is not held against maxWorst.
+// checkEnd returns why the end of a script is a failure, or "", and how long after the deadline it
+// ended. Time for which the machine starved a thread does not count towards maxWorst.
 func checkEnd(script torture.Script, out string, err error) (string, time.Duration) {
 	if err != nil {
 		return fmt.Sprintf("%v: %s", err, out), 0

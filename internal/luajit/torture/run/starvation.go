@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// threadWaits returns how long each thread of this process has waited for a processor so
-// far. It is empty where the kernel does not count that.
+// threadWaits returns how long each thread of this process has waited for a processor so far. It is
+// empty if the kernel does not count that.
 func threadWaits() map[string]time.Duration {
 	files, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	waits := make(map[string]time.Duration, len(files))
@@ -23,8 +23,8 @@ func threadWaits() map[string]time.Duration {
 	return waits
 }
 
-// longestWait returns the longest time that any thread has waited for a processor since
-// before was taken: that part of a delay is the machine's fault.
+// longestWait returns the longest time that a thread has waited for a processor since before was
+// taken. The machine, not the engine, causes that part of a delay.
 func longestWait(before map[string]time.Duration) time.Duration {
 	var most time.Duration
 	for thread, waited := range threadWaits() {

@@ -6,7 +6,7 @@ package document
 #include <stddef.h>
 #include <stdlib.h>
 
-// AddressSanitizer has an allocator of its own, about which mallinfo2 knows nothing.
+// AddressSanitizer has its own allocator, which mallinfo2 does not cover.
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33) && !defined(__SANITIZE_ADDRESS__)
 #include <malloc.h>
 static int allocator_read(size_t *in_use, size_t *unused) {
@@ -23,9 +23,9 @@ static int allocator_trim(size_t keep) { (void)keep; return 0; }
 */
 import "C"
 
-// AllocatorBytes returns what C code of the process has taken from malloc: bytes in
-// use, and bytes that were freed and that malloc keeps, over all its arenas. It
-// reports false where the C library does not tell.
+// AllocatorBytes returns the bytes that C code of the process has allocated with malloc, and the
+// freed bytes that malloc keeps, over all its arenas. ok is false if the C library does not report
+// them.
 func AllocatorBytes() (inUse, free uint64, ok bool) {
 	var used, unused C.size_t
 	if C.allocator_read(&used, &unused) == 0 {
@@ -34,6 +34,6 @@ func AllocatorBytes() (inUse, free uint64, ok bool) {
 	return uint64(used), uint64(unused), true
 }
 
-// TrimAllocator gives the memory that malloc keeps free back to the system. It takes about
-// a second for a gigabyte in small pieces.
+// TrimAllocator returns memory that malloc keeps to the system. It takes about a second for a
+// gigabyte in small pieces.
 func TrimAllocator() { C.allocator_trim(0) }

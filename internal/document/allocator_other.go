@@ -2,7 +2,7 @@
 
 package document
 
-// AllocatorBytes reports false: there is no C allocator to ask.
+// AllocatorBytes returns false, since there is no C allocator.
 func AllocatorBytes() (inUse, free uint64, ok bool) { return 0, 0, false }
 
 // TrimAllocator does nothing.

@@ -4,8 +4,8 @@ package document
 
 // #include "document.h"
 //
-// // check_rows returns why row *row is no object, or a later one, which it stores in *row. It
-// // returns DOC_OK when the n rows end.
+// // check_rows finds the first invalid document from row *row on. It stores its row in *row and
+// // returns its error, or DOC_OK if all n rows are valid.
 // static int check_rows(doc *d, const char *data, const uint32_t *ends, uint32_t n, uint32_t *row) {
 //	int fault = DOC_OK;
 //	for (; *row < n; ++*row) {
@@ -16,7 +16,7 @@ package document
 //	return fault;
 // }
 //
-// // check indexes the text with a document of its own.
+// // check indexes the text in a new document.
 // static int check(const char *text, size_t len, uint32_t *offset) {
 //	doc *d = doc_new(len + 64, NULL, 0);
 //	if (!d) return DOC_NO_MEMORY;
@@ -34,8 +34,8 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// Check tells whether doc is strict JSON and an object. An error about the text
-// is a *report.SyntaxError.
+// Check checks that doc is an object in strict JSON. An error about the text is a
+// *report.SyntaxError.
 func Check(doc []byte) error {
 	var offset C.uint32_t
 	fault := C.check((*C.char)(unsafe.Pointer(unsafe.SliceData(doc))), C.size_t(len(doc)), &offset)
@@ -48,8 +48,8 @@ func Check(doc []byte) error {
 	return &report.SyntaxError{Code: report.Code(fault), Offset: int(offset)}
 }
 
-// A Checker is Check for many documents. It is for one goroutine at a time. Its memory is
-// kept from call to call and freed with it.
+// A Checker is Check for many documents. Only one goroutine at a time may use it. It reuses its
+// memory, which the garbage collector frees with it.
 type Checker struct{ d *C.doc }
 
 // NewChecker returns a Checker.
@@ -63,8 +63,8 @@ func NewChecker() *Checker {
 	return c
 }
 
-// Check returns the documents that are not strict JSON objects. An error is about the
-// memory and not about the documents.
+// Check returns the documents that are not strict JSON objects. An error means that memory is
+// exhausted, not that a document is invalid.
 func (c *Checker) Check(data []byte, ends []uint32) (rejected []Rejected, err error) {
 	defer runtime.KeepAlive(c)
 	for row := C.uint32_t(0); int(row) < len(ends); row++ {

@@ -74,8 +74,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzCheck holds the acceptance of documents against encoding/json, which
-// differs only in that it lets invalid UTF-8 pass and nests deeper.
+// FuzzCheck compares the acceptance of documents with encoding/json, which differs only in that it
+// accepts invalid UTF-8 and nests deeper.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"a":1}`, `{"a":[1,{"b":"\u00e9\\"}],"c":-1.5e+3}`, `{"a":"x`, `{"a":01}`,

@@ -2,14 +2,14 @@
 // it checks them strictly (RFC 8259: numbers, escapes, UTF-8, nesting up to
 // report.MaxDepth) and extracts typed columns from them.
 //
-// The work is done in C where cgo is there, and by package pure where it is
-// not; both accept the same documents and say the same about the others. An
-// Extractor is used by one goroutine at a time; Check is safe for all.
+// With cgo the work is done in C, otherwise by package pure. Both accept the same documents and
+// report the same errors. Only one goroutine at a time may use an Extractor; Check is safe for
+// concurrent use.
 package document
 
 import "github.com/perigeedb/perigee/internal/document/report"
 
-// What an extraction reports; see package report.
+// The types of reports; see package report.
 type (
 	Kind     = report.Kind
 	Report   = report.Report

@@ -10,7 +10,7 @@ type Extractor = pure.Extractor
 // NewExtractor compiles spec. Its paths must not be empty.
 var NewExtractor = pure.NewExtractor
 
-// Check tells whether doc is strict JSON and an object.
+// Check checks that doc is an object in strict JSON.
 var Check = pure.Check
 
 // A Checker is Check for many documents; see pure.Checker.

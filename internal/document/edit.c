@@ -1,4 +1,4 @@
-// Writes, which are recorded beside the text.
+// Writes, which are recorded separately from the text.
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "number.h"
 #include "tree.h"
 
-// Making values.
+// Creating values
 
 static uint32_t value_new(doc *d, int kind, int flags, const char *text, size_t len) {
 	uint32_t i = node_add(d);
@@ -70,7 +70,7 @@ uint32_t doc_parse(doc *d, const char *text, size_t len, int *error) {
 	return root;
 }
 
-// Putting values.
+// Putting values
 
 // set_removed marks a field of the text as removed.
 static inline void set_removed(doc *d, uint32_t field) {
@@ -86,16 +86,16 @@ static inline void mark_dirty(doc *d, uint32_t node) {
 	}
 }
 
-// reuse_node moves a value into the node of the written scalar that it replaces, if it can,
-// and returns its node. Nothing can refer to that scalar, so that repeated writes of a field
-// take no more memory.
+// reuse_node moves a value into the node of the written scalar that it replaces, if possible, and
+// returns its node. No reference to that scalar can exist, and repeated writes of a field thus need
+// no more memory.
 static uint32_t reuse_node(doc *d, uint32_t old, uint32_t value) {
 	doc_node *was = &d->nodes[old], *n = &d->nodes[value];
 	if (was->kind >= DOC_OBJECT || n->kind >= DOC_OBJECT || value != d->count - 1) return value;
 	*was = *n;
 	was->next = old + 1;
 	d->count--;
-	// another value gets the node
+	// the node will get another value
 	if (__builtin_expect(d->keys.objects > d->count, 0)) d->keys.objects = d->count;
 	d->written -= sizeof(doc_node);
 	return old;
@@ -109,8 +109,8 @@ static void replace(doc *d, uint32_t field, uint32_t value) {
 	n->other = value;
 }
 
-// add_node adds a field to an object. The caller sets the other members one by one: copying a
-// node that was just written in parts would stall the processor.
+// add_node adds a field to an object. The caller sets the other members one by one, since copying a
+// node just written in parts would stall the processor.
 static inline doc_node *add_node(
     doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
 	uint32_t i = node_add(d);
@@ -125,7 +125,7 @@ static inline doc_node *add_node(
 	return &d->nodes[i];
 }
 
-// index_field adds a field to the index of keys, once its key is written.
+// index_field adds a field to the key index, after its key is written.
 static inline void index_field(doc *d, const doc_node *field) {
 	if (__builtin_expect(keys_cover(d, field->parent), 0))
 		doc_keys_add(d, (uint32_t)(field - d->nodes));
@@ -142,8 +142,8 @@ static int add_field(doc *d, uint32_t object, const char *key, size_t len, uint3
 	return DOC_OK;
 }
 
-// find_in_16 finds the fields with that key among the 16 nodes or fewer of [base, end). It
-// stores the last one in *field if that is 0, and removes the others.
+// find_in_16 finds the fields with the key among the up to 16 nodes of [base, end). It stores the
+// last one in *field, if that is 0, and removes the others.
 static inline __attribute__((always_inline)) void find_in_16(doc *d, uint32_t object, uint32_t base,
     uint32_t end, uint8_t hash, const char *key, size_t len, uint32_t *field) {
 	uint32_t bits = scan_find(d->hashes + base, hash) & ((1u << (end - base)) - 1);
@@ -157,7 +157,7 @@ static inline __attribute__((always_inline)) void find_in_16(doc *d, uint32_t ob
 	}
 }
 
-// find_indexed_to_write is find_to_write for an object that the index of keys covers.
+// find_indexed_to_write is find_to_write for an object covered by the key index.
 static uint32_t find_indexed_to_write(doc *d, uint32_t object, const char *key, size_t len) {
 	uint32_t field = doc_keys_find(d, object, key, len);
 	for (doc_node *n = &d->nodes[field]; n->flags & DOC_REPEATS; n = &d->nodes[n->other]) {
@@ -180,8 +180,7 @@ static __attribute__((noinline)) uint32_t find_uncached_to_write(
 	return field ? field : find_added(d, object, hash, key, len);
 }
 
-// find_to_write is doc_find. It also removes duplicates of the key before the field that it
-// returns.
+// find_to_write is doc_find. It also removes earlier fields with the same key.
 static inline uint32_t find_to_write(
     doc *d, uint32_t object, const char *key, size_t len, uint8_t hash) {
 	if (__builtin_expect(is_hash_absent(d, object, hash), 1))
@@ -202,7 +201,7 @@ uint32_t doc_tree_height(const doc *d, uint32_t node) {
 	return height;
 }
 
-// check_depth tells whether a value may be put into a container.
+// check_depth checks whether a value may be put into a container.
 static int check_depth(const doc *d, uint32_t container, uint32_t value) {
 	if (d->nodes[value].kind != DOC_OBJECT && d->nodes[value].kind != DOC_ARRAY) return DOC_OK;
 	uint32_t depth = doc_tree_height(d, value) + 1;
@@ -223,18 +222,18 @@ int doc_put(doc *d, uint32_t object, const char *key, size_t len, uint32_t value
 	return DOC_OK;
 }
 
-// Writing scalars.
+// Writing scalars
 
-// A scalar to write. Its text belongs to the caller.
+// A scalar to write. The caller owns its text.
 typedef struct {
-	const char *text; // of a string, between the quotes
+	const char *text; // string: the bytes between the quotes
 	double num;
-	uint32_t len; // when encoded; with the quotes of a string that needs no escapes
+	uint32_t len; // encoded length; including quotes for a string without escapes
 	uint16_t flags;
 	uint8_t kind;
 } scalar;
 
-// A key has one of two slots.
+// Each key has two possible slots.
 static inline doc_key_slot *key_slot(doc *d, const char *key) {
 	return &d->key_slots[((uintptr_t)key >> 3 ^ (uintptr_t)key >> 9) % DOC_KEY_SLOTS];
 }
@@ -243,7 +242,7 @@ static inline doc_key_slot *key_slot_beside(doc *d, const doc_key_slot *n) {
 	return &d->key_slots[(n - d->key_slots) ^ 1];
 }
 
-// cache_key fills a slot for a key, if it is short and needs no escapes.
+// cache_key fills a slot for a key, if the key is short and needs no escapes.
 static __attribute__((noinline)) const doc_key_slot *cache_key(
     doc *d, doc_key_slot *n, const char *key, size_t len) {
 	if (len > DOC_CACHED_KEY_MAX || scan_text(key, len)) return NULL;
@@ -266,7 +265,7 @@ static inline const doc_key_slot *cached_key(doc *d, const char *key, size_t len
 	return cache_key(d, first, key, len);
 }
 
-// write_scalar writes a scalar as it is encoded and returns its length.
+// write_scalar encodes a scalar and returns its length.
 static inline uint32_t write_scalar(char *at, const scalar *value) {
 	if (value->flags & DOC_DOUBLE) return (uint32_t)doc_number_print(at, value->num);
 	if (value->kind != DOC_STRING || value->flags & DOC_UNQUOTED) {
@@ -279,7 +278,7 @@ static inline uint32_t write_scalar(char *at, const scalar *value) {
 	return value->len;
 }
 
-// add_encoded adds a field that needs no escapes, as it is encoded.
+// add_encoded adds a field that needs no escapes, in encoded form.
 static inline int add_encoded(
     doc *d, uint32_t object, const doc_key_slot *name, const scalar *value) {
 	char *at =
@@ -324,8 +323,8 @@ static __attribute__((noinline)) int set_scalar_slowly(
 	return DOC_OK;
 }
 
-// set_scalar writes a scalar into a field. It is fast when neither the key of a new field nor
-// its value needs escapes.
+// set_scalar writes a scalar to a field. It is fast if neither the value nor the key of a new field
+// needs escapes.
 static inline int set_scalar(
     doc *d, uint32_t object, const char *key, size_t len, const scalar *value) {
 	if (d->nodes[object].kind != DOC_OBJECT) return DOC_IS_ARRAY;
@@ -342,7 +341,7 @@ int doc_set_string(doc *d, uint32_t object, const char *key, size_t len, const c
 	if (met & SCAN_HIGH && !doc_utf8(s, n)) return DOC_BAD_UTF8;
 	scalar value = {.kind = DOC_STRING, .text = s, .len = (uint32_t)n};
 	if (met & SCAN_SPECIAL) value.flags = DOC_UNQUOTED;
-	else value.len += 2; // its quotes
+	else value.len += 2; // the quotes
 	return set_scalar(d, object, key, len, &value);
 }
 
@@ -377,7 +376,7 @@ int doc_remove(doc *d, uint32_t object, const char *key, size_t len) {
 	return DOC_OK;
 }
 
-// list_need makes an array a list, with room for one more element.
+// list_need gives an array a list of its elements, with space for one more.
 static doc_list *list_need(doc *d, uint32_t array) {
 	doc_node *n = &d->nodes[array];
 	doc_list *old = n->flags & DOC_LISTED ? n->u.list : NULL;

@@ -1,19 +1,19 @@
-// The splice encoder: it copies what was not written in runs from the text.
+// The splice encoder: it copies unwritten parts of the text in runs.
 
 #include <string.h>
 
 #include "memory.h"
 #include "tree.h"
 
-// A run is text that is about to be copied.
+// A run is text to be copied.
 typedef struct {
 	const char *from, *to;
 } run;
 
 static int encode_value(doc *d, uint32_t node, doc_buf *out);
 
-// encode_put is encode_value for a value that was put somewhere. The depth of what is around it
-// was checked then, but for what is outside of the document.
+// encode_put is encode_value for a value that was put into a container. Its depth was checked then,
+// except for containers outside of the document.
 static int encode_put(doc *d, uint32_t node, doc_buf *out) {
 	if (d->around && d->depth + doc_tree_height(d, node) > DOC_MAX_DEPTH) return DOC_TOO_DEEP;
 	return encode_value(d, node, out);
@@ -26,7 +26,8 @@ static inline int run_flush(run *r, doc_buf *out) {
 	return doc_buf_put(out, from, len);
 }
 
-// run_extend appends [from, to) to the run. If the two do not touch, it flushes the run first.
+// run_extend appends [from, to) to the run. If the two are not contiguous, it first flushes the
+// run.
 static inline int run_extend(run *r, const char *from, const char *to, doc_buf *out) {
 	if (r->to != from) {
 		int error = run_flush(r, out);
@@ -44,7 +45,7 @@ static const char *before_space(const char *p) {
 	return p;
 }
 
-// next_written returns the first child from i on that was written to, itself or inside of it,
+// next_written returns the first child from i on that was written, or contains something written,
 // or `end`.
 static inline uint32_t next_written(const doc *d, uint32_t i, uint32_t end) {
 	uint64_t bits = i < 64 ? (d->removed | d->changed) >> i : 0;
@@ -57,17 +58,17 @@ static inline uint32_t next_written(const doc *d, uint32_t i, uint32_t end) {
 	return i;
 }
 
-// last_removed returns the last of successive removed children, of which i is the first.
+// last_removed returns the last in the series of removed children that starts with i.
 static inline uint32_t last_removed(const doc *d, uint32_t container, uint32_t i, uint32_t end) {
 	if (i >= 64) return i;
-	uint64_t kept = ~(d->removed >> i); // never 0, since node 0 is nobody's child
+	uint64_t kept = ~(d->removed >> i); // never 0, since node 0 is not a child
 	uint32_t last = i + (uint32_t)__builtin_ctzll(kept) - 1;
 	if (last >= end) last = end - 1;
 	return d->nodes[last].parent == container ? last : i;
 }
 
-// copy_children copies the children in the text that were not removed. It leaves the run where
-// copying stopped, and stores where the last child ended in *last.
+// copy_children copies the children in the text that were not removed. It leaves the run at the end
+// of the copied text, and stores the end of the last child in *last.
 static inline int copy_children(
     doc *d, uint32_t container, run *r, const char **last, int *kept, doc_buf *out) {
 	uint32_t first = container + 1, end = d->nodes[container].next;
@@ -85,7 +86,7 @@ static inline int copy_children(
 			continue;
 		}
 		if (n->flags & DOC_REMOVED) {
-			if (i == first) r->to = start(n); // keep the white space after the bracket
+			if (i == first) r->to = start(n); // keeps the white space after the bracket
 			n = &d->nodes[last_removed(d, container, i, end)];
 			*last = n->text + n->len;
 			next = n->next;
@@ -164,7 +165,7 @@ static int encode_value(doc *d, uint32_t node, doc_buf *out) {
 	return doc_buf_add(out, n->text, n->len);
 }
 
-// An external value can lead back to its document, which is then encoded within itself.
+// An external value may refer back to its document, which is then encoded inside itself.
 int doc_encode(doc *d, uint32_t node, uint32_t depth, doc_buf *out) {
 	uint32_t outer = d->depth, around = d->around;
 	d->depth = d->around = depth;

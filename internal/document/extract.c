@@ -10,7 +10,7 @@
 #include "tree.h"
 
 enum {
-	NAMES_KEPT = 4096 // names beyond this number are freed between runs
+	NAMES_KEPT = 4096 // number of names above which they are freed between runs
 };
 
 extractor *doc_extract_new(uint32_t columns) {
@@ -56,7 +56,7 @@ static int copy_span(span *out, const char *data, size_t len) {
 	return DOC_OK;
 }
 
-// grow returns the array with room for n elements, or NULL.
+// grow returns the array with space for n elements, or NULL.
 static void *grow(void *array, uint32_t *cap, uint32_t n, size_t size) {
 	if (n <= *cap) return array;
 	uint32_t fresh_cap = n > *cap * 2 ? n : *cap * 2;
@@ -67,7 +67,7 @@ static void *grow(void *array, uint32_t *cap, uint32_t n, size_t size) {
 	return fresh;
 }
 
-// Names of fields.
+// Names of fields
 
 static uint32_t *find_slot(extractor *x, uint32_t h, const char *name, size_t len) {
 	for (uint32_t i = h;; i++) {
@@ -89,7 +89,7 @@ static int rebuild_table(extractor *x, uint32_t cap) {
 	return DOC_OK;
 }
 
-// name_number finds or adds a name and stores its number in *out.
+// name_number finds or adds a name, and stores its number in *out.
 static int name_number(extractor *x, const char *name, size_t len, uint32_t *out) {
 	if (x->name_count * 2 >= x->table_cap &&
 	    rebuild_table(x, x->table_cap ? x->table_cap * 2 : x->column_cap))
@@ -140,7 +140,7 @@ int doc_extract_key(extractor *x, uint32_t c, uint32_t i, const char *key, size_
 	return error;
 }
 
-// Values.
+// Values
 
 static int number_kind(const doc_node *n) {
 	int64_t v;
@@ -199,10 +199,11 @@ static int in_years(int64_t micros) {
 	return micros >= -62135596800000000 && micros < 253402300800000000;
 }
 
-// in_nanos tells whether a time in seconds is in the years 1678 to 2261, whose nanoseconds fit.
+// in_nanos reports whether a time in seconds is in the years 1678 to 2261, which int64 nanoseconds
+// can represent.
 static int in_nanos(int64_t seconds) { return seconds >= -9214560000 && seconds < 9214646400; }
 
-// read_time reads a number of units since 1970, to the microsecond, or the nanosecond.
+// read_time reads a number of units since 1970, truncated to microseconds or nanoseconds.
 static int read_time(const doc_node *n, int unit, int nanos, int64_t *out) {
 	if (unit == U_TEXT_ONLY) return M_TIME_NUMBER;
 	decimal x = doc_decimal_read(n->text, n->len);
@@ -247,8 +248,8 @@ static int read_string(doc *d, column *c, uint32_t node) {
 	return 0;
 }
 
-// convert fills row r of c from a value that is not null. It returns a misfit, or -1 when
-// memory is exhausted.
+// convert fills row r of c from a value other than null. It returns a misfit, or -1 if memory is
+// exhausted.
 static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
 	doc_node printed;
@@ -271,7 +272,7 @@ static int convert(doc *d, column *c, uint32_t r, uint32_t node) {
 	case T_TIMESTAMP_NS: return read_timestamp(d, node, n, c->unit, 1, &c->ints[r]);
 	case T_STRING: return read_string(d, c, node);
 	case T_DECIMAL:
-		if (n->kind != DOC_NUMBER) return M_MISTYPED; // copied as it is spelled
+		if (n->kind != DOC_NUMBER) return M_MISTYPED; // its text is copied
 	// fall through
 	default: return doc_encode(d, node, 0, &c->bytes) ? -1 : 0;
 	}
@@ -299,7 +300,8 @@ static __attribute__((noinline)) int fill_any(doc *d, column *c, uint32_t r, uin
 	return misfit;
 }
 
-// fill fills row r of c from a node, or from 0 if the value is missing. It returns as convert does.
+// fill fills row r of c from a node; 0 means that the value is missing. It returns the same as
+// convert.
 static inline int fill(doc *d, column *c, uint32_t r, uint32_t node) {
 	const doc_node *n = &d->nodes[node];
 	c->null[r] = 0;
@@ -307,20 +309,20 @@ static inline int fill(doc *d, column *c, uint32_t r, uint32_t node) {
 	return doc_buf_put(&c->bytes, n->text + 1, n->len - 2) ? -1 : 0;
 }
 
-// is_same_field tells whether doc_find would return the node that it returned for the preceding
-// document, where the template does not tell.
+// is_same_field reports whether doc_find would return the same node as in the preceding document,
+// if the template does not decide that.
 static int is_same_field(const doc *d, uint32_t field, const span *key) {
 	const doc_node *n = &d->nodes[field];
 	if (field == 0 || field >= d->count) return 0;
 	if (n->parent != 0 || n->key_len != key->len || !n->key || n->flags & DOC_KEY_ESCAPED ||
 	    !scan_same(n->key, key->data, key->len))
 		return 0;
-	if (field >= d->nodes[0].next) return 1; // it was added, and no other has the key
+	if (field >= d->nodes[0].next) return 1; // an added field, and no other has the key
 	return d->indexed_shape == d->shape && field < 64 && d->unique_hashes >> field & 1;
 }
 
-// column_field returns the field of a column's first key in a document, or 0. A field of the
-// text keeps its node while the template matches; an added field need not.
+// column_field returns the field of a column's first key in a document, or 0. Fields of the text
+// keep their nodes while the template matches; added fields may not.
 static inline uint32_t column_field(doc *d, column *c) {
 	if (d->template.matches && c->template == d->template.number) return c->node;
 	if (!is_same_field(d, c->node, c->path)) c->node = doc_find(d, 0, c->path->data, c->path->len);
@@ -356,7 +358,7 @@ static int cell(extractor *x, uint32_t ci, uint32_t row, const char *data) {
 	return reject(x, b);
 }
 
-// Rows.
+// Rows
 
 static int field_name_number(extractor *x, const doc_node *n, uint32_t position, uint32_t *out) {
 	const char *name = n->key;
@@ -452,7 +454,7 @@ int doc_extract_rows(extractor *x, const char *data, const uint32_t *ends, uint3
 	return error;
 }
 
-// extract_written fills a row. It returns as convert does.
+// extract_written fills a row. It returns the same as convert.
 static int extract_written(extractor *x, doc *d, uint32_t row) {
 	int misfit = 0;
 	x->row_bytes = 0;
@@ -476,8 +478,7 @@ int doc_extract_columns_only(
 	return DOC_TOO_BIG;
 }
 
-// If a value does not fit, the row is read again from its text, because the report quotes
-// that.
+// If a value does not fit, the row is read again from its text, which the report quotes.
 int doc_extract_event(extractor *x, doc *d, const char *data, const uint32_t *ends, uint32_t n) {
 	int error = doc_extract_columns_only(x, d, data, ends, n, SIZE_MAX);
 	return error == DOC_TOO_BIG ? doc_extract_rows(x, data, ends, n) : error;

@@ -16,11 +16,11 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// ErrMemory says that C had no memory left.
+// ErrMemory means that a memory allocation in C failed.
 var ErrMemory = errors.New("out of memory")
 
-// An Extractor fills typed columns from documents. It is for one goroutine at a
-// time. Its memory is kept from call to call and freed with it.
+// An Extractor fills typed columns from documents. Only one goroutine at a time may use it. It
+// reuses its memory, which the garbage collector frees with it.
 type Extractor struct {
 	spec []event.Column
 	c    *C.extractor
@@ -54,12 +54,12 @@ func compile(c *C.extractor, i int, column event.Column) {
 	}
 }
 
-// ReportUnknown makes Extract report the fields that the spec does not name as well.
+// ReportUnknown makes Extract also report the fields that the spec does not name.
 func (x *Extractor) ReportUnknown() { x.c.unknown = 1 }
 
-// Extract adds a row to cols for each document. The rows that cols has already must be of
-// the same spec. What does not fit is null and in the report; an error is about the memory
-// and not about the documents.
+// Extract adds a row to cols for each document. Existing rows of cols must have the same spec.
+// Values that do not fit become null and are reported. An error means that memory is exhausted, not
+// that a document is invalid.
 func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (Report, error) {
 	defer runtime.KeepAlive(x)
 	if len(ends) == 0 {
@@ -74,12 +74,11 @@ func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (Re
 	return Report{Rejected: x.Collect(data, cols), Unknown: x.unknown()}, nil
 }
 
-// Native is the extractor in C, for a run within another crossing; Collect then
-// fetches what came of it.
+// Native returns the C extractor, for a run inside another crossing; Collect then fetches the rows.
 func (x *Extractor) Native() unsafe.Pointer { return unsafe.Pointer(x.c) }
 
-// Collect adds to cols the rows that the last run over data extracted, and returns what
-// did not fit.
+// Collect adds to cols the rows that the last run over data extracted, and returns the rejected
+// values.
 func (x *Extractor) Collect(data []byte, cols *event.Columns) []Rejected {
 	defer runtime.KeepAlive(x)
 	prepare(cols, x.spec)

@@ -25,7 +25,7 @@ func one(t event.Type) []event.Column {
 	return []event.Column{{Name: "v", Path: []string{"v"}, Type: t}}
 }
 
-// cell returns the value of row r as the type says.
+// cell returns the value of row r according to the type.
 func cell(cols *event.Columns, r int) any {
 	v := &cols.Vectors[0]
 	if v.Null[r] == 1 {
@@ -163,7 +163,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestUnitsOfNanoseconds keeps the digits that microseconds do not have.
+// TestUnitsOfNanoseconds checks the digits beyond microseconds.
 func TestUnitsOfNanoseconds(t *testing.T) {
 	for _, test := range []struct {
 		unit  event.Unit
@@ -206,7 +206,7 @@ func TestExtractReports(t *testing.T) {
 	x := document.NewExtractor(spec)
 	x.ReportUnknown()
 	var cols event.Columns
-	for range 2 { // the second run reuses what the first one learned
+	for range 2 { // the second run reuses the cache of the first
 		cols.Reset()
 		got, err := x.Extract(data, ends, &cols)
 		if err != nil {
@@ -236,7 +236,7 @@ func TestExtractReports(t *testing.T) {
 	}
 }
 
-// TestExtractMore adds rows behind others.
+// TestExtractMore adds rows after others.
 func TestExtractMore(t *testing.T) {
 	spec := append(one(event.Int64), event.Column{Name: "s", Path: []string{"s"}, Type: event.String})
 	docs := []string{`{"v":1,"s":"a"}`, `{"v":2,"s":"bc"}`, `{"v":"x"}`, `7`, `{"s":"d","v":3,"more":true}`}
@@ -265,8 +265,8 @@ func TestExtractMore(t *testing.T) {
 	}
 }
 
-// TestNamesAreForgotten extracts columns again after thousands of names that no column has,
-// which are not kept.
+// TestNamesAreForgotten extracts columns again after thousands of names that belong to no column
+// and are not kept.
 func TestNamesAreForgotten(t *testing.T) {
 	for _, columns := range []int{1, 31, 32, 33, 64, 200} {
 		var spec []event.Column

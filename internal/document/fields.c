@@ -17,7 +17,7 @@ int doc_key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len) {
 	return same;
 }
 
-// index_hashes finds which of the first 64 nodes have a hash that no other node has.
+// index_hashes finds which of the first 64 nodes have a unique hash.
 static void index_hashes(doc *d) {
 	uint64_t twice[4] = {0}, *once = memset(d->hashes_present, 0, sizeof d->hashes_present);
 	uint32_t n = d->nodes[0].next < 64 ? d->nodes[0].next : 64;

@@ -1,5 +1,5 @@
-// Finding the field of a key: by a hash of one byte, which is compared with 16 at a time,
-// and in the field slots, where the preceding document had it.
+// Finds the field with a key: by one-byte hashes, compared 16 at a time, and by field slots, which
+// cache its position in the preceding document.
 
 #ifndef PERIGEE_FIELDS_H
 #define PERIGEE_FIELDS_H
@@ -8,7 +8,7 @@
 #include "keys.h"
 #include "scan.h"
 
-// key_is for a node whose key has escapes
+// for a node whose key has escapes: true if its key is `key`
 int doc_key_is_escaped(doc *d, const doc_node *n, const char *key, size_t len);
 void doc_cache_field(doc *d, const char *key, uint32_t field); // for cached_field
 
@@ -17,8 +17,7 @@ static inline int key_is(doc *d, const doc_node *n, const char *key, size_t len)
 	return n->key_len == len && n->key && scan_same(n->key, key, len);
 }
 
-// find_between returns the last field of object with that key among the nodes
-// [from, end), or 0.
+// find_between returns the last field of object with that key among the nodes [from, end), or 0.
 static inline uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint32_t end,
     uint8_t hash, const char *key, size_t len) {
 	while (end > from) {
@@ -36,7 +35,7 @@ static inline uint32_t find_between(doc *d, uint32_t object, uint32_t from, uint
 	return 0;
 }
 
-// find_added is find_between for the fields that were added to an object.
+// find_added is find_between for the fields added to an object.
 static inline uint32_t find_added(
     doc *d, uint32_t object, uint8_t hash, const char *key, size_t len) {
 	const doc_node *n = &d->nodes[object];
@@ -48,7 +47,7 @@ static inline uint32_t find_added(
 	return find_between(d, object, n->first, n->last + 1, hash, key, len);
 }
 
-// A key has one of two slots.
+// Each key has two possible slots.
 static inline doc_field_slot *field_slot(doc *d, const char *key) {
 	return &d->field_slots[((uintptr_t)key >> 3 ^ (uintptr_t)key >> 10) % DOC_FIELD_SLOTS];
 }
@@ -57,8 +56,8 @@ static inline doc_field_slot *field_slot_beside(doc *d, const doc_field_slot *m)
 	return &d->field_slots[(m - d->field_slots) ^ 1];
 }
 
-// cached_field returns the field of the object that had the key in the preceding document, if
-// it has it again and no other field can have it; else 0.
+// cached_field returns the object's field that had the key in the preceding document, if it has the
+// key again and no other field can have it; else 0.
 static inline uint32_t cached_field(doc *d, uint32_t object, const char *key, size_t len) {
 	const doc_field_slot *m = field_slot(d, key);
 	if (m->key != key) m = field_slot_beside(d, m);
@@ -69,7 +68,7 @@ static inline uint32_t cached_field(doc *d, uint32_t object, const char *key, si
 	return same ? m->field : 0;
 }
 
-// is_hash_absent tells whether no field in the text of an object can have a hash.
+// is_hash_absent reports whether no field in the text of an object can have a hash.
 static inline int is_hash_absent(const doc *d, uint32_t object, uint8_t hash) {
 	return d->indexed_shape == d->shape && object < d->nodes[0].next &&
 	       !(d->hashes_present[hash / 64] >> hash % 64 & 1);

@@ -12,7 +12,7 @@ import (
 	"github.com/perigeedb/perigee/internal/document"
 )
 
-// formColumns are all fields of the documents below, as they are spelled.
+// formColumns are all fields of the documents below, as text.
 var formColumns = []event.Column{
 	{Name: "id", Path: []string{"id"}, Type: event.JSON},
 	{Name: "name", Path: []string{"name"}, Type: event.JSON},
@@ -23,7 +23,7 @@ var formColumns = []event.Column{
 	{Name: "é", Path: []string{"é"}, Type: event.JSON},
 }
 
-// extracted is what comes of the last of the documents.
+// extracted is the result for the last of the documents.
 func extracted(t *testing.T, docs ...string) []string {
 	t.Helper()
 	data, ends := batch(docs...)
@@ -49,7 +49,7 @@ func extracted(t *testing.T, docs ...string) []string {
 	return values
 }
 
-// sameAlone checks that a document reads the same behind others as alone.
+// sameAlone checks that a document gives the same result after others as by itself.
 func sameAlone(t *testing.T, before, doc string) {
 	t.Helper()
 	behind := append(slices.Repeat([]string{before}, 8), doc)
@@ -78,7 +78,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestFormOfMany checks the same where fields are many.
+// TestFormOfMany checks the same for many fields.
 func TestFormOfMany(t *testing.T) {
 	for _, n := range []int{15, 16, 17, 63, 64, 65, 300, 600} {
 		var all []string
@@ -105,7 +105,7 @@ func TestFormOfTexts(t *testing.T) {
 	}
 }
 
-// TestFormAfterEscapes reads texts behind one with escapes, with what is special in them at each
+// TestFormAfterEscapes reads texts after one with escapes, with their special characters at each
 // place of a block.
 func TestFormAfterEscapes(t *testing.T) {
 	for _, before := range []string{`{"id":"\n","name":"x"}`, `{"id":"` + strings.Repeat("x", 70) + `\u00e9","name":"x"}`} {

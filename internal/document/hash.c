@@ -7,7 +7,8 @@
 
 static uint64_t seed[2];
 
-// draw_seed draws the key. Without random numbers from the kernel, addresses and the time stand in.
+// draw_seed draws a random key. If the kernel cannot provide random numbers, it uses addresses and
+// the time.
 static void draw_seed(void) {
 	if (getrandom(seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed) return;
 	struct timespec t;

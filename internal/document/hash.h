@@ -1,4 +1,4 @@
-// A hash that those who choose the names cannot foresee.
+// A hash that an attacker who chooses the names cannot predict.
 
 #ifndef PERIGEE_HASH_H
 #define PERIGEE_HASH_H
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// doc_hash_seeded is SipHash-1-3 of a text, with a key that the process has drawn by lot.
+// doc_hash_seeded is SipHash-1-3 of a text, with a random key per process.
 uint64_t doc_hash_seeded(const char *s, size_t len);
 
 #endif

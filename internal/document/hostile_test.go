@@ -49,7 +49,7 @@ func TestFieldsAreBounded(t *testing.T) {
 	}
 }
 
-// fnv continues the hash by which names were once found, which has no seed.
+// fnv continues an FNV-1a hash, by which names were once found, and which has no seed.
 func fnv(state uint32, s string) uint32 {
 	for i := range len(s) {
 		state = (state ^ uint32(s[i])) * 16777619
@@ -57,7 +57,7 @@ func fnv(state uint32, s string) uint32 {
 	return state
 }
 
-// collidingNames returns 2^blocks names of the same hash: each block is one of two that collide.
+// collidingNames returns 2^blocks names with the same hash: each block is one of two that collide.
 func collidingNames(blocks int) []string {
 	names, state := []string{""}, uint32(2166136261)
 	for range blocks {
@@ -82,14 +82,14 @@ func collidingNames(blocks int) []string {
 	return names
 }
 
-// TestChosenNames extracts columns from a document whose field names all have one hash of FNV-1a.
+// TestChosenNames extracts columns from a document whose field names all have the same FNV-1a hash.
 func TestChosenNames(t *testing.T) {
 	chosen := collidingNames(14)
 	usual := make([]string, len(chosen))
 	for i, name := range chosen {
 		usual[i] = fmt.Sprintf("%05d%s", i, name[5:])
 	}
-	// In a table that names can be chosen for, they take hundreds of times as long.
+	// In a hash table without a seed, they would take hundreds of times as long.
 	least := func(names []string) time.Duration {
 		doc := []byte(`{"a":1`)
 		for _, name := range names {
@@ -110,7 +110,7 @@ func TestChosenNames(t *testing.T) {
 		}
 		return best
 	}
-	// On a busy machine a turn may be interrupted: one that is not will do.
+	// On a busy machine a round may be interrupted: one undisturbed round suffices.
 	took, other := least(chosen), least(usual)
 	for turn := 0; turn < 20 && took > 20*other; turn++ {
 		took = min(took, least(chosen))

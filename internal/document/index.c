@@ -1,6 +1,6 @@
-// The strict structural index. A first pass finds quotes, backslashes and
-// control characters in blocks of 64 bytes; the second walks from token to
-// token and never looks inside a plain string.
+// The strict structural index. A first pass finds quotes, backslashes and control characters in
+// blocks of 64 bytes; a second pass walks from token to token and never reads the inside of a plain
+// string.
 
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 #include "text.h"
 
 INLINE void skip_space(walk *w) {
-	// The last byte of the text is a bracket, which ends the loop.
+	// The last byte of the text is a bracket, which stops the loop.
 	if (__builtin_expect((unsigned char)w->text[w->at] <= ' ', 0))
 		while (is_space(w->text[w->at])) w->at++;
 }
@@ -28,7 +28,7 @@ static int blocks_need(doc *d, uint32_t n) {
 	return DOC_OK;
 }
 
-// full_block returns 64 bytes at p, of which `left` belong to the text, padded if need be.
+// full_block returns 64 bytes at p, with padding after the `left` bytes of the text if needed.
 static inline const char *full_block(
     const char *p, size_t left, const char *limit, char padded[64]) {
 	if (__builtin_expect(limit - p >= 64, 1)) return p;
@@ -36,8 +36,8 @@ static inline const char *full_block(
 	return memcpy(padded, p, left < 64 ? left : 64);
 }
 
-// classify finds the quotes that are not escaped, the backslashes and the control characters. It
-// returns which kinds of special bytes it met, besides quotes.
+// classify finds the unescaped quotes, the backslashes and the control characters. It returns the
+// kinds of special bytes found, besides quotes.
 static __attribute__((noinline)) scan_bits classify(
     doc *d, const char *text, uint32_t len, const char *limit) {
 	scan_bits met = {0, 0, 0, 0};
@@ -55,8 +55,8 @@ static __attribute__((noinline)) scan_bits classify(
 	return met;
 }
 
-// last_quotes finds the quotes of the last block, which is not full, in the last 64 bytes of
-// the text, or in all of a shorter text.
+// last_quotes finds the quotes of the last, incomplete block, by reading the last 64 bytes of the
+// text, or all of a shorter text.
 static inline uint64_t last_quotes(
     const char *text, uint32_t len, const char *limit, scan_met *met) {
 	uint32_t left = len % 64;
@@ -65,9 +65,9 @@ static inline uint64_t last_quotes(
 	return scan_quotes(full_block(text, left, limit, padded), met) & (((uint64_t)1 << left) - 1);
 }
 
-// find_quotes finds the quotes and checks the encoding of the whole text, and stores in
-// d->special whether it has backslashes or control characters. Mostly it does if the preceding
-// text did. Bytes past the end may make that true, which is harmless.
+// find_quotes finds the quotes and checks the encoding of the whole text. It sets d->special if the
+// text has backslashes or control characters; mostly the preceding text decides that. Bytes past
+// the end may also set it, which is harmless.
 static int find_quotes(doc *d, const char *text, uint32_t len, const char *limit) {
 	uint32_t n = (len + 63) / 64;
 	if (blocks_need(d, n)) return fail(d, DOC_NO_MEMORY, 0);
@@ -84,14 +84,14 @@ static int find_quotes(doc *d, const char *text, uint32_t len, const char *limit
 		d->special = (met.slash | met.control) != 0;
 		ascii = met.high == 0;
 	}
-	d->quotes[n] = 1; // behind the text, which ends next_quotes in template.c
+	d->quotes[n] = 1; // after the text; stops next_quotes in template.c
 	if (ascii) return DOC_OK;
 	size_t end = doc_utf8_end(text, len);
 	return end < len ? fail(d, DOC_BAD_UTF8, (uint32_t)end) : DOC_OK;
 }
 
-// next_quote returns the offset of the next quote that is not escaped, or len.
-// The bits stay in a register, so that no string waits for the preceding one.
+// next_quote returns the offset of the next unescaped quote, or len. The bits stay in a register,
+// so that no string waits for the preceding one.
 INLINE uint32_t next_quote(walk *w) {
 	while (__builtin_expect(w->bits == 0, 0)) {
 		if (w->base + 64 >= w->len) return w->len;
@@ -103,10 +103,10 @@ INLINE uint32_t next_quote(walk *w) {
 	return at;
 }
 
-// string walks over the string at w->at and stores where it ends. It returns as doc_check_string
-// does. Without `special` the text has neither backslashes nor control characters.
+// string walks over the string at w->at and stores its end. It returns the same as
+// doc_check_string. Without `special` the text has neither backslashes nor control characters.
 INLINE int string(walk *w, uint32_t *end, const int special) {
-	next_quote(w); // the opening one
+	next_quote(w); // the opening quote
 	*end = next_quote(w);
 	int checked = special ? doc_check_string(w->d, w->text, w->at + 1, *end) : 0;
 	if (__builtin_expect(*end == w->len, 0))
@@ -160,7 +160,7 @@ INLINE void container_close(walk *w) {
 	w->depth--;
 }
 
-// scalar walks over a value that is not a container.
+// scalar walks over a scalar.
 INLINE int scalar(walk *w, doc_node *n, const int special) {
 	uint32_t from = w->at, end;
 	if (__builtin_expect(w->text[from] == '"', 1)) {
@@ -174,7 +174,7 @@ INLINE int scalar(walk *w, doc_node *n, const int special) {
 	return unquoted(w, n);
 }
 
-// tokens walks over everything after the opening bracket and stores where it stopped in *used.
+// tokens walks over all tokens after the opening bracket, and stores its final offset in *used.
 INLINE int tokens(walk w, uint32_t *used, const int special) {
 	const char *text = w.text;
 	doc *d = w.d;
@@ -242,7 +242,7 @@ static __attribute__((noinline)) int tokens_special(walk w, uint32_t *used) {
 	return tokens(w, used, 1);
 }
 
-// check_fields refuses a document, whose first node is `first`, with too many fields.
+// check_fields rejects a document, with first node `first`, that has too many fields.
 static __attribute__((noinline)) int check_fields(doc *d, uint32_t first, const char *text) {
 	uint32_t fields = 0;
 	for (uint32_t i = first; i < d->count; i++)
@@ -251,7 +251,7 @@ static __attribute__((noinline)) int check_fields(doc *d, uint32_t first, const 
 	return DOC_OK;
 }
 
-// index_closed reads a text that starts with a bracket and ends with one.
+// index_closed reads a text that starts and ends with a bracket.
 static int index_closed(doc *d, const char *text, uint32_t len, const char *limit, uint32_t *used) {
 	int error = find_quotes(d, text, len, limit);
 	if (error) return error;
@@ -274,8 +274,8 @@ static int index_closed(doc *d, const char *text, uint32_t len, const char *limi
 	return check_fields(d, first, text);
 }
 
-// index_open finds the error of a text that does not end with a bracket, by reading a copy
-// that does.
+// index_open finds the error in a text that does not end with a bracket, by reading a copy to which
+// it adds one.
 static int index_open(doc *d, const char *text, uint32_t len) {
 	char *copy = malloc((size_t)len + 1);
 	if (!copy) return DOC_NO_MEMORY;
@@ -289,8 +289,8 @@ static int index_open(doc *d, const char *text, uint32_t len) {
 	return d->offset < len ? DOC_TRAILING : DOC_CUT_SHORT;
 }
 
-// not_object says why a document that does not start with { is refused. The same
-// is in report.NotAnObject.
+// not_object returns why a document that does not start with { is rejected. report.NotAnObject does
+// the same.
 static int not_object(const char *text, size_t len) {
 	if (len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) return DOC_BYTE_ORDER_MARK;
 	if (len >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2)))
@@ -345,8 +345,8 @@ int doc_index(doc *d, const char *text, size_t len, const char *limit) {
 	return error;
 }
 
-// doc_index_value reads a container as a tree of its own behind the existing nodes and returns
-// its root. Its bytes must stay.
+// doc_index_value indexes a container as a separate tree after the existing nodes, and returns its
+// root. Its bytes must stay.
 uint32_t doc_index_value(doc *d, const char *text, size_t len, int *error) {
 	uint32_t root = d->count, used = 0;
 	char last = len ? text[len - 1] : 0;

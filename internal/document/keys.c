@@ -6,12 +6,12 @@
 #include "hash.h"
 #include "memory.h"
 
-// hash_of returns the hash of a key of an object. Equal keys of different objects differ.
+// hash_of returns the hash of an object's key. It differs between objects.
 static uint32_t hash_of(uint32_t object, const char *key, size_t len) {
 	return (uint32_t)doc_hash_seeded(key, len) ^ object * 0x9E3779B1u;
 }
 
-// hash_node is hash_of for a field. It returns 0 without the memory to read an escaped key.
+// hash_node is hash_of for a field. It returns 0 if there is no memory to read an escaped key.
 static int hash_node(doc *d, const doc_node *n, uint32_t *hash) {
 	const char *key = n->key;
 	size_t len = n->key_len;
@@ -25,7 +25,7 @@ static int hash_node(doc *d, const doc_node *n, uint32_t *hash) {
 	return 1;
 }
 
-// same_key tells whether two fields belong to one object and have one key.
+// same_key reports whether two fields belong to the same object and have the same key.
 static int same_key(doc *d, const doc_node *a, const doc_node *b) {
 	if (a->parent != b->parent) return 0;
 	if (!(a->flags & DOC_KEY_ESCAPED)) return key_is(d, b, a->key, a->key_len);
@@ -34,7 +34,7 @@ static int same_key(doc *d, const doc_node *a, const doc_node *b) {
 	return plain && key_is(d, b, plain, doc_unescape(a->key, a->key_len, plain));
 }
 
-// place_of returns the entry of a field with that hash and key, or the free one where it belongs.
+// place_of returns the entry of a field with that hash and key, or the free entry for it.
 static doc_key_entry *place_of(doc *d, uint32_t hash, const doc_node *field) {
 	uint32_t mask = d->keys.cap - 1, i = hash & mask;
 	for (; d->keys.entries[i].node; i = (i + 1) & mask)
@@ -44,8 +44,8 @@ static doc_key_entry *place_of(doc *d, uint32_t hash, const doc_node *field) {
 	return &d->keys.entries[i];
 }
 
-// put enters a field, in place of an earlier one with its key, which is remembered in `other`: no
-// earlier field has been written to, and the last one not yet.
+// put enters a field. It replaces an earlier one with the same key, which it records in `other`:
+// fields other than the last are never written to, and the last one has not been yet.
 static int put(doc *d, uint32_t field) {
 	uint32_t hash;
 	doc_node *n = &d->nodes[field];
@@ -60,7 +60,7 @@ static int put(doc *d, uint32_t field) {
 	return DOC_OK;
 }
 
-// make_room makes room for n entries, of which half stays free.
+// make_room makes space for n entries, with half of the table free.
 static int make_room(doc *d, uint32_t n) {
 	uint32_t cap = 1024;
 	while (cap / 2 < n) cap *= 2;
@@ -77,7 +77,7 @@ static int make_room(doc *d, uint32_t n) {
 	return DOC_OK;
 }
 
-// drop gives up the index. A field that is written to without one uses `other` for its value.
+// drop drops the index. Fields may then use `other` for written values.
 static void drop(doc *d) {
 	for (uint32_t i = 0; i < d->count; i++) d->nodes[i].flags &= (uint16_t)~DOC_REPEATS;
 	d->keys.objects = 0;
@@ -101,6 +101,6 @@ uint32_t doc_keys_find(doc *d, uint32_t object, const char *key, size_t len) {
 
 void doc_keys_add(doc *d, uint32_t field) {
 	if (!keys_cover(d, d->nodes[field].parent)) return;
-	if (d->keys.used >= d->keys.cap / 2) doc_keys_make(d); // with the field
+	if (d->keys.used >= d->keys.cap / 2) doc_keys_make(d); // includes the field
 	else if (put(d, field)) drop(d);
 }

@@ -7,10 +7,10 @@ enum {
 	CHUNK = 1 << 14 // bytes
 };
 enum {
-	HELD_KEPT = 1 << 20 // bytes that are kept for the next document
+	HELD_KEPT = 1 << 20 // bytes of memory kept for the next document
 };
 enum {
-	HELD_PER_BYTE = 128 // no text needs more memory for each of its bytes
+	HELD_PER_BYTE = 128 // no text needs more memory per byte
 };
 
 int doc_memory_take(doc *d, size_t size) {
@@ -38,7 +38,7 @@ doc *doc_new(size_t max_written, size_t *used, size_t used_max) {
 	d->max = max_written;
 	d->used = used;
 	d->used_max = used_max;
-	d->indexed_shape = UINT64_MAX; // no shape
+	d->indexed_shape = UINT64_MAX; // matches no shape
 	if (doc_memory_take(d, sizeof *d) == DOC_OK) return d;
 	free(d);
 	return NULL;
@@ -60,7 +60,7 @@ static void free_chunks(doc *d) {
 	}
 }
 
-// free_index frees what grows with the document.
+// free_index frees the parts that grow with the document.
 static void free_index(doc *d) {
 	free_chunks(d);
 	free(d->nodes);
@@ -83,7 +83,7 @@ void doc_free(doc *d) {
 	free(d);
 }
 
-// release frees the index of the document. No document has the shape or the template of another.
+// release frees the document's index. Shapes and templates are unique to a document.
 static __attribute__((noinline)) void release(doc *d) {
 	size_t chunks = 0;
 	for (const doc_chunk *c = d->chunks; c; c = c->next) chunks += sizeof *c + c->cap;

@@ -1,4 +1,4 @@
-// The memory of a document, kept from one document to the next.
+// The memory of a document, which is reused for the next document.
 
 #ifndef PERIGEE_MEMORY_H
 #define PERIGEE_MEMORY_H
@@ -7,19 +7,19 @@
 #include "scan.h"
 
 enum {
-	HASHES_SLACK = 16 // hashes may be read 16 at a time past the last one
+	HASHES_SLACK = 16 // up to 16 hashes are read past the last one
 };
 
-// doc_memory_take adds to what the document holds. It returns DOC_NO_MEMORY beyond the limit.
+// doc_memory_take counts memory of the document. It returns DOC_NO_MEMORY beyond the limit.
 int doc_memory_take(doc *d, size_t size);
-// doc_memory_resize is realloc for memory that the document holds. It returns NULL beyond the limit.
+// doc_memory_resize is realloc for memory of the document. It returns NULL beyond the limit.
 void *doc_memory_resize(doc *d, void *block, size_t old, size_t size);
 
-// doc_plain_get returns room for a string without its escapes, until the next call; NULL without memory.
+// doc_plain_get returns a buffer for a string without escapes, valid until the next call, or NULL.
 char *doc_plain_get(doc *d, size_t size);
 
 void doc_arena_reset(doc *d);
-// doc_memory_begin prepares for a document of so many bytes.
+// doc_memory_begin prepares for a document of len bytes.
 void doc_memory_begin(doc *d, size_t len);
 void *doc_arena_more(doc *d, size_t size);
 int doc_nodes_grow(doc *d);
@@ -41,8 +41,8 @@ static inline void *arena_get(doc *d, size_t size) {
 	return p;
 }
 
-// node_add returns the index of a fresh node for a write, or 0 when memory is exhausted.
-// It may move d->nodes.
+// node_add returns the index of a new node for a write, or 0 if memory is exhausted. It may move
+// d->nodes.
 static inline uint32_t node_add(doc *d) {
 	d->written += sizeof(doc_node);
 	if (d->written > d->max) return 0;
@@ -51,7 +51,7 @@ static inline uint32_t node_add(doc *d) {
 	return d->count++;
 }
 
-// doc_buf_put is doc_buf_add, fast if there is room.
+// doc_buf_put is doc_buf_add, with a fast path if there is space.
 static inline int doc_buf_put(doc_buf *b, const char *data, size_t len) {
 	if (__builtin_expect(b->len + len > b->cap || b->len + len > b->max, 0))
 		return doc_buf_add(b, data, len);

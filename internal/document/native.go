@@ -7,6 +7,5 @@ import "C"
 
 import "unsafe"
 
-// Functions is the C interface, a doc_api of document.h, for code in C that is
-// linked apart.
+// Functions returns the C interface, a doc_api of document.h, for C code in other packages.
 func Functions() unsafe.Pointer { return unsafe.Pointer(C.doc_functions()) }

@@ -9,7 +9,7 @@ static const double power[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9,
     1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
 enum {
-	EXPONENT_MAX = 100000 // beyond any exponent that matters
+	EXPONENT_MAX = 100000 // larger exponents make no difference
 };
 
 static inline int is_digit(char c) { return (unsigned)(c - '0') < 10; }
@@ -26,7 +26,7 @@ static int32_t exponent(const char *p, const char *end) {
 decimal doc_decimal_read(const char *s, size_t len) {
 	decimal x = {0};
 	const char *p = s, *end = s + len;
-	int32_t zeros = 0; // read, but not yet in digits
+	int32_t zeros = 0; // zeros read, but not yet in digits
 	int point = 0;
 	if (p < end && *p == '-') x.minus = 1, p++;
 	for (; p < end && (is_digit(*p) || *p == '.'); p++) {
@@ -79,7 +79,7 @@ double doc_double(const char *s, size_t len) {
 	return fast(doc_decimal_read(s, len), &x) ? x : slow(s, len);
 }
 
-// holds tells whether x, printed with as many digits as the text, equals it.
+// holds reports whether x, printed with as many digits as the text, equals it.
 static int holds(decimal want, double x) {
 	char printed[48];
 	if (want.count > 17 || !isfinite(x)) return 0;
@@ -88,7 +88,7 @@ static int holds(decimal want, double x) {
 	return got.digits == want.digits && got.exp == want.exp;
 }
 
-// equals_integer tells whether d is exactly the integer want.
+// equals_integer reports whether d is exactly the integer want.
 static int equals_integer(decimal want, double d) {
 	char printed[400];
 	if (want.count > 19 || !isfinite(d)) return 0;
@@ -129,8 +129,8 @@ static size_t print_whole(char *out, uint64_t v, int minus) {
 	return len;
 }
 
-// print_short prints x if it has at most 15 digits and at most 6 of them behind the point,
-// as most numbers do.
+// print_short prints x if it has at most 15 digits and at most 6 of them after the point, as most
+// numbers do.
 static size_t print_short(char *out, double x) {
 	double a = fabs(x);
 	for (int last_count = 1; last_count <= 6; last_count++) {

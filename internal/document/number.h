@@ -1,18 +1,18 @@
-// Numbers as they are spelled, and as doubles and integers.
+// Numbers as text, as doubles and as integers.
 
 #ifndef PERIGEE_NUMBER_H
 #define PERIGEE_NUMBER_H
 
 #include "document.h"
 
-// A decimal is digits·10^exp without trailing zeros. digits holds the first 19
-// of them; count says how many there are, 0 for zero.
+// A decimal is digits·10^exp without trailing zeros. digits holds the first 19 of them; count is
+// their total number, 0 for zero.
 typedef struct {
 	uint64_t digits;
 	int32_t exp;
 	int32_t count;
 	uint8_t minus;
-	uint8_t whole; // neither point nor exponent
+	uint8_t whole; // the text has neither point nor exponent
 } decimal;
 
 enum {

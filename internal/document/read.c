@@ -1,4 +1,4 @@
-// Finding fields, and reading values.
+// Finds fields and reads values.
 
 #include <string.h>
 
@@ -81,15 +81,15 @@ uint32_t doc_length(const doc *d, uint32_t array) {
 	return n->flags & DOC_LISTED ? n->u.list->len : n->count;
 }
 
-// sibling_before returns the element before one that is not the first.
+// sibling_before returns the element before another one, which must not be the first.
 static uint32_t sibling_before(const doc *d, uint32_t array, uint32_t at) {
 	for (at--; d->nodes[at].parent != array; at = d->nodes[at].parent) {
 	}
 	return at;
 }
 
-// element returns the node of the element at index, from 0. It starts at the element that was
-// read last, so that a loop over an array takes linear time, from its end too.
+// element returns the node of the element at index, counted from 0. It starts at the element read
+// last, so that a loop over an array takes linear time in either direction.
 static uint32_t element(doc *d, uint32_t array, uint32_t index) {
 	doc_node *n = &d->nodes[array];
 	if (n->flags & DOC_LISTED) return n->u.list->at[index];
@@ -110,7 +110,7 @@ int doc_at(doc *d, uint32_t array, double index) {
 	return doc_value(d, value_of(d, element(d, array, (uint32_t)index - 1)));
 }
 
-// is_shadowed tells whether a later field of the text has the same key.
+// is_shadowed reports whether a later field of the text has the same key.
 static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
 	doc_node n = d->nodes[field];
 	if (!keys_cover(d, object)) keys_searched(d, d->nodes[object].next - field);
@@ -127,7 +127,7 @@ static int is_shadowed(doc *d, uint32_t object, uint32_t field) {
 
 static uint32_t next_field(const doc *d, uint32_t object, uint32_t field) {
 	uint32_t end = d->nodes[object].next;
-	if (field >= end) return d->nodes[field].next; // an added one
+	if (field >= end) return d->nodes[field].next; // an added field
 	uint32_t i = field ? d->nodes[field].next : object + 1;
 	return i < end ? i : d->nodes[object].first;
 }

@@ -1,4 +1,4 @@
-// Finding bytes of interest 16 or 64 at a time.
+// Finds special bytes 16 or 64 at a time.
 
 #ifndef PERIGEE_SCAN_H
 #define PERIGEE_SCAN_H
@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-// The special bytes in a run of bytes; bit i stands for byte i.
+// The special bytes in a block; bit i represents byte i.
 typedef struct {
 	uint64_t quote, slash, control, high;
 } scan_bits;
@@ -39,8 +39,7 @@ static inline scan_bits scan64(const char *p) {
 	return b;
 }
 
-// The special bytes that scan_quotes has seen: the least byte, backslashes, and bytes from
-// 0x80 on.
+// Special bytes found by scan_quotes: the smallest byte, backslashes, and bytes from 0x80 on.
 typedef struct {
 	__m128i least, slash, high;
 } scan_met;
@@ -49,7 +48,7 @@ static inline scan_met scan_begin(void) {
 	return (scan_met){_mm_set1_epi8(-1), _mm_setzero_si128(), _mm_setzero_si128()};
 }
 
-// scan_quotes finds the quotes among 64 bytes and adds the other special bytes to *met.
+// scan_quotes finds the quotes among 64 bytes, and adds other special bytes to *met.
 static inline uint64_t scan_quotes(const char *p, scan_met *met) {
 	const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\');
 	uint64_t quotes = 0;
@@ -64,7 +63,7 @@ static inline uint64_t scan_quotes(const char *p, scan_met *met) {
 	return quotes;
 }
 
-// scan_plain tells whether scan_quotes has seen neither backslashes nor control characters.
+// scan_plain reports whether scan_quotes has found neither backslashes nor control characters.
 static inline int scan_plain(const scan_met *met) {
 	__m128i control = _mm_cmpeq_epi8(_mm_min_epu8(met->least, _mm_set1_epi8(0x1f)), met->least);
 	return _mm_movemask_epi8(_mm_or_si128(met->slash, control)) == 0;
@@ -72,22 +71,22 @@ static inline int scan_plain(const scan_met *met) {
 
 static inline int scan_ascii(const scan_met *met) { return _mm_movemask_epi8(met->high) == 0; }
 
-// scan_find tells which of 16 hashes equal m.
+// scan_find returns the positions among 16 hashes that equal m.
 static inline uint32_t scan_find(const uint8_t *hashes, uint8_t m) {
 	__m128i x = _mm_loadu_si128((const __m128i *)(const void *)hashes);
 	return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8((char)m)));
 }
 
-// scan_same_before tells whether the 16 bytes before a and those before b are the same where the
-// mask has bits. With more than 16 bits the answer is no.
+// scan_same_before reports whether the 16 bytes before a and before b are equal where the mask has
+// bits. For a mask with more than 16 bits it returns 0.
 static inline int scan_same_before(const char *a, const char *b, uint32_t mask) {
 	__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(a - 16));
 	__m128i y = _mm_loadu_si128((const __m128i *)(const void *)(b - 16));
 	return (~(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, y)) & mask) == 0;
 }
 
-// scan_same_hashes tells whether the first n of two runs of hashes are the same. It may read
-// up to 15 bytes past the last one.
+// scan_same_hashes reports whether the first n hashes of a and b are equal. It may read up to 15
+// bytes past the last one.
 static inline int scan_same_hashes(const uint8_t *a, const uint8_t *b, uint32_t n) {
 	for (uint32_t i = 0; i < n; i += 16) {
 		__m128i x = _mm_loadu_si128((const __m128i *)(const void *)(a + i));
@@ -144,8 +143,8 @@ static inline uint32_t scan_find(const uint8_t *hashes, uint8_t m) {
 
 #endif
 
-// scan_escaped tells which bytes follow an odd run of backslashes. carry is 1
-// when the preceding block ended in one.
+// scan_escaped returns the bytes that follow an odd run of backslashes. carry is 1 if the preceding
+// block ended in one.
 static inline uint64_t scan_escaped(uint64_t slash, uint64_t *carry) {
 	const uint64_t even = 0x5555555555555555u;
 	slash &= ~*carry;
@@ -187,8 +186,8 @@ enum {
 	SCAN_HIGH = 2
 };
 
-// scan_word tells whether some of 8 bytes are quotes, backslashes or control
-// characters, and whether some are from 0x80 on.
+// scan_word reports whether some of 8 bytes are quotes, backslashes or control characters, and
+// whether some are from 0x80 on.
 static inline int scan_word(uint64_t x) {
 	const uint64_t ones = 0x0101010101010101u, tops = ones * 0x80;
 	uint64_t quote = x ^ ones * '"', slash = x ^ ones * '\\';
@@ -237,7 +236,7 @@ static inline int scan_same(const char *a, const char *b, size_t len) {
 	return 1;
 }
 
-// scan_hash returns the hash of a key, of one byte.
+// scan_hash returns the one-byte hash of a key.
 static inline uint8_t scan_hash(const char *key, size_t len) {
 	if (len < 4)
 		return (

@@ -5,29 +5,29 @@
 #include "memory.h"
 #include "scan.h"
 
-// Templates are fast for small documents only.
+// Templates are only fast for small documents.
 enum {
 	NODES_MAX = 1 << 9, // nodes
 	TEXT_MAX = 1 << 15  // bytes
 };
 
 enum {
-	TEXT_AT = 16 // where doc_template.text begins: same_text_before reads 16 bytes before it
+	TEXT_AT = 16 // offset of doc_template.text, since same_text_before reads 16 bytes before it
 };
 
 // A scalar, and the text before it.
 typedef struct template_scalar {
-	uint32_t len; // of the text since the preceding scalar, with the quote of a string
+	uint32_t len; // of the text since the preceding scalar, including a string's opening quote
 	// mask of the last 16 bytes that belong to that text; more bits for a longer text
 	uint32_t ends;
 	uint32_t node;
-	uint32_t key;    // how far before the scalar its key begins; 0: no key
+	uint32_t key;    // distance from the scalar back to its key; 0: no key
 	uint32_t is;     // kind and flags
 	uint32_t quoted; // 1 for a string
 } template_scalar;
 
-// An object or array. Its beginning and its end are offsets from the end of the preceding
-// scalar, which is 0 if there is none.
+// An object or array. Its start and end are offsets from the end of the preceding scalar, or from 0
+// if there is none.
 typedef struct template_container {
 	uint32_t node, key, flags;
 	uint32_t opens_after, opens_at;
@@ -52,8 +52,7 @@ static inline const char *end_of(const doc *d, uint32_t node, const char *text) 
 	return node ? n->text + n->len : text;
 }
 
-// close_before sets the ends of the containers, from the innermost one on, that end before a
-// node.
+// close_before sets the ends of all containers, from the innermost on, that end before a node.
 static void close_before(
     doc *d, const char *text, uint32_t innermost, uint32_t node, uint32_t scalar) {
 	for (uint32_t c = innermost; d->nodes[c].next <= node; c = d->nodes[c].parent) {
@@ -82,7 +81,7 @@ static template_scalar scalar_of(const doc_node *n, uint32_t node, uint32_t len)
 	    .quoted = quoted};
 }
 
-// template_count numbers the templates of all documents.
+// template_count is the number of templates made, in all documents.
 static uint64_t template_count;
 
 void doc_template_learn(doc *d) {
@@ -122,7 +121,8 @@ static inline uint64_t quotes_at(const uint64_t *quotes, uint32_t at) {
 	return quotes[block] >> shift | quotes[block + 1] << 1 << (63 - shift);
 }
 
-// next_quotes moves *at on to 64 bytes with a quote, and returns their quotes. There is one behind the text.
+// next_quotes advances *at to the next 64 bytes with a quote, and returns their quotes. A quote is
+// set after the text.
 static inline uint64_t next_quotes(const uint64_t *quotes, uint32_t *at) {
 	uint64_t bits = quotes_at(quotes, *at);
 	while (__builtin_expect(!bits, 0)) bits = quotes_at(quotes, *at += 64);
@@ -137,8 +137,8 @@ INLINE doc_node *node_at(const walk *w, const template_scalar *s) {
 	return n;
 }
 
-// string matches a string from its opening quote on. w->bits begin behind that. Without `special`
-// a wrong end shows in the text that follows.
+// string matches a string from its opening quote on; w->bits start after that. Without `special`,
+// the text after the string reveals a wrong end.
 INLINE int string(walk *w, doc_node *n, const int special) {
 	uint32_t end = w->at + 1;
 	if (__builtin_expect(!w->bits, 0)) w->bits = next_quotes(w->d->quotes, &end);
@@ -155,8 +155,8 @@ INLINE int string(walk *w, doc_node *n, const int special) {
 	return 1;
 }
 
-// match_other matches a scalar of another kind, or one with much text before it, and returns
-// where it ends, or 0.
+// match_other matches a scalar of another kind, or one with long text before it, and returns its
+// end, or 0.
 static __attribute__((noinline)) uint32_t match_other(
     walk w, const template_scalar *s, const char *before, const int special) {
 	uint32_t len = s->len - s->quoted;
@@ -169,7 +169,7 @@ static __attribute__((noinline)) uint32_t match_other(
 	return string(&w, n, special) && w.at <= w.len ? w.at : 0;
 }
 
-// set_containers sets the containers, from the scalars.
+// set_containers sets the containers from the scalars.
 INLINE void set_containers(walk *w) {
 	const doc_template *f = &w->d->template;
 	for (const template_container *frame = f->containers;
@@ -185,8 +185,8 @@ INLINE void set_containers(walk *w) {
 	}
 }
 
-// same_text_before tells whether the text before a scalar, which begins at `to`, behind its
-// quote if it has one, is that of the template.
+// same_text_before reports whether the text before a scalar equals the template's. The scalar
+// begins at `to`, after the opening quote of a string.
 INLINE int same_text_before(
     const walk *w, const template_scalar *s, uint32_t to, const char *before) {
 	return to < w->len && scan_same_before(w->text + to, before, s->ends) &&

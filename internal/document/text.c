@@ -2,8 +2,8 @@
 #include "scan.h"
 #include "text.h"
 
-// One step of the automaton that accepts UTF-8: no overlong forms, no
-// surrogates, nothing beyond U+10FFFF.
+// One step of an automaton that accepts valid UTF-8: no overlong forms, no surrogates, nothing
+// beyond U+10FFFF.
 static int sequence(const unsigned char *s, size_t len) {
 	unsigned char a = s[0], low = 0x80, high = 0xBF;
 	int n = a < 0xC2 ? 0 : a < 0xE0 ? 2 : a < 0xF0 ? 3 : a < 0xF5 ? 4 : 0;
@@ -92,8 +92,8 @@ static size_t put_rune(char *out, uint32_t r) {
 	return 4;
 }
 
-// rune_at reads the \u escape at s, and the second half of a surrogate pair. A lone
-// surrogate reads as U+FFFD.
+// rune_at reads the \u escape at s, including the second half of a surrogate pair. A lone surrogate
+// becomes U+FFFD.
 static uint32_t rune_at(const char *s, size_t len, size_t *used) {
 	uint32_t r = (uint32_t)hex4(s + 2);
 	*used = 6;

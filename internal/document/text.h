@@ -1,4 +1,4 @@
-// Checks of the text of strings.
+// Checks the text of strings.
 
 #ifndef PERIGEE_TEXT_H
 #define PERIGEE_TEXT_H

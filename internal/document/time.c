@@ -10,7 +10,7 @@ static inline int digits(const char *s, int n, int *out) {
 	return 1;
 }
 
-// days counts from 1970-01-01 in the proleptic Gregorian calendar.
+// days counts days from 1970-01-01 in the proleptic Gregorian calendar.
 static int64_t days(int y, int m, int d) {
 	y -= m <= 2; // years start in March
 	int era = y / 400, of_era = y - era * 400;
@@ -44,7 +44,7 @@ static int clock(const char *s, int64_t *out) {
 	return 1;
 }
 
-// fraction reads ".123…" and returns its length, or 0.
+// fraction parses ".123…" and returns its length, or 0.
 static size_t fraction(const char *s, size_t len, int32_t *nanos) {
 	static const int unit[] = {
 	    1000000000, 100000000, 10000000, 1000000, 100000, 10000, 1000, 100, 10, 1};
@@ -52,11 +52,11 @@ static size_t fraction(const char *s, size_t len, int32_t *nanos) {
 	int part = 0;
 	for (; i < len && i < 10 && (unsigned)(s[i] - '0') <= 9; i++) part = part * 10 + (s[i] - '0');
 	*nanos = part * unit[i - 1];
-	while (i < len && (unsigned)(s[i] - '0') <= 9) i++; // digits beyond nanoseconds
+	while (i < len && (unsigned)(s[i] - '0') <= 9) i++; // ignores digits beyond nanoseconds
 	return i > 1 ? i : 0;
 }
 
-// zone reads "Z" or "+01:00".
+// zone parses "Z" or "+01:00".
 static int zone(const char *s, size_t len, int64_t *seconds) {
 	int h, m;
 	if (len == 1 && *s == 'Z') return 1;

@@ -1,4 +1,4 @@
-// Used by reading, writing and encoding.
+// Shared by reading, writing and encoding.
 
 #ifndef PERIGEE_TREE_H
 #define PERIGEE_TREE_H
@@ -7,12 +7,13 @@
 
 uint32_t doc_index_value(doc *d, const char *text, size_t len, int *error);
 
-// is_plain_string tells whether a value is a string whose text is what its quotes enclose.
+// is_plain_string reports whether a value is a string whose text is just the bytes between its
+// quotes.
 static inline int is_plain_string(const doc_node *n) {
 	return n->kind == DOC_STRING && !(n->flags & (DOC_UNQUOTED | DOC_ESCAPED));
 }
 
-// doc_tree_height returns how deep the objects and arrays of a value are nested in its text.
+// doc_tree_height returns the nesting depth of objects and arrays in a value's text.
 uint32_t doc_tree_height(const doc *d, uint32_t node);
 
 // value_of returns the value node of a field or element.

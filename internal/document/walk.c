@@ -2,9 +2,9 @@
 
 #include "text.h"
 
-// check_escapes checks the escapes that begin with the backslashes in bits, which are those of
-// the block at `base`, from *next on. It leaves in *next where the last one ends, and returns
-// the offset of an invalid one, or to.
+// check_escapes checks, from *next on, the escapes that begin with the backslashes in bits, which
+// belong to the block at `base`. It stores the end of the last one in *next, and returns the offset
+// of an invalid one, or to.
 static uint32_t check_escapes(
     const char *text, uint64_t bits, uint32_t base, uint32_t to, uint32_t *next) {
 	for (; bits; bits &= bits - 1) {

@@ -1,4 +1,4 @@
-// A walk over the text of a document, for both ways to index one.
+// A walk over the text of a document, which both ways of indexing use.
 
 #ifndef PERIGEE_WALK_H
 #define PERIGEE_WALK_H
@@ -7,8 +7,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-// A walk goes from token to token. Its address must not escape, so that it stays in
-// registers.
+// A walk moves from token to token. Its address must not escape, so that it stays in registers.
 typedef struct {
 	doc *d;
 	const char *text;
@@ -16,15 +15,15 @@ typedef struct {
 	uint64_t bits;   // the remaining quotes of the block at `base`
 	uint32_t base;
 	uint32_t len;
-	uint32_t at;        // the position
-	uint32_t count;     // of nodes so far
+	uint32_t at;        // the current offset
+	uint32_t count;     // number of nodes so far
 	uint32_t container; // the node of the innermost open bracket
-	uint32_t children;  // of that container so far
+	uint32_t children;  // number of its children so far
 	uint32_t depth;
 } walk;
 
-// doc_check_string checks the text between quotes. It returns 0, DOC_ESCAPED if there are
-// escapes, or a doc_error, negated.
+// doc_check_string checks the text between quotes. It returns 0, DOC_ESCAPED if it has escapes, or
+// a negative doc_error.
 int doc_check_string(doc *d, const char *text, uint32_t from, uint32_t to);
 
 static inline int is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -71,7 +70,7 @@ INLINE int literal(walk *w, const char *word, uint32_t n) {
 	return DOC_OK;
 }
 
-// unquoted walks over a scalar that is not a string.
+// unquoted walks over a scalar other than a string.
 INLINE int unquoted(walk *w, doc_node *n) {
 	uint32_t from = w->at;
 	int error = DOC_OK;

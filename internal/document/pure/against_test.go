@@ -15,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
-// everyColumn asks for the same few fields as everything.
+// everyColumn requests the same few fields in all types.
 var everyColumn = func() []event.Column {
 	var spec []event.Column
 	for typ := event.Bool; typ <= event.JSON; typ++ {
@@ -31,8 +31,8 @@ var everyColumn = func() []event.Column {
 	return spec
 }()
 
-// FuzzAgainstPure holds the C to the Go: the same documents are refused with
-// the same words, the same columns come out, the same is reported.
+// FuzzAgainstPure compares the reader in C with that in Go: both must reject the same documents
+// with the same errors, and return the same columns and reports.
 func FuzzAgainstPure(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))
@@ -69,12 +69,12 @@ func FuzzAgainstPure(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The C remembers names from document to document, so their order is its own.
+		// The reader in C keeps names between documents, so their order differs.
 		byName := cmpopts.SortSlices(func(a, b document.Field) bool { return a.Name < b.Name })
 		if diff := cmp.Diff(want, got, byName, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%q: report (-Go +C):\n%s", doc, diff)
 		}
-		if reflect.DeepEqual(wantColumns, gotColumns) { // much quicker than cmp
+		if reflect.DeepEqual(wantColumns, gotColumns) { // much faster than cmp
 			return
 		}
 		if diff := cmp.Diff(wantColumns, gotColumns, cmpopts.EquateEmpty()); diff != "" {

@@ -1,19 +1,19 @@
 package pure
 
-// A Container is an object or an array of a document. There is one for each
-// place in a document: it is the same whenever it is read.
+// A Container is an object or an array of a document. Reading the same place again returns the same
+// Container.
 type Container struct {
 	doc    *Document
 	node   int
 	parent *Container
-	slots  []slot // fields or elements, made on first use
+	slots  []slot // fields or elements, created on first use
 	opened bool   // slots is filled
-	text   int    // number of leading slots that come from the text
+	text   int    // number of leading slots from the text
 	index  map[string]int
-	dirty  bool // it or something in it was written
-	listed bool // of an array: it was written itself
+	dirty  bool // it, or something in it, was written
+	listed bool // array: it was written itself
 
-	// Handle is for the user of the container: its counterpart elsewhere.
+	// Handle is for the container's user, to refer to a counterpart.
 	Handle any
 }
 
@@ -22,8 +22,8 @@ type slot struct {
 	node    int // 0 if not from the text
 	key     string
 	value   Value
-	open    *Container // the container that node is, once it was read
-	earlier int        // number, from 1, of the text's field before with the same key; 0 for none
+	open    *Container // the container of node, once it was read
+	earlier int        // number, from 1, of the previous text field with the same key; 0: none
 	written bool
 	removed bool
 }
@@ -31,7 +31,7 @@ type slot struct {
 // indexMin is the number of fields from which a map is faster than a search.
 const indexMin = 16
 
-// Kind is Object or Array.
+// Kind returns Object or Array.
 func (c *Container) Kind() Kind { return c.doc.node[c.node].kind }
 
 // open fills the slots from the text.
@@ -51,7 +51,7 @@ func (c *Container) open() {
 	}
 }
 
-// makeIndex makes the index of an object that has become large.
+// makeIndex builds the index of an object that has become large.
 func (c *Container) makeIndex() {
 	if c.index != nil || len(c.slots) < indexMin {
 		return
@@ -74,7 +74,7 @@ func (d *Document) key(i int) string {
 	return plainText(d.text[n.key[0]:n.key[1]], n.keyEscaped)
 }
 
-// find returns the last slot with the key, also if it is removed.
+// find returns the last slot with the key, even if it is removed.
 func (c *Container) find(key string) int {
 	c.open()
 	if c.index != nil {
@@ -91,7 +91,7 @@ func (c *Container) find(key string) int {
 	return -1
 }
 
-// Get reads a field of an object.
+// Get returns the value of a field of an object.
 func (c *Container) Get(key string) Value {
 	if c.Kind() != Object {
 		return Value{}
@@ -103,7 +103,7 @@ func (c *Container) Get(key string) Value {
 	return c.at(i)
 }
 
-// At reads an element of an array, from 1.
+// At returns an element of an array, counted from 1.
 func (c *Container) At(index float64) Value {
 	i := int(index)
 	if c.Kind() != Array || float64(i) != index || i < 1 || i > c.Len() {
@@ -113,7 +113,7 @@ func (c *Container) At(index float64) Value {
 	return c.at(i - 1)
 }
 
-// Len is the number of elements of an array, and 0 for an object.
+// Len returns the number of elements of an array, and 0 for an object.
 func (c *Container) Len() int {
 	switch {
 	case c.Kind() != Array:
@@ -140,8 +140,8 @@ func (c *Container) at(i int) Value {
 	return Value{Kind: n.kind, Container: s.open}
 }
 
-// Step returns the number of the field after field i of an object, or -1 at the end;
-// -1 starts. Fields are in the order of the text, then of writing.
+// Step returns the number of the field after field i of an object, or -1 at the end; start with -1.
+// Fields of the text come first, then added fields in the order of writing.
 func (c *Container) Step(i int) (next int, key string, v Value) {
 	if c.Kind() != Object {
 		return -1, "", Value{}
@@ -156,7 +156,7 @@ func (c *Container) Step(i int) (next int, key string, v Value) {
 	return -1, "", Value{}
 }
 
-// Find returns the number of a field for Step, also if it is removed, or -1.
+// Find returns the number of a field for Step, even if it is removed, or -1.
 func (c *Container) Find(key string) int {
 	if c.Kind() != Object {
 		return -1

@@ -11,8 +11,8 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// A reader reads documents: in Go, or in C where there is cgo. The tables below hold what
-// lies beside the limits of either, and both must make the same of it.
+// A reader reads documents: in Go, or in C with cgo. The tables below have inputs around the limits
+// of either, and both must give the same results.
 type reader struct {
 	check        func(doc []byte) error
 	newExtractor func(spec []event.Column) extractor
@@ -22,7 +22,7 @@ type extractor interface {
 	Extract(data []byte, ends []uint32, cols *event.Columns) (report.Report, error)
 }
 
-// readers are those to test, by name; edges_cgo_test.go has the one in C.
+// readers returns the readers to test, by name; edges_cgo_test.go adds the one in C.
 func readers() map[string]reader {
 	all := map[string]reader{"Go": {
 		check:        func(doc []byte) error { return pure.Check(doc) },
@@ -39,7 +39,7 @@ func eachReader(t *testing.T, test func(t *testing.T, r reader)) {
 	}
 }
 
-// TestTooLarge refuses a text of 2 GiB by its length alone: none of it is read, or is in memory.
+// TestTooLarge rejects a text of 2 GiB by its length alone, without reading it.
 func TestTooLarge(t *testing.T) {
 	text := make([]byte, 1<<31)
 	want := &report.SyntaxError{Code: report.TooLarge}
@@ -53,8 +53,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// extract returns the cells of documents that one extractor reads in one run, a row for each
-// document: nothing for a null, and "!" and the reason for what was rejected.
+// extract returns the cells of documents that one extractor reads in one run, one row per document:
+// nothing for a null, and "!" and the reason for a rejected value.
 func (r reader) extract(t *testing.T, spec []event.Column, docs ...string) (rows [][]string) {
 	t.Helper()
 	var b event.Batch
@@ -99,12 +99,12 @@ func column(typ event.Type, path ...string) event.Column {
 	return event.Column{Name: strings.Join(path, "."), Path: path, Type: typ}
 }
 
-// counts are what the readers keep in words of 64 bits, in blocks of 16, and in arrays that
-// double: beside each of those.
+// counts are close to the sizes of structures in the readers: words of 64 bits, blocks of 16, and
+// arrays that double.
 var counts = []int{1, 2, 15, 16, 17, 31, 32, 33, 62, 63, 64, 65, 66, 127, 128, 129, 255, 256, 257}
 
-// TestCountsOfFields has objects with as many fields. Each of them is read, in a document and
-// in ones that follow it with the same keys, with others, and with one of them twice.
+// TestCountsOfFields reads each field of objects with these counts of fields, in a first document,
+// and in ones that follow it with the same keys, with others, and with one of them twice.
 func TestCountsOfFields(t *testing.T) {
 	eachReader(t, func(t *testing.T, r reader) {
 		for _, n := range counts {
@@ -153,7 +153,7 @@ func TestCountsOfFields(t *testing.T) {
 	})
 }
 
-// TestCountsOfNodes has fields behind as many other values, and below them.
+// TestCountsOfNodes has fields after, and above, these counts of other values.
 func TestCountsOfNodes(t *testing.T) {
 	spec := []event.Column{column(event.Int64, "k"), column(event.String, "o", "s"), column(event.JSON, "list"), column(event.Int64, "o", "list")}
 	eachReader(t, func(t *testing.T, r reader) {
@@ -173,8 +173,8 @@ func TestCountsOfNodes(t *testing.T) {
 	})
 }
 
-// TestSizesOfDocuments moves quotes, escapes and letters of several bytes across each border of
-// 16 and 64 bytes, and of 16 and 32 KiB.
+// TestSizesOfDocuments moves quotes, escapes and multi-byte letters across each boundary of 16 and
+// 64 bytes, and of 16 and 32 KiB.
 func TestSizesOfDocuments(t *testing.T) {
 	spec := []event.Column{column(event.String, "text"), column(event.Int64, "n"), column(event.String, "é\"")}
 	eachReader(t, func(t *testing.T, r reader) {
@@ -201,12 +201,12 @@ func TestSizesOfDocuments(t *testing.T) {
 	})
 }
 
-// TestEdgesOfNumbers: what each type of column makes of numbers beside its limits.
+// TestEdgesOfNumbers converts numbers around the limits of each type of column.
 func TestEdgesOfNumbers(t *testing.T) {
 	const outOfRange, notWhole = "out of range", "not a whole number"
 	for _, c := range []struct {
 		number              string
-		whole, small, float string // as int64, int32 and float64; words of the reason where there are any
+		whole, small, float string // as int64, int32 and float64; or part of the reason for rejection
 	}{
 		{"2147483647", "2147483647", "2147483647", "2.147483647e+09"},
 		{"2147483648", "2147483648", outOfRange, "2.147483648e+09"},
@@ -271,7 +271,7 @@ func TestEdgesOfNumbers(t *testing.T) {
 	}
 }
 
-// sameFloat tells whether two spellings are of the same double.
+// sameFloat reports whether two texts are the same double.
 func sameFloat(a, b string) bool {
 	var x, y float64
 	n, _ := fmt.Sscan(a, &x)
@@ -279,7 +279,8 @@ func sameFloat(a, b string) bool {
 	return n == 1 && m == 1 && x == y
 }
 
-// TestEdgesOfTimes: the first and the last of each part of a time, and what comes after it.
+// TestEdgesOfTimes parses the first and the last value of each part of a time, and the values
+// beyond.
 func TestEdgesOfTimes(t *testing.T) {
 	const bad = "RFC 3339"
 	for value, want := range map[string]string{
@@ -294,7 +295,7 @@ func TestEdgesOfTimes(t *testing.T) {
 		`"10000-01-01T00:00:00Z"`:                bad,
 		`"99999-12-31T23:59:59Z"`:                bad,
 		`"2026-11-23T23:59:59Z"`:                 "1795478399000000",
-		`"2026-11-23T23:59:60Z"`:                 bad, // a leap second has no number
+		`"2026-11-23T23:59:60Z"`:                 bad, // leap seconds are not supported
 		`"2016-12-31T23:59:60Z"`:                 bad,
 		`"2026-11-23T23:60:00Z"`:                 bad,
 		`"2026-11-23T24:00:00Z"`:                 bad,
@@ -355,7 +356,7 @@ func TestEdgesOfTimes(t *testing.T) {
 	}
 }
 
-// TestNanoseconds is the same for timestamps to the nanosecond.
+// TestNanoseconds does the same for timestamps to the nanosecond.
 func TestNanoseconds(t *testing.T) {
 	const far = "beyond the years 1678 to 2261"
 	for value, want := range map[string]string{

@@ -6,8 +6,8 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// Put writes a field of an object and removes earlier fields with the same key. A
-// container must be a Copy that belongs to no document yet.
+// Put writes a field of an object and removes earlier fields with the same key. A container in v
+// must be a Copy that does not belong to a document yet.
 func (c *Container) Put(key string, v Value) error {
 	if c.Kind() != Object {
 		return ErrIsArray
@@ -30,7 +30,7 @@ func (c *Container) Put(key string, v Value) error {
 	return nil
 }
 
-// Remove removes all fields of a key.
+// Remove removes all fields with a key.
 func (c *Container) Remove(key string) error {
 	if c.Kind() != Object {
 		return ErrIsArray
@@ -45,7 +45,7 @@ func (c *Container) Remove(key string) error {
 	return nil
 }
 
-// removeBefore removes the text's fields before slot i that have its key.
+// removeBefore removes the text's fields before slot i that have the same key.
 func (c *Container) removeBefore(i int) {
 	if c.index != nil {
 		for s := &c.slots[i]; s.earlier > 0; {
@@ -77,7 +77,7 @@ func (c *Container) PutAt(index float64, v Value) error {
 	return nil
 }
 
-// Insert writes v at index and moves the elements from there up by one.
+// Insert inserts v at index and moves the elements from there up by one.
 func (c *Container) Insert(index float64, v Value) error {
 	i, err := c.writable(index, c.Len()+1)
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *Container) adopt(v Value) error {
 	return nil
 }
 
-// height is how deep objects and arrays are nested in the text of c.
+// height returns the nesting depth of objects and arrays in the text of c.
 func (c *Container) height() int {
 	nodes, height := c.doc.node, 0
 	var open []int // ends of the containers around node i
@@ -166,7 +166,7 @@ func (c *Container) touch() {
 	}
 }
 
-// Copy returns the container as it is now, in a document of its own.
+// Copy returns the container's current contents, in a document of its own.
 func (c *Container) Copy() (*Container, error) {
 	text, err := c.Append(nil)
 	if err != nil {

@@ -41,8 +41,8 @@ func TestWritesToArrays(t *testing.T) {
 	}
 }
 
-// TestDepthOfWrittenValues writes values that are nested as deep as a document has room for, and
-// one deeper. Their deepest part stands alone, before, behind and between others.
+// TestDepthOfWrittenValues writes values of the maximum depth, and one level deeper. Their deepest
+// part is alone, before, after and between others.
 func TestDepthOfWrittenValues(t *testing.T) {
 	for _, form := range []string{`[%]`, `[%,[]]`, `[[],%]`, `[[[]],1,%]`, `{"a":{},"b":%}`, `[[],{"a":[]},%,"x",{}]`} {
 		for _, inner := range []bool{false, true} {

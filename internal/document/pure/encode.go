@@ -6,8 +6,8 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// Append appends the container as JSON: it copies the text and splices in what was
-// written. Errors come from an Encoder.
+// Append appends the container as JSON: it copies the text and splices in the written parts. Its
+// errors come from an Encoder.
 func (c *Container) Append(out []byte) ([]byte, error) {
 	n := &c.doc.node[c.node]
 	switch {
@@ -19,8 +19,8 @@ func (c *Container) Append(out []byte) ([]byte, error) {
 	return c.appendSpliced(out)
 }
 
-// CheckDepth returns ErrTooDeep for an encoded value that is nested deeper than a document
-// may be. Encoders can make one of parts that are not.
+// CheckDepth returns ErrTooDeep if an encoded value is nested deeper than a document may be, which
+// is possible even if its parts are not.
 func CheckDepth(text []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(text); i++ {
@@ -76,8 +76,8 @@ func (c *Container) appendListed(out []byte) ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// appendSpliced keeps the text's white space: the space before a child belongs to the
-// child, the space after the last child is kept while the container has any.
+// appendSpliced keeps the text's white space: the space before a child belongs to the child, and
+// the space after the last child is kept unless the container is empty.
 func (c *Container) appendSpliced(out []byte) ([]byte, error) {
 	text, n := c.doc.text, &c.doc.node[c.node]
 	out = append(out, text[n.start])

@@ -26,12 +26,11 @@ func NewExtractor(spec []event.Column) *Extractor {
 	return x
 }
 
-// ReportUnknown makes Extract report the fields that the spec does not name as well.
+// ReportUnknown makes Extract also report the fields that the spec does not name.
 func (x *Extractor) ReportUnknown() { x.reportUnknown = true }
 
-// Extract adds a row to cols for each document. The rows that cols has already must be of
-// the same spec. A value that does not fit its column becomes null and is reported. The
-// error is always nil.
+// Extract adds a row to cols for each document. Existing rows of cols must have the same spec.
+// Values that do not fit their column become null and are reported. The error is always nil.
 func (x *Extractor) Extract(data []byte, ends []uint32, cols *event.Columns) (report.Report, error) {
 	x.prepare(cols)
 	first := cols.Rows
@@ -83,7 +82,7 @@ func (x *Extractor) row(row int, doc []byte, cols *event.Columns, r *report.Repo
 	}
 }
 
-// unknown reports the fields that are the first key of no column's path.
+// unknown reports the fields that are not the first key of a column's path.
 func (x *Extractor) unknown(r *report.Report) {
 	for i := 1; i < x.doc.node[0].next; i = x.doc.node[i].next {
 		key := x.doc.key(i)
@@ -110,7 +109,7 @@ func (d *Document) path(keys []string) int {
 	return at
 }
 
-// child returns the last field of a key, or -1.
+// child returns the last field with a key, or -1.
 func (d *Document) child(object int, key string) int {
 	found := -1
 	if d.node[object].kind != Object {
@@ -149,7 +148,7 @@ func (d *Document) kind(i int) report.Kind {
 	return report.Float
 }
 
-// A cell is a value as the vectors hold it.
+// A cell is a value in the form of a Vector.
 type cell struct {
 	null  uint8
 	i     int64
@@ -181,7 +180,7 @@ func (x *Extractor) cell(v *event.Vector, column event.Column, n int) report.Mis
 	return misfit
 }
 
-// convert reads node i as a value of a column.
+// convert converts node i to a value of a column.
 func (d *Document) convert(i int, c event.Column) (cell, report.Misfit) {
 	n, text, t := &d.node[i], d.spelled(i), c.Type
 	if t == event.JSON {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Exact parses a JSON number and reports whether a double holds it exactly enough: a
-// 64-bit integer must be equal; any other number must have at most 17 digits and be what
-// the double prints as with as many.
+// Exact parses a JSON number and reports whether a double represents it exactly enough: a 64-bit
+// integer must be equal; any other number must have at most 17 digits, and the double must print as
+// the same digits.
 func Exact(text string) (float64, bool) {
 	x, err := strconv.ParseFloat(text, 64)
 	want := readDecimal(text)
@@ -57,7 +57,7 @@ type decimal struct {
 	whole  bool // written without point and exponent
 }
 
-// expMax bounds exponents: numbers beyond it are infinite or zero as doubles.
+// expMax limits exponents: numbers beyond it are infinite or zero as doubles.
 const expMax = 100_000
 
 // readDecimal reads a well-formed JSON number.
@@ -91,8 +91,8 @@ func readExponent(text string) int {
 	return e
 }
 
-// Int64 parses a JSON number with an integer value in any spelling. If the value does
-// not fit, it reports whether it is an integer.
+// Int64 parses a JSON number with an integer value in any spelling. ok reports whether it is an
+// int64, whole whether it is an integer of any size.
 func Int64(text string) (v int64, ok, whole bool) { return readDecimal(text).int64() }
 
 func (x decimal) int64() (v int64, ok, whole bool) {

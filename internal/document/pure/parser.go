@@ -7,8 +7,8 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// A node is one value of the text. Nodes are in the order of the text; the
-// descendants of a container are the nodes up to next.
+// A node is one value of the text. Nodes are in the order of the text; the descendants of a
+// container are the nodes up to next.
 type node struct {
 	kind       Kind
 	escaped    bool   // a string with backslashes
@@ -17,7 +17,7 @@ type node struct {
 	key        [2]int // offsets of the key in the text, without quotes
 	start, end int    // offsets of the value
 	next       int    // index after the last node of this value
-	count      int    // of children
+	count      int    // number of children
 }
 
 // A parser reads one document. After an error, at is the offset of the first invalid byte.
@@ -32,7 +32,7 @@ const whiteSpace = " \t\r\n"
 
 const textMax = 1<<31 - 1
 
-// document parses an object surrounded only by white space.
+// document parses an object, with optional white space around it.
 func (p *parser) document() report.Code {
 	if len(p.text) > textMax {
 		return report.TooLarge
@@ -48,7 +48,8 @@ func (p *parser) document() report.Code {
 	return p.whole()
 }
 
-// anything parses a value of any kind surrounded only by white space, of at most textMax bytes.
+// anything parses a value of any kind, with optional white space around it, of at most textMax
+// bytes.
 func (p *parser) anything() report.Code {
 	p.skipSpace()
 	if p.at == len(p.text) {
@@ -120,7 +121,7 @@ func (p *parser) next() byte {
 	return 0
 }
 
-// unexpected returns the error want, or, at the end of the text, that it is truncated.
+// unexpected returns the error want, or CutShort at the end of the text.
 func (p *parser) unexpected(want report.Code) report.Code {
 	if p.at >= len(p.text) {
 		return report.CutShort
@@ -174,7 +175,7 @@ func (p *parser) container(i int, kind Kind) report.Code {
 	return 0
 }
 
-// child parses an element or a member, and the comma after it if there is one.
+// child parses an element or a member, and a comma after it.
 func (p *parser) child(i int, closing byte) report.Code {
 	var n node
 	if p.node[i].kind == Object {

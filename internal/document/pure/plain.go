@@ -2,9 +2,8 @@ package pure
 
 import "encoding/json"
 
-// Plain turns a value into nil, a bool, a float64, a json.Number where no float64
-// holds the number, a string, an []any or a map[string]any. An error comes from
-// an Encoder.
+// Plain converts a value to nil, a bool, a float64, a json.Number if a float64 cannot represent the
+// number, a string, an []any or a map[string]any. Its errors come from an Encoder.
 func Plain(v Value) (any, error) {
 	switch v.Kind {
 	case False:

@@ -1,23 +1,22 @@
-// Package pure reads and writes JSON documents without cgo. It behaves as package
-// document, which is written in C, byte for byte, and is the model that tests hold it to.
+// Package pure reads and writes JSON documents without cgo. It behaves exactly as package document,
+// which is written in C; tests compare the two.
 //
-// A Document is a strict index over the bytes of one JSON object. Values are
-// decoded when they are read; writes are recorded beside the text, and the encoder
-// splices them in, so that unwritten parts keep their bytes. One goroutine at a time
-// may use a Document, its Containers or an Extractor. Check is safe for concurrent use.
+// A Document is a strict index over the bytes of one JSON object. Values are decoded when they are
+// read. Writes are recorded separately from the text, and the encoder splices them in, so that
+// unwritten parts keep their bytes. Only one goroutine at a time may use a Document with its
+// Containers, or an Extractor. Check is safe for concurrent use.
 package pure
 
 import "github.com/perigeedb/perigee/internal/document/report"
 
-// Check reports whether doc is one object in strict JSON. An error is a
-// *report.SyntaxError.
+// Check checks that doc is one object in strict JSON. An error is a *report.SyntaxError.
 func Check(doc []byte) error {
 	var d Document
 	return d.Index(doc)
 }
 
-// A Checker is Check for many documents. Its zero value is ready for use by one goroutine
-// at a time.
+// A Checker is Check for many documents. Its zero value is ready for use. Only one goroutine at a
+// time may use it.
 type Checker struct{ doc Document }
 
 // Check returns the documents that are not strict JSON objects. The error is always nil.
@@ -32,8 +31,7 @@ func (c *Checker) Check(data []byte, ends []uint32) (rejected []report.Rejected,
 	return rejected, nil
 }
 
-// A Document is one JSON object and the changes made to it. Its zero value is ready
-// for Index.
+// A Document is one JSON object, with the changes made to it. Its zero value is ready for Index.
 type Document struct {
 	text []byte
 	node []node
@@ -53,7 +51,7 @@ func (d *Document) Index(text []byte) error {
 	return nil
 }
 
-// Root returns the object that the document is.
+// Root returns the document's object.
 func (d *Document) Root() *Container {
 	if d.root == nil {
 		d.root = &Container{doc: d}

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// escapeLen returns the length of the escape at the start of s, or 0 if it is none.
+// escapeLen returns the length of the escape at the start of s, or 0 if it is invalid.
 func escapeLen(s []byte) int {
 	switch {
 	case len(s) < 2:
@@ -42,7 +42,7 @@ func hex4(s []byte) (rune, bool) {
 	return r, true
 }
 
-// unescape appends the decoded inside of a string. A lone surrogate becomes U+FFFD.
+// unescape appends the decoded contents of a string. A lone surrogate becomes U+FFFD.
 func unescape(out, s []byte) []byte {
 	for {
 		i := bytes.IndexByte(s, '\\')
@@ -88,8 +88,8 @@ func plainOf(c byte) byte {
 	return c
 }
 
-// AppendString appends s, which must be UTF-8, as a JSON string. It escapes only what
-// JSON requires.
+// AppendString appends s, which must be UTF-8, as a JSON string. It escapes only characters that
+// JSON requires to be escaped.
 func AppendString(out []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	out = append(out, '"')

@@ -8,8 +8,8 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// timeNumber parses a number of units since 1970 and truncates it to what the column has:
-// microseconds, or nanoseconds.
+// timeNumber parses a number of units since 1970 and truncates it to the precision of the column,
+// microseconds or nanoseconds.
 func timeNumber(text string, c event.Column) (cell, report.Misfit) {
 	if c.Unit == event.TextOnly {
 		return cell{}, report.TimeNumber
@@ -35,8 +35,8 @@ func timeNumber(text string, c event.Column) (cell, report.Misfit) {
 	return cell{i: at}, 0
 }
 
-// inNanos reports whether a time in seconds is in the years 1678 to 2261, whose nanoseconds
-// fit.
+// inNanos reports whether a time in seconds is in the years 1678 to 2261, which int64 nanoseconds
+// can represent.
 func inNanos(seconds int64) bool { return seconds >= -9214560000 && seconds < 9214646400 }
 
 // inYears reports whether a time is in the years 1 to 9999.
@@ -52,7 +52,7 @@ func clock(text string, t event.Type) (cell, report.Misfit) {
 		layout = time.DateTime
 	}
 	at, err := time.Parse(layout, text)
-	// Package time also takes a comma before the fraction, and offsets that no zone has.
+	// Package time also accepts a comma before the fraction, and offsets beyond any zone's.
 	if err != nil || strings.Contains(text, ",") || !clockShape(text) || !inYears(at.UnixMicro()) {
 		return cell{}, report.BadTime
 	}
@@ -65,8 +65,8 @@ func clock(text string, t event.Type) (cell, report.Misfit) {
 	return cell{i: at.UnixNano()}, 0
 }
 
-// clockShape checks what package time does not: that every digit is there, the year,
-// and the zone.
+// clockShape checks what package time does not: that all digits are present, the year, and the
+// zone.
 func clockShape(text string) bool {
 	const whole = "dddd-dd-ddTdd:dd:dd"
 	if len(text) < len(whole) || strings.HasPrefix(text, "0000") {

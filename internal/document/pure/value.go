@@ -16,8 +16,8 @@ const (
 	Null
 	False
 	True
-	Number  // in Num, exactly
-	Big     // Text is a number that no double holds
+	Number  // Num, exactly
+	Big     // Text is a number that a double cannot represent
 	String  // Text, without quotes and escapes
 	Object  // Container
 	Array   // Container
@@ -33,8 +33,7 @@ type Value struct {
 	Foreign   Encoder
 }
 
-// An Encoder is a foreign value in a document. Each encoding of the document calls it
-// for its JSON.
+// An Encoder is a foreign value in a document. Each encoding of the document calls it for its JSON.
 type Encoder interface {
 	AppendJSON(out []byte) ([]byte, error)
 }
@@ -49,7 +48,7 @@ var (
 
 // A KeyError adds the path within a written value to an error.
 type KeyError struct {
-	Path []string // from the outside in
+	Path []string // outermost key first
 	Err  error
 }
 
@@ -59,7 +58,7 @@ func (e *KeyError) Error() string {
 
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// Within adds the key of what err happened in.
+// Within adds to err the key in which it occurred.
 func Within(key string, err error) error {
 	var inner *KeyError
 	if errors.As(err, &inner) {

@@ -5,31 +5,31 @@ import (
 	"fmt"
 )
 
-// A Code says why bytes are not a JSON document.
+// A Code is the reason why bytes are not a JSON document.
 type Code uint8
 
 const (
-	Empty         Code = iota + 1 // nothing but white space
+	Empty         Code = iota + 1 // only white space
 	NotObject                     // JSON, or the start of it, but not an object
-	CutShort                      // the document ends in the middle
-	WantKey                       // something else where a key belongs
-	WantColon                     // something else where a colon belongs
-	WantComma                     // something else where a comma or the closing bracket belongs
-	WantValue                     // something that starts no value
+	CutShort                      // the document is truncated
+	WantKey                       // something other than a key
+	WantColon                     // something other than a colon
+	WantComma                     // something other than a comma or the closing bracket
+	WantValue                     // something that does not start a value
 	BadNumber                     // a number with a leading zero, a bare minus, a dot without digits
-	BadEscape                     // a backslash followed by something that is no escape
+	BadEscape                     // an invalid escape
 	Control                       // a control character in a string that must be escaped
-	BadUTF8                       // bytes that are no UTF-8
-	TooDeep                       // more than MaxDepth brackets inside each other
-	Trailing                      // something after the end of the document
-	TooLarge                      // a document of 2 GiB and more
+	BadUTF8                       // invalid UTF-8
+	TooDeep                       // more than MaxDepth nested brackets
+	Trailing                      // data after the end of the document
+	TooLarge                      // a document of 2 GiB or more
 	ByteOrderMark                 // it starts with the byte-order mark of UTF-8 or UTF-16
-	IsArray                       // it starts an array
-	Gzip                          // it starts as gzip data does
+	IsArray                       // it starts with an array
+	Gzip                          // it starts like gzip data
 	TooManyFields                 // more than MaxFields, on all levels
 )
 
-// MaxFields is how many fields a document may have, on all levels.
+// MaxFields is the largest number of fields of a document, on all levels.
 const MaxFields = 1 << 15
 
 // MaxDepth is how deep objects and arrays may be nested.
@@ -65,8 +65,8 @@ func (f Code) String() string {
 	return faultText[f]
 }
 
-// NotAnObject returns why a document whose first byte, after white space, is not {
-// is refused. The same is in index.c.
+// NotAnObject returns the reason why a document is invalid whose first byte, after white space, is
+// not {. index.c does the same.
 func NotAnObject(text []byte) Code {
 	for _, mark := range []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
 		if bytes.HasPrefix(text, []byte(mark)) {
@@ -82,10 +82,10 @@ func NotAnObject(text []byte) Code {
 	return NotObject
 }
 
-// A SyntaxError is a document that is refused.
+// A SyntaxError describes an invalid document.
 type SyntaxError struct {
 	Code   Code
-	Offset int // of the first byte that is wrong
+	Offset int // of the first invalid byte
 }
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%v (at byte %d)", e.Code, e.Offset) }

@@ -1,7 +1,6 @@
-// Package report holds what the readers of documents say about them: the kinds
-// of values met, and why a document or a value was refused, in words that a
-// person can act on. It is apart from package document so that the reader in C
-// and the one in Go use the same words.
+// Package report defines what readers of documents report: the kinds of values found, and why a
+// document or a value was rejected, in sentences for users. It is separate from package document so
+// that the readers in C and in Go use the same texts.
 package report
 
 import (
@@ -17,8 +16,8 @@ type Kind uint16
 const (
 	Null   Kind = 1 << iota
 	Bool        // true or false
-	Int         // an integral number that fits int64, however it is spelled
-	BigInt      // an integral number that does not
+	Int         // an integral number that fits int64, in any spelling
+	BigInt      // any other integral number
 	Float       // any other number
 	String
 	Object
@@ -37,32 +36,31 @@ func (k Kind) String() string {
 	return strings.Join(names, "|")
 }
 
-// A Report says what an extraction met beside the values that it filled in.
+// A Report lists what an extraction found, besides the values.
 type Report struct {
 	Rejected []Rejected
 	Unknown  []Field
 }
 
-// Rejected is a value that does not fit its column, or a document that is none. The
-// cell is null.
+// A Rejected is a value that does not fit its column, or an invalid document. The cell is null.
 type Rejected struct {
 	Row    int
-	Column int    // in the spec; -1 when the whole document is refused
-	Kind   Kind   // of the value; 0 when it is missing or the document is refused
-	Value  string // as spelled, clipped to ValueMax bytes
+	Column int    // in the spec; -1 if the whole document is rejected
+	Kind   Kind   // of the value; 0 if it is missing or the document is rejected
+	Value  string // its text, truncated to ValueMax bytes
 	Reason string
 }
 
-// ValueMax is the length at which Bad.Value is clipped.
+// ValueMax is the length in bytes to which Rejected.Value is truncated.
 const ValueMax = 64
 
 // A Field is a top-level field that the spec does not name.
 type Field struct {
 	Name  string
-	Kinds Kind // the union of what was seen
+	Kinds Kind // all kinds seen
 }
 
-// A Misfit says why a value is not in its column.
+// A Misfit is the reason why a value does not fit its column.
 type Misfit uint8
 
 const (
@@ -70,13 +68,13 @@ const (
 	Missing                      // required, but missing or null
 	OutOfRange                   // a number beyond the type
 	Fractional                   // a number that is not integral
-	BadTime                      // a string that is no RFC 3339 time
-	LateTime                     // a number beyond the years that the column holds, in its unit
-	TimeNumber                   // a number where a time is text
-	FarTime                      // a time beyond the years that nanoseconds reach
+	BadTime                      // a string that is not an RFC 3339 time
+	LateTime                     // a number, in its unit, beyond the years that the column can hold
+	TimeNumber                   // a number where a time must be text
+	FarTime                      // a time beyond the years that nanoseconds can represent
 )
 
-// lateTimes says what a number in each unit is not, and may be.
+// lateTimes describes, by unit, the number expected and the likely mistake.
 var lateTimes = [...]string{
 	event.Seconds:      "Unix seconds; it looks like milliseconds",
 	event.Milliseconds: "milliseconds since 1970; it looks like microseconds",
@@ -84,10 +82,10 @@ var lateTimes = [...]string{
 	event.Nanoseconds:  "nanoseconds since 1970",
 }
 
-// nanoYears are the years of timestamp_ns.
+// nanoYears are the years that timestamp_ns can represent.
 const nanoYears = "1678 to 2261"
 
-// Column returns the sentence for a value that does not fit column c.
+// Column returns an error sentence for a value that does not fit column c.
 func (m Misfit) Column(c event.Column, value string) string {
 	const wants = "column %s wants %s, got %s"
 	switch m {
@@ -113,7 +111,7 @@ func (m Misfit) Column(c event.Column, value string) string {
 	return fmt.Sprintf(wants, c.Name, c.Type, value)
 }
 
-// Clip shortens a value for a message, on the border of a character.
+// Clip shortens a value for a message, at a character boundary.
 func Clip(value []byte) string {
 	if len(value) <= ValueMax {
 		return string(value)

@@ -17,7 +17,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// faultyLanguage is one whose scripts fail whole batches, as engines do that run out of memory.
+// faultyLanguage is a language whose scripts fail whole batches, as engines do when they run out of
+// memory.
 func faultyLanguage() script.Language {
 	return script.Language{Name: "faulty", Load: func(context.Context, script.Code, script.Options) (script.Script, error) {
 		return faulty{}, nil
@@ -44,8 +45,8 @@ func (faulty) Run(_ context.Context, in *event.Batch, res *event.Result) error {
 	return nil
 }
 
-// TestFailedRun: an event at which the engine of a worker fails becomes a dead letter, and all
-// others come out.
+// TestFailedRun makes the engine of a worker fail at one event: the event becomes a dead letter,
+// and all others succeed.
 func TestFailedRun(t *testing.T) {
 	s := load(t, faultyLanguage(), script.Code{Name: "faulty"}, script.Options{})
 	docs := make([]string, 20)
@@ -64,7 +65,7 @@ func TestFailedRun(t *testing.T) {
 	}
 }
 
-// newCallee returns a script whose parent answers calls: a file lib/a.lua, and two functions.
+// newCallee returns a script whose parent answers calls: for a file lib/a.lua and two functions.
 func newCallee() *isolatedScript {
 	echo := func(_ context.Context, args []any) ([]any, error) { return args, nil }
 	module := script.Module{Name: "host", Functions: map[string]script.Func{"wait": echo}, Pure: map[string]script.Func{"echo": echo}}
@@ -72,7 +73,7 @@ func newCallee() *isolatedScript {
 	return &isolatedScript{opts: opts, modules: map[string]script.Module{"host": module}}
 }
 
-// encodeCall encodes a call of a worker.
+// encodeCall encodes a worker's call.
 func encodeCall(kind uint64, texts ...string) []byte {
 	size := 16
 	for _, text := range texts {
@@ -86,8 +87,8 @@ func encodeCall(kind uint64, texts ...string) []byte {
 	return e.buf
 }
 
-// TestForgedCalls makes calls as a worker could that its script has taken over: none reads what no
-// script can require, nor anything once the script is loaded, and none costs much memory.
+// TestForgedCalls makes calls as a worker could whose script has taken control: none may read a
+// file that a script cannot require, or any file after loading, and none may cost much memory.
 func TestForgedCalls(t *testing.T) {
 	var read []string
 	files := func(path string) ([]byte, error) {
@@ -105,7 +106,7 @@ func TestForgedCalls(t *testing.T) {
 	for _, test := range []struct {
 		name             string
 		text             []byte
-		loading, running bool // it is answered
+		loading, running bool // the parent answers it
 	}{
 		{"a file", encodeCall(callFile, "lib/a.lua"), true, false},
 		{"a missing file", encodeCall(callFile, "lib/b.lua"), true, false},
@@ -153,7 +154,7 @@ func TestForgedCalls(t *testing.T) {
 	}
 }
 
-// TestEndlessFiles asks for files without end: the parent reads a bounded number.
+// TestEndlessFiles requests files without end: the parent reads a limited number.
 func TestEndlessFiles(t *testing.T) {
 	for name, text := range map[string][]byte{"small": []byte("x"), "missing": nil, "large": make([]byte, 1<<20)} {
 		reads, bytes := 0, 0
@@ -176,7 +177,7 @@ func TestEndlessFiles(t *testing.T) {
 	}
 }
 
-// FuzzCall answers calls that a worker may have made of anything, while it loads and while it runs.
+// FuzzCall answers arbitrary calls of a worker, while it loads and while it runs.
 func FuzzCall(f *testing.F) {
 	f.Add(encodeCall(callFile, "lib/a.lua"))
 	f.Add(encodeCall(callFile, "../a.lua"))
@@ -198,7 +199,7 @@ func FuzzCall(f *testing.F) {
 	})
 }
 
-// FuzzLoaded reads answers to a request to load code.
+// FuzzLoaded reads arbitrary answers to a request to load code.
 func FuzzLoaded(f *testing.F) {
 	for _, fault := range []error{errors.New("no"), &script.Error{Script: "a.lua", Line: 3, Message: "no"}, event.WithHint(errors.New("no"), "try")} {
 		e := &encoder{buf: make([]byte, 0, 1000)}

@@ -11,15 +11,15 @@ import (
 	"github.com/perigeedb/perigee/internal/child"
 )
 
-// heapSlack is what the memory limit leaves for Go's heap beside that of the script: Go
-// reserves 64 MiB at a time.
+// heapSlack is the memory for Go's heap, in addition to the script's memory limit: Go reserves 64
+// MiB at a time.
 const heapSlack = 128 << 20
 
-// confine takes from the process, before it has any code, what code does not need: environment,
-// descriptors, memory beyond a limit, and all system calls but those that compute. mapped is what
-// the process has mapped. Only code from a file can read files, until endLoading: those
-// that the parent has left to the process when it started it. confine returns what the kernel
-// does not offer.
+// confine restricts the process before it loads any code: it drops the environment and open
+// descriptors, limits memory, and allows only system calls for computing. mapped is the number of
+// bytes that the process has mapped. If fromFile, the loader may open files until endLoading is
+// called, but only those that the parent has left readable. confine returns the restrictions that
+// the kernel does not support.
 func confine(memory int, mapped uint64, fromFile bool) (missing []string, err error) {
 	loadZone()
 	os.Clearenv()
@@ -29,18 +29,18 @@ func confine(memory int, mapped uint64, fromFile bool) (missing []string, err er
 	}
 	debug.SetMemoryLimit(int64(memory) + heapSlack/2)
 	debug.SetMaxStack(memory)
-	const runtimeFiles = 8 // that Go's runtime may still open, for its poller
+	const runtimeFiles = 8 // files that Go's runtime may still open, for its poller
 	for _, limit := range []struct {
 		name     string
 		resource int
-		most     uint64
+		max      uint64
 	}{
 		{"core dumps", unix.RLIMIT_CORE, 0},
 		{"memory", unix.RLIMIT_DATA, mapped + uint64(memory) + heapSlack},
 		{"file sizes", unix.RLIMIT_FSIZE, 0},
 		{"open files", unix.RLIMIT_NOFILE, uint64(highest + runtimeFiles)},
 	} {
-		if err := child.LimitResource(limit.name, limit.resource, limit.most, limit.most); err != nil {
+		if err := child.LimitResource(limit.name, limit.resource, limit.max, limit.max); err != nil {
 			return nil, err
 		}
 	}
@@ -54,8 +54,9 @@ func confine(memory int, mapped uint64, fromFile bool) (missing []string, err er
 	return child.FilterCalls(rules)
 }
 
-// endLoading takes from the process what loading code from a file needed. That code has run by now,
-// and might have prevented it: what it can read then is still what the process was started with.
+// endLoading withdraws the calls that loading code from a file needed. The code has already run by
+// then, and might have prevented this; it still could read only the files left to the process at
+// its start.
 func endLoading() error {
 	if _, err := child.KeepDescriptors(memoryFile); err != nil {
 		return err
@@ -64,7 +65,7 @@ func endLoading() error {
 	return err
 }
 
-// fileCalls are what the loader needs to open a library for reading, and endLoading.
+// fileCalls are the calls with which the loader opens and reads a library, and those of endLoading.
 func fileCalls() []child.Rule {
 	const writing = unix.O_ACCMODE | unix.O_CREAT | unix.O_TRUNC | unix.O_TMPFILE&^unix.O_DIRECTORY
 	return append(oldFileCalls(), append(child.Allow(unix.SYS_NEWFSTATAT, unix.SYS_READLINKAT),

@@ -8,5 +8,5 @@ import (
 	"github.com/perigeedb/perigee/internal/child"
 )
 
-// oldFileCalls are those of fileCalls that newer architectures do not have.
+// oldFileCalls are file calls that exist only on older architectures.
 func oldFileCalls() []child.Rule { return child.Allow(unix.SYS_READLINK) }

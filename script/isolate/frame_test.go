@@ -17,13 +17,13 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// smallLayout keeps the shared memory of a test small.
+// smallLayout makes the shared memory small.
 var smallLayout = layout{request: 256, data: 256, rows: 16, text: 512}
 
 func newTestMemory() *memory { return smallLayout.divide(make([]byte, smallLayout.size())) }
 
-// FuzzFrame reads results that a worker may have made of anything: what passes the checks
-// is a result that the parent can use.
+// FuzzFrame reads arbitrary results of a worker: those that pass the checks must be usable by the
+// parent.
 func FuzzFrame(f *testing.F) {
 	good := newTestMemory()
 	copy(good.data, `{"a":1}{"b":2}`)
@@ -49,7 +49,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// checkFrame reads a frame and, if it is accepted, builds a result of it.
+// checkFrame reads a frame and, if it is accepted, builds a result from it.
 func checkFrame(t *testing.T, shared *memory, m message, b bounds) {
 	var f frame
 	if f.read(&m, shared, shared.text[:m.a], b) != nil {
@@ -64,7 +64,7 @@ func checkFrame(t *testing.T, shared *memory, m message, b bounds) {
 		options.Sinks = options.Sinks[:1]
 	}
 	r := newRun(&isolatedScript{opts: options, name: "s"})
-	r.s.apply(&effects{}) // without a log there is nothing to write
+	r.s.apply(&effects{}) // nothing is logged without a log
 	r.frame = f
 	in := &event.Batch{}
 	for range b.events {
@@ -123,12 +123,12 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// same is reflect.DeepEqual, except that NaN is itself.
+// same is reflect.DeepEqual, but treats NaN as equal to itself.
 func same(a, b any) bool {
 	return reflect.DeepEqual(a, b) || strings.Contains(fmt.Sprint(a), "NaN") && fmt.Sprint(a) == fmt.Sprint(b)
 }
 
-// TestFrameFaults: what a worker must not return.
+// TestFrameFaults reads invalid results of a worker.
 func TestFrameFaults(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -173,8 +173,8 @@ func TestFrameFaults(t *testing.T) {
 	}
 }
 
-// TestSplit splits parts of a batch around events that a worker names, also beside the part: all
-// events of the part come once, in order, and the named one alone.
+// TestSplit splits parts of a batch around an event that a worker names, which may be outside of
+// the part: all events of the part must occur once, in order, and the named one alone.
 func TestSplit(t *testing.T) {
 	for _, test := range []struct {
 		current uint32

@@ -9,7 +9,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// A Launcher starts script workers, which needs Linux.
+// A Launcher starts script workers. It needs Linux.
 type Launcher struct{ languages []script.Language }
 
 func isWorker() bool { return false }

@@ -36,10 +36,10 @@ func TestConformance(t *testing.T) {
 	scripttest.Test(t, launcher.Language(lua.Language()), scripttest.Features{Memory: luajit, MixedOrder: luajit})
 }
 
-// TestUnknownLanguage loads code of a language that workers do not have.
+// TestUnknownLanguage loads code of a language that workers do not support.
 func TestUnknownLanguage(t *testing.T) {
 	_, err := launcher.Language(script.Language{Name: "cobol"}).Load(t.Context(), script.Code{Name: "a"}, script.Options{})
-	if err == nil || !strings.Contains(err.Error(), "language cobol was not given to isolate.Init") {
+	if err == nil || !strings.Contains(err.Error(), "script workers do not support language cobol") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -105,7 +105,7 @@ func outLines(res *event.Result) string {
 	return strings.Join(all, " ")
 }
 
-// TestPieces runs batches of several pieces. The script calls its parent while that writes
+// TestPieces runs batches of several pieces. The script calls its parent while the parent writes
 // the rest of a batch, and the output limit ends runs before the last piece.
 func TestPieces(t *testing.T) {
 	double := func(_ context.Context, args []any) ([]any, error) { return []any{2 * args[0].(float64)}, nil }
@@ -144,12 +144,12 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestMemoryBetweenBatches: the memory of a small batch is kept for the next one, that of a large
-// one is given back.
+// TestMemoryBetweenBatches checks that the shared memory of a small batch is kept for the next one,
+// and that of a large one is released.
 func TestMemoryBetweenBatches(t *testing.T) {
 	s := load(t, passthrough.Language(), script.Code{}, script.Options{}).(*isolatedScript)
 	for _, test := range []struct {
-		bytes int // of the batch, and as many of its rows
+		bytes int // size of the batch, and of its rows
 		kept  bool
 	}{{100, true}, {keptBytes / 2, true}, {keptBytes/2 + 1, false}} {
 		doc := fmt.Sprintf(`{"pad":"%s"}`, strings.Repeat("x", test.bytes-len(`{"pad":""}`)))

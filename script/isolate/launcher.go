@@ -16,15 +16,15 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// workerVariable tells a process that it is a script worker, and how its shared memory
-// is divided. A worker has two more variables: the time zone, and GOMAXPROCS, because it cannot
-// read how many processors its control group has. It removes all of them before it has any code.
+// workerVariable marks a process as a script worker, and contains the layout of its shared memory.
+// A worker has two more variables: the time zone, and GOMAXPROCS, since it cannot read the CPU
+// limit of its control group. It removes all of them before it loads any code.
 const workerVariable = "PERIGEE_SCRIPT_WORKER"
 
-// zoneFiles are where Go and the C library read time zones.
+// zoneFiles are the files from which Go and the C library read time zones.
 var zoneFiles = []string{"/etc/localtime", "/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/etc/zoneinfo"}
 
-// Files of a worker, by descriptor.
+// Descriptors of a worker's files.
 const (
 	socketFile = 3
 	memoryFile = 4
@@ -33,7 +33,7 @@ const (
 // A Launcher starts script workers. A nil Launcher starts none.
 type Launcher struct{ languages []script.Language }
 
-// start starts a process that can read codeFile, if there is one.
+// start starts a process that can read codeFile, unless that is empty.
 func start(files []*os.File, memory layout, codeFile string) (*child.Process, error) {
 	env := append(child.Environment("TZ"), workerVariable+"="+memory.String(), fmt.Sprintf("GOMAXPROCS=%d", runtime.GOMAXPROCS(0)))
 	readable := zoneFiles
@@ -50,7 +50,7 @@ func start(files []*os.File, memory layout, codeFile string) (*child.Process, er
 	return process, nil
 }
 
-// openFiles makes the files of a worker. Those for the worker are closed after the start.
+// openFiles creates the files of a worker. The caller closes the worker's side after the start.
 func openFiles(l layout) (_, _ *workerFiles, err error) {
 	ours, theirs := &workerFiles{}, &workerFiles{}
 	defer func() {

@@ -14,8 +14,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// TestNoFilesLeft opens the files of a worker where the process may have too few: that is an
-// error, and leaves no file open.
+// TestNoFilesLeft opens the files of a worker in a process that can open too few: that is an error,
+// and leaves no file open.
 func TestNoFilesLeft(t *testing.T) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -55,8 +55,9 @@ func TestNoFilesLeft(t *testing.T) {
 	}
 }
 
-// TestNoRoomForMemory opens the files of a worker where none may be as large as its memory: that is
-// an error, and leaves no file open. Reading memory that its file lacks would end the process.
+// TestNoRoomForMemory opens the files of a worker in a process whose files may not be as large as
+// its memory: that is an error, and leaves no file open. Reading memory beyond the end of its file
+// would kill the process.
 func TestNoRoomForMemory(t *testing.T) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
@@ -83,7 +84,7 @@ func TestNoRoomForMemory(t *testing.T) {
 	})
 }
 
-// TestKilledFromOutside tells the end of a worker that another process killed from its other ends.
+// TestKilledFromOutside distinguishes a worker killed by another process from other ends.
 func TestKilledFromOutside(t *testing.T) {
 	overTime := errors.New("over its time")
 	for _, test := range []struct {

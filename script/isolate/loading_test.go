@@ -18,20 +18,20 @@ import (
 	"github.com/perigeedb/perigee/script/lua"
 )
 
-// attacker builds the plugin in testdata/attacker once for all tests.
+// attacker builds the plugin in testdata/attacker, once for all tests.
 var attacker = sync.OnceValues(func() (string, error) { return buildPlugin("attacker") })
 
-// A finding is what an attacker reports.
+// A finding is a report of an attacker.
 type finding struct {
 	Attempts int
 	Leaks    []string
 }
 
-// secret is what no attacker may find.
+// secret is the text that no attacker may find.
 const secret = "perigee-test-secret"
 
-// hideSecrets puts secrets where an attacker would look: into the environment, a descriptor that
-// child processes inherit, and files, and it returns the folder of these.
+// hideSecrets puts secrets where an attacker would look: the environment, a descriptor that child
+// processes inherit, and files. It returns the folder of the files.
 func hideSecrets(t *testing.T) (folder string) {
 	t.Helper()
 	t.Setenv("PERIGEE_TEST_SECRET", secret)
@@ -54,9 +54,9 @@ func hideSecrets(t *testing.T) (folder string) {
 	return folder
 }
 
-// TestLoadingLeaks loads code that searches its process, the machine and the engine while it is
+// TestLoadingLeaks loads code that searches its process, the machine and the engine, while it is
 // loaded and while it runs: a Go plugin in its init, and a Lua script in its top-level text. No
-// search finds an environment variable, a descriptor, a file or a byte of the engine's memory.
+// search may find an environment variable, a descriptor, a file or a byte of the engine's memory.
 func TestLoadingLeaks(t *testing.T) {
 	path, err := attacker()
 	if err != nil {

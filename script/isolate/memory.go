@@ -15,22 +15,22 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// Sizes of the areas. Their pages take memory only once they are used.
+// Sizes of the areas. Pages take memory only once they are used.
 const (
 	requestBytes = 64 << 20 // a batch with its offsets, or the code
-	textBytes    = 16 << 20 // all of a result but its rows, or the values of a call
-	keptBytes    = 4 << 20  // that a worker keeps from batch to batch
+	textBytes    = 16 << 20 // a result without its rows, or the values of a call
+	keptBytes    = 4 << 20  // shared memory that a worker keeps between batches
 	pageBytes    = 64 << 10
 )
 
-// A layout divides the memory that a worker shares with its parent.
+// A layout is the division of the memory that a worker shares with its parent.
 //
-// The parent writes the request area, the worker the others. The worker can change all
-// of them at any time, so the parent copies before it checks.
+// The parent writes the request area, the worker the others. The worker can change all of them at
+// any time, so the parent copies data before it checks it.
 type layout struct {
-	request int // bytes: the ends of a batch's documents, in their piece, then the documents
+	request int // bytes: for each piece of a batch, the ends of its documents, then the documents
 	data    int // bytes: the documents of the rows
-	rows    int // at most, with three arrays: their ends, events and sinks
+	rows    int // maximum number, for three arrays: their ends, events and sinks
 	text    int // bytes
 }
 
@@ -50,7 +50,7 @@ func parseLayout(text string) (l layout, err error) {
 	return l, err
 }
 
-// memory is the shared memory, divided.
+// memory is the shared memory, divided into its areas.
 type memory struct {
 	layout
 	all     []byte
@@ -63,7 +63,7 @@ type memory struct {
 	current *atomic.Uint32 // see script.Options.Current
 }
 
-// divide divides the bytes of a mapping.
+// divide divides a mapping into its areas.
 func (l layout) divide(all []byte) *memory {
 	m := &memory{layout: l, all: all}
 	next := func(n int) []byte {
@@ -80,7 +80,8 @@ func (l layout) divide(all []byte) *memory {
 	return m
 }
 
-// after returns what a piece leaves for the next ones. The request area is that of all.
+// after returns the memory that remains after an answer for a piece. All pieces share the request
+// area.
 func (m *memory) after(text, data, rows int) *memory {
 	rest := *m
 	rest.text, rest.data = m.text[text:], m.data[data:]
@@ -88,8 +89,8 @@ func (m *memory) after(text, data, rows int) *memory {
 	return &rest
 }
 
-// createMemory makes the file of a shared memory. It is sealed: were the worker able to
-// shrink it, reading it would end the parent with SIGBUS.
+// createMemory creates the file of a shared memory. It is sealed, because a worker that shrank it
+// could kill the parent by SIGBUS.
 func createMemory(l layout) (*os.File, error) {
 	fd, err := unix.MemfdCreate("perigee-script", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -116,13 +117,13 @@ func mapMemory(fd uintptr, l layout) (*memory, error) {
 	return l.divide(all), nil
 }
 
-// release gives the pages back to the system. Their contents are lost.
+// release returns the pages to the system and discards their contents.
 func (m *memory) release() { _ = unix.Madvise(m.all, unix.MADV_REMOVE) }
 
 func (m *memory) unmap() { _ = unix.Munmap(m.all) }
 
-// A message is what crosses the socket; everything longer is in the shared memory. The
-// answer to a request has its number.
+// A message is the fixed-size content of the socket; longer data is in the shared memory. An answer
+// has the number of its request.
 type message struct {
 	kind   messageKind
 	number uint64
@@ -135,12 +136,12 @@ type message struct {
 type messageKind uint64
 
 const (
-	// From the parent.
+	// Sent by the parent.
 	doLoad      messageKind = iota + 1 // a: bytes of the request
 	doRun                              // a: events; the first piece is written
-	restWritten                        // the other pieces are written too
+	restWritten                        // the other pieces are written, too
 	results                            // of a call; a: bytes of text
-	// From the worker.
+	// Sent by the worker.
 	loaded   // a: bytes of text
 	ran      // a: bytes of text, b: events that ran, c: bytes of documents, d: rows, plus hasSinks and isPiece
 	tooLarge // the result does not fit the memory
@@ -148,15 +149,15 @@ const (
 	call     // a: bytes of text
 )
 
-// hasSinks in message.d says that the rows have sinks, isPiece that more answers follow to
-// the same request: the parent checks a piece while the worker runs the next one.
+// Flags of message.d. hasSinks: the rows have sinks. isPiece: more answers to the same request
+// follow, so that the parent can check a piece while the worker runs the next one.
 const (
 	hasSinks = 1 << 63
 	isPiece  = 1 << 62
 )
 
-// pieceEvents is how many events a worker runs and answers at once. An answer costs both
-// processes some 25 µs, in which the parent checks 200 events.
+// pieceEvents is the number of events that a worker runs per answer. An answer costs both processes
+// about 25 µs, the time in which the parent checks 200 events.
 const pieceEvents = 500
 
 const messageBytes = 6 * 8
@@ -183,7 +184,7 @@ func send(socket int, m message) error {
 	}
 }
 
-// noEvent in memory.current says that the engine does not tell which event runs.
+// noEvent in memory.current means that the current event is unknown.
 const noEvent = ^uint32(0)
 
 // requestEnds returns the ends at the start of a request area.
@@ -196,8 +197,7 @@ func (m *memory) fits(in *event.Batch, p part) bool {
 	return 4*(p.end-p.first)+len(documents(in, p)) <= len(m.request)
 }
 
-// writePieces writes the pieces of a part of a batch that begin at events first up to end
-// of the part.
+// writePieces writes the pieces that begin at events first up to end of a part of a batch.
 func (m *memory) writePieces(in *event.Batch, p part, first, end int) {
 	n := p.end - p.first
 	ends := requestEnds(m.request, n)
@@ -217,7 +217,7 @@ func documents(in *event.Batch, p part) []byte {
 	return in.Data[offset(in.Ends, p.first):offset(in.Ends, p.end)]
 }
 
-// offset returns where document i begins.
+// offset returns the start of document i.
 func offset(ends []uint32, i int) uint32 {
 	if i == 0 {
 		return 0

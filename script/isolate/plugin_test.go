@@ -22,10 +22,10 @@ import (
 
 func pluginLanguages() []script.Language { return []script.Language{goplugin.Language()} }
 
-// pluginFolder is where buildPlugin has built plugins.
+// pluginFolder is the folder of the plugins that buildPlugin has built.
 var pluginFolder string
 
-// hostile builds the plugin in testdata/hostile once for all tests.
+// hostile builds the plugin in testdata/hostile, once for all tests.
 var hostile = sync.OnceValues(func() (string, error) { return buildPlugin("hostile") })
 
 // buildPlugin builds a plugin in testdata into a folder that is removed after all tests.
@@ -60,7 +60,7 @@ func loadHostile(t *testing.T, limits script.Limits) script.Script {
 func TestHostilePlugin(t *testing.T) {
 	for _, c := range []struct {
 		do, dead string
-		trace    string // part of what the process said
+		trace    string // part of the process's output
 	}{
 		{"exit", "exit code 3", ""},
 		{"segv", "SIGSEGV", ""},
@@ -107,7 +107,7 @@ func TestHostilePlugin(t *testing.T) {
 	}
 }
 
-// TestSleepingPlugin: a process that waits is ended by the clock.
+// TestSleepingPlugin checks that the wall clock ends a process that waits.
 func TestSleepingPlugin(t *testing.T) {
 	s := loadHostile(t, script.Limits{EventTime: time.Millisecond, BatchTime: 2 * time.Millisecond})
 	res := runDocs(t, s, `{"do":"sleep"}`)
@@ -116,7 +116,7 @@ func TestSleepingPlugin(t *testing.T) {
 	}
 }
 
-// TestNoSecrets: a worker has no environment and no files of its parent.
+// TestNoSecrets checks that a worker has neither the environment nor the files of its parent.
 func TestNoSecrets(t *testing.T) {
 	if _, err := hostile(); err != nil { // built for all tests, not in the folder of this one
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestNoSecrets(t *testing.T) {
 	s := loadHostile(t, script.Limits{})
 	pid := s.(*isolatedScript).first.process.Pid
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil && os.Geteuid() == 0 { // nobody else can look into a worker
+	if err != nil && os.Geteuid() == 0 { // only root can look into a worker
 		t.Fatal(err)
 	}
 	for _, entry := range open {
@@ -149,8 +149,8 @@ func TestNoSecrets(t *testing.T) {
 	}
 }
 
-// TestManyHostile: when events keep ending their processes, the batch ends after its time
-// and each run makes progress.
+// TestManyHostile runs batches in which events keep ending their processes: each batch ends at its
+// time limit, and each run makes progress.
 func TestManyHostile(t *testing.T) {
 	s := loadHostile(t, script.Limits{BatchTime: 50 * time.Millisecond})
 	docs := strings.Split(strings.Repeat(`{"do":"exit"}|`, 50), "|")[:50]
@@ -168,7 +168,7 @@ func TestManyHostile(t *testing.T) {
 	}
 }
 
-// TestMemoryOfWorker: a worker that hoards ends before it has more than its limit.
+// TestMemoryOfWorker checks that a worker that hoards memory ends before it exceeds its limit.
 func TestMemoryOfWorker(t *testing.T) {
 	s := loadHostile(t, quick).(*isolatedScript)
 	p, err := s.open(t.Context())
@@ -183,22 +183,22 @@ func TestMemoryOfWorker(t *testing.T) {
 	if !ok {
 		t.Fatalf("error is %v, want that the process ended", err)
 	}
-	const most = 16<<20 + heapSlack + 96<<20 // and the program itself
+	const limit = 16<<20 + heapSlack + 96<<20 // including the program itself
 	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
 		t.Fatal(err)
 	}
-	if own.Maxrss<<10 > most { // with 400 MiB here, a worker that has 157 was counted with 435
+	if own.Maxrss<<10 > limit { // the kernel may count the parent's 400 MiB: 435 MiB for a worker that has 157
 		t.Skipf("the kernel counts the %d MiB of this process as the worker's, too, until that executes the program", own.Maxrss>>10)
 	}
-	if peak := died.state.SysUsage().(*syscall.Rusage).Maxrss << 10; peak > most {
-		t.Errorf("the worker had %d MiB, want at most %d", peak>>20, most>>20)
+	if peak := died.state.SysUsage().(*syscall.Rusage).Maxrss << 10; peak > limit {
+		t.Errorf("the worker had %d MiB, want at most %d", peak>>20, limit>>20)
 	} else {
 		t.Logf("peak %d MiB: %v", peak>>20, died)
 	}
 }
 
-// TestChatter: what a worker prints does not fill the memory of its parent, nor block it.
+// TestChatter checks that a worker's output neither fills the memory of its parent nor blocks it.
 func TestChatter(t *testing.T) {
 	s := loadHostile(t, script.Limits{EventTime: 20 * time.Second, BatchTime: 20 * time.Second})
 	if res := runDocs(t, s, `{"do":"chatter"}`, `{"n":1}`); res.Outputs[0].Len() != 2 {
@@ -206,8 +206,8 @@ func TestChatter(t *testing.T) {
 	}
 }
 
-// TestSpoiledMemory: a worker that writes over the shared memory while it is read spoils
-// its own events and nothing else.
+// TestSpoiledMemory checks that a worker that overwrites the shared memory while it is read only
+// affects its own events.
 func TestSpoiledMemory(t *testing.T) {
 	s := loadHostile(t, script.Limits{Memory: 16 << 20})
 	good := loadHostile(t, script.Limits{Memory: 16 << 20})
@@ -231,7 +231,8 @@ func TestSpoiledMemory(t *testing.T) {
 	}
 }
 
-// TestFlood: an event with more output than a batch may have is dead, and no other.
+// TestFlood checks that an event with more output than a batch may have becomes a dead letter, and
+// no other event.
 func TestFlood(t *testing.T) {
 	s := loadHostile(t, script.Limits{EventTime: 20 * time.Second, BatchTime: 20 * time.Second, Memory: 1 << 30, Output: 1 << 20})
 	res := runDocs(t, s, `{"do":"flood"}`, `{"n":1}`)
@@ -240,7 +241,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestCloseOfProcess holds that the socket of a process is closed with it.
+// TestCloseOfProcess checks that closing a process closes its socket.
 func TestCloseOfProcess(t *testing.T) {
 	s := loadHostile(t, quick).(*isolatedScript)
 	p, err := s.open(t.Context())
@@ -253,7 +254,7 @@ func TestCloseOfProcess(t *testing.T) {
 	}
 }
 
-// TestProgress counts the runs of a process, and whether one runs.
+// TestProgress checks the count of a process's runs, and whether one is in progress.
 func TestProgress(t *testing.T) {
 	var p process
 	for run := range uint32(3) {
@@ -273,8 +274,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestLayout holds that the parts of the shared memory are whole pages, with room for what the
-// limits allow.
+// TestLayout checks that the areas of the shared memory consist of whole pages and are large enough
+// for the limits.
 func TestLayout(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: pageBytes, pageBytes - 1: pageBytes, pageBytes: pageBytes, pageBytes + 1: 2 * pageBytes} {
 		if got := roundUp(n); got != want {

@@ -17,31 +17,31 @@ import (
 	"github.com/perigeedb/perigee/internal/child"
 )
 
-// A process is a script worker, seen from its parent. One goroutine uses it at a time,
+// A process is the parent's view of a script worker. Only one goroutine at a time may use it,
 // except for Progress.
 type process struct {
 	process  *child.Process
 	socket   *os.File
 	fd       int // of the socket
 	memory   *memory
-	rest     *memory // what the pieces of an answer have left
+	rest     *memory // the memory after the pieces of an answer
 	stderr   *child.Tail
 	name     string // of the loaded script
 	number   uint64 // of the last request
-	batches  int    // that it was given
+	batches  int    // number of batches that it was given
 	text     []byte // of the last answer
-	death    error  // why it takes no more requests
-	unused   bool   // it ended before it got the last request
+	death    error  // the reason why it has ended
+	unused   bool   // it ended before it received the last request
 	measured time.Time
 	resident int // bytes
 
-	progress atomic.Uint64 // requests, and in the last bit whether one runs now
+	progress atomic.Uint64 // number of requests << 1; the last bit is set while one runs
 }
 
-// tick is how often a running worker's time is looked at.
+// tick is the interval at which the time of a running worker is checked.
 const tick = 10 * time.Millisecond
 
-// startWorker starts a worker that can read codeFile, if there is one.
+// startWorker starts a worker that can read codeFile, unless that is empty.
 func startWorker(memory layout, codeFile string) (*process, error) {
 	ours, theirs, err := openFiles(memory)
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *process) Close() {
 	p.memory.unmap()
 }
 
-// kill ends the process and what it may have started.
+// kill ends the process and any processes that it has started.
 func (p *process) kill() {
 	_ = unix.Kill(-p.process.Pid, unix.SIGKILL)
 	_ = p.process.Kill()
@@ -85,8 +85,8 @@ func (p *process) kill() {
 // Broken implements pool.VM.
 func (p *process) Broken() bool { return p.death != nil }
 
-// Memory implements pool.VM: the pages that the process shares with nobody, looked at
-// now and then.
+// Memory implements pool.VM. It returns the private memory of the process, measured from time to
+// time.
 func (p *process) Memory() int {
 	if now := time.Now(); now.Sub(p.measured) > time.Second {
 		p.measured, p.resident = now, residentMemory(p.process.Pid)
@@ -120,11 +120,11 @@ func (p *process) setRunning(running bool) {
 	p.progress.Store(n)
 }
 
-// An exitError says how a worker ended.
+// An exitError describes how a worker ended.
 type exitError struct {
-	cause  error // of the parent, if the parent ended it
+	cause  error // the parent's reason, if the parent ended it
 	state  *os.ProcessState
-	report string // what it wrote to stderr
+	report string // its output to stderr
 }
 
 func (e *exitError) Error() string {
@@ -147,7 +147,7 @@ func (e *exitError) killed() bool {
 	return e.cause == nil && ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// crashLine returns the line of a report in which Go's runtime says why it gave up.
+// crashLine returns the line of a crash report that states the reason.
 func crashLine(report string) string {
 	const longest = 200
 	for line := range strings.Lines(report) {
@@ -162,15 +162,15 @@ func crashLine(report string) string {
 
 func (e *exitError) Unwrap() error { return e.cause }
 
-// fail ends the process for a reason that its answer gave.
+// fail ends the process because of an invalid answer or a failure that it reported.
 func (p *process) fail(cause error) error {
 	p.kill()
 	return p.exitError(cause)
 }
 
-// exitError waits for the end of the process and says how it ended.
+// exitError waits for the end of the process and describes it.
 func (p *process) exitError(cause error) error {
-	const grace = time.Second // between the end of the socket and that of the process
+	const grace = time.Second // until the process has ended after it closed the socket
 	select {
 	case <-p.process.Exited():
 	case <-time.After(grace):
@@ -185,28 +185,28 @@ func (p *process) exitError(cause error) error {
 	return p.death
 }
 
-// A budget bounds a request: the processor time of the worker, and ten times as much in
-// wall-clock time, for a worker that sleeps.
+// A budget limits a request by the worker's CPU time, and by ten times as much wall-clock time, for
+// a worker that sleeps.
 type budget struct {
 	processor time.Duration
-	what      string // has the time
+	subject   string // named in the error
 }
 
 const wallFactor = 10
 
 var errHang = errors.New("time limit")
 
-// A server answers the calls of a worker. waited is the time that does not count against
-// the worker's. An error says that the call was invalid.
+// A server answers the calls of a worker. waited is time that does not count towards the worker's
+// limit. An error means that the call was invalid.
 type server func(text []byte) (reply []byte, waited time.Duration, err error)
 
-// A request is what a worker is asked.
+// A request is a request to a worker.
 type request struct {
 	message
 	budget    budget
 	serve     server
-	writeRest func()                      // writes what the worker does not need to begin; may be nil
-	piece     func(answer *message) error // takes the answers before the last
+	writeRest func()                      // writes the parts that the worker does not need to start; may be nil
+	piece     func(answer *message) error // handles all answers but the last
 }
 
 // ask sends a request and waits for its answer.
@@ -295,7 +295,7 @@ func (p *process) readText(m message) error {
 	return nil
 }
 
-// errNothing says that no answer came within a tick.
+// errNothing means that no answer came within a tick.
 var errNothing = errors.New("no answer yet")
 
 func (p *process) receive() (m message, err error) {
@@ -311,11 +311,11 @@ func (p *process) receive() (m message, err error) {
 	return m, nil
 }
 
-// A clock measures the time that a worker takes for a request.
+// A clock measures the time that a worker uses for a request.
 type clock struct {
 	process *process
 	started time.Time
-	used    time.Duration // processor time before
+	used    time.Duration // CPU time before the request
 }
 
 func (p *process) startClock() *clock {
@@ -329,12 +329,12 @@ func (c *clock) check(b budget) error {
 		c.used = max(0, used-wall)
 	}
 	if used-c.used > b.processor || wall > wallFactor*b.processor {
-		return fmt.Errorf("%w: %s took longer than its limit allows; its process was ended by signal SIGKILL", errHang, b.what)
+		return fmt.Errorf("%w: %s took longer than its limit allows; its process was ended by signal SIGKILL", errHang, b.subject)
 	}
 	return nil
 }
 
-// processorTime returns the processor time that the process has used.
+// processorTime returns the CPU time that the process has used.
 func (p *process) processorTime() time.Duration {
 	const wholeProcess = 2 // CPUCLOCK_SCHED
 	var t unix.Timespec

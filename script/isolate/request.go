@@ -8,13 +8,13 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// A request to load code. The fields of the options that are functions stay in the
-// parent: the worker calls them through the border.
+// A loadRequest is a request to load code. Functions in the options stay in the parent; the worker
+// calls them over the socket.
 type loadRequest struct {
 	language string
-	code     script.Code // Files only tells whether there are files; no Text where there is a File
+	code     script.Code // Files is only nil or not nil; Text is empty if File is set
 	options  script.Options
-	level    slog.Level // least level of lines that are logged
+	level    slog.Level // minimum log level
 }
 
 func newLoadRequest(language string, code script.Code, options *script.Options) *loadRequest {
@@ -63,9 +63,9 @@ func encodeNames(e *encoder, functions map[string]script.Func) {
 	}
 }
 
-// decodeLoadRequest reads a request. function and readFile cross the border.
+// decodeLoadRequest decodes a request. function and readFile call the parent.
 func decodeLoadRequest(d *decoder, function func(module, name string) script.Func, readFile func(string) ([]byte, error)) *loadRequest {
-	const most = int(^uint(0) >> 1)
+	const maxInt = int(^uint(0) >> 1)
 	q := &loadRequest{}
 	q.language, q.code.Name = d.text(), d.text()
 	q.code.Text, q.code.Func, q.code.File = []byte(d.text()), d.text(), d.text()
@@ -74,21 +74,21 @@ func decodeLoadRequest(d *decoder, function func(module, name string) script.Fun
 	}
 	o := &q.options
 	o.Limits = script.Limits{
-		EventTime: time.Duration(d.int(most)), BatchTime: time.Duration(d.int(most)),
-		WallTime: time.Duration(d.int(most)), Memory: d.int(most), Output: d.int(most),
+		EventTime: time.Duration(d.int(maxInt)), BatchTime: time.Duration(d.int(maxInt)),
+		WallTime: time.Duration(d.int(maxInt)), Memory: d.int(maxInt), Output: d.int(maxInt),
 	}
 	o.Sinks = make([]script.Sink, d.count())
 	for i := range o.Sinks {
 		o.Sinks[i] = script.Sink{Name: d.text(), Routed: d.bool()}
 	}
 	o.Isolated, o.Value = true, d.bool()
-	// One output holds the rows of all sinks; the parent distributes them. Code can be
-	// loaded for no sink, to check it.
+	// One output contains the rows of all sinks; the parent distributes them. When code is only
+	// checked, there are no sinks.
 	o.Together = !o.Value && len(o.Sinks) > 0
 	if d.bool() {
 		o.Stats = &script.Stats{}
 	}
-	q.level = slog.Level(d.int(most) - 128)
+	q.level = slog.Level(d.int(maxInt) - 128)
 	for range d.count() {
 		m := script.Module{Name: d.text()}
 		m.Functions = decodeNames(d, m.Name, function)

@@ -11,10 +11,10 @@ import (
 	"github.com/perigeedb/perigee/script/stdlib"
 )
 
-// requiredFiles are the files that a worker has asked its parent for.
+// requiredFiles are the files that a worker has requested from its parent.
 type requiredFiles struct {
 	answers map[string]fileAnswer // by path
-	loaded  bool                  // the parent answers no more
+	loaded  bool                  // the parent answers no more requests
 }
 
 type fileAnswer struct {
@@ -22,8 +22,8 @@ type fileAnswer struct {
 	err  error
 }
 
-// readFile reads a required file once, from the parent while the script loads. It implements
-// script.Code.Files.
+// readFile reads a required file. Until the script is loaded, it requests each file from the parent
+// once. It implements script.Code.Files.
 func (w *worker) readFile(path string) ([]byte, error) {
 	w.calling.Lock()
 	defer w.calling.Unlock()
@@ -64,17 +64,17 @@ func (w *worker) callForFile(path string) ([]byte, error) {
 	}
 }
 
-// missingFile is an error of the parent that is fs.ErrNotExist.
+// missingFile is an error text of the parent whose error was fs.ErrNotExist.
 type missingFile string
 
 func (e missingFile) Error() string        { return string(e) }
 func (e missingFile) Is(target error) bool { return target == fs.ErrNotExist }
 
-// namedModule matches the name of a module in quotes after require, as in pcall(require, "name").
+// namedModule matches a module name in quotes after require, also as in pcall(require, "name").
 var namedModule = regexp.MustCompile(`\brequire\s*[(,]?\s*["']([A-Za-z0-9_.-]+)["']`)
 
-// readNamedFiles reads the files that a script which is loaded may still require: those that it, or
-// a file that it requires, names in quotes. After it there are no others.
+// readNamedFiles reads the files that a loaded script may require later: those named in quotes in
+// the script or in a file that it requires. Other files cannot be required afterwards.
 func (w *worker) readNamedFiles(code *script.Code) error {
 	modules, err := stdlib.Modules(w.options.Modules)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// A frame is what a worker returned for a part of a batch.
+// A frame is a worker's result for a part of a batch.
 type frame struct {
 	ran   int
-	rows  event.Output // Data is in the shared memory, and may change at any time
+	rows  event.Output // Data is in the shared memory, and the worker may change it at any time
 	dead  []deadEvent
 	limit *script.LimitError
 	effects
@@ -22,16 +22,16 @@ type frame struct {
 
 // A deadEvent is an event that failed.
 type deadEvent struct {
-	event int // in the part
+	event int // index in the part
 	stage string
 	fault script.Error
 }
 
-// effects are what a script did besides its result.
+// effects are the side effects of a script.
 type effects struct {
 	lines   []logLine
 	stats   []script.Stat
-	refused uint64 // measurements
+	refused uint64 // number of rejected measurements
 }
 
 // A logLine is a line that a script or its engine logged.
@@ -41,31 +41,30 @@ type logLine struct {
 	place        string
 }
 
-// Bounds of what is read of a worker.
+// Limits on data read from a worker.
 const (
 	linesMax  = 2000
 	labelsMax = 64
 	statsMax  = 10_000
 	nameMax   = 1 << 10
-	// textMax bounds a message, a traceback and a line, in bytes.
+	// textMax is the longest message, traceback or line, in bytes.
 	textMax = 16 << 10
-	// missingMax is how many things a kernel may lack.
+	// missingMax is the most restrictions that a kernel may lack.
 	missingMax = 10
 )
 
-// bounds are what a frame is checked against.
+// bounds are the limits that a frame must meet.
 type bounds struct {
-	events int // of the part
+	events int // in the part
 	sinks  int
 	output int  // bytes
-	value  bool // each event that did not fail has one row
-	begun  bool // a piece was read before
+	value  bool // every event that did not fail has exactly one row
+	begun  bool // an earlier piece was read
 	piece  bool // more answers follow
 }
 
-// read copies and checks a frame. It never trusts the shared memory: lengths come from
-// the message, and what is checked is a copy. The documents are not copied and not
-// checked.
+// read copies and checks a frame. It does not trust the shared memory: lengths come from the
+// message, and only copies are checked. It neither copies nor checks the documents.
 func (f *frame) read(m *message, shared *memory, text []byte, b bounds) error {
 	rows := m.d &^ (hasSinks | isPiece)
 	switch {
@@ -91,7 +90,7 @@ func (f *frame) read(m *message, shared *memory, text []byte, b bounds) error {
 	return f.checkEvents(b)
 }
 
-// checkRows checks that the rows lie in the data, in the order of their events.
+// checkRows checks that the rows are within the data, in the order of their events.
 func (f *frame) checkRows(b bounds) error {
 	end, from := uint32(0), uint32(0)
 	for i, e := range f.rows.Ends {
@@ -113,8 +112,8 @@ func (f *frame) checkRows(b bounds) error {
 	return nil
 }
 
-// checkEvents checks that no event is counted twice, and that all ran unless a limit
-// says otherwise.
+// checkEvents checks that no event is counted twice, and that all events ran, unless a limit was
+// exceeded.
 func (f *frame) checkEvents(b bounds) error {
 	switch {
 	case b.piece && (f.ran == 0 || f.ran == b.events), !b.piece && f.limit == nil && f.ran != b.events, f.limit != nil && f.ran == 0 && !b.begun:
@@ -145,7 +144,7 @@ func (f *frame) checkEvents(b bounds) error {
 	return nil
 }
 
-// stages that a script can give a dead letter.
+// stages are the stages that a script can give a dead letter.
 var stages = [...]string{"script", "parse"}
 
 func (f *frame) encodeText(e *encoder) {
@@ -197,9 +196,9 @@ func encodeFault(e *encoder, fault *script.Error) {
 }
 
 func decodeFault(d *decoder) *script.Error {
-	const most = 1 << 30
+	const positionMax = 1 << 30
 	return &script.Error{
-		Script: d.short(textMax), Line: d.int(most), Column: d.int(most),
+		Script: d.short(textMax), Line: d.int(positionMax), Column: d.int(positionMax),
 		Message: d.short(textMax), Hint: d.short(textMax), Traceback: d.short(textMax),
 	}
 }

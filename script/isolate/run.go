@@ -14,7 +14,7 @@ import (
 	"github.com/perigeedb/perigee/script/pool"
 )
 
-// A run passes one batch through workers. Its memory is used again.
+// A run passes one batch through workers. Runs are reused.
 type run struct {
 	s      *isolatedScript
 	result *script.ResultBuilder
@@ -22,24 +22,24 @@ type run struct {
 
 	ctx    context.Context
 	in     *event.Batch
-	member *pool.Member // that the run holds, or nil
-	parts  []part       // that have not run; the last one is next
-	done   int          // events of the part that have been added
+	member *pool.Member // the worker that the run holds, or nil
+	parts  []part       // the parts left to run; the last one is next
+	done   int          // events of the current part that have been added
 	bytes  int          // of all rows
-	deaths int          // of new workers, by the event that is alone
-	unused int          // workers in a row that ended before they got a request
-	search time.Time    // since when events are sought that end their workers
+	deaths int          // number of new workers that the isolated event has ended
+	unused int          // consecutive workers that ended before they received a request
+	search time.Time    // start of the search for events that end their workers
 }
 
 // A part is a range of the events of a batch.
 type part struct{ first, end int }
 
-// deathsMax is how many new workers an event must end alone to become a dead letter. A
-// worker may also be killed from outside, just when it runs this event.
+// deathsMax is how many new workers an event must end by itself to become a dead letter. One death
+// is not enough, since another process may kill a worker just when it runs the event.
 const deathsMax = 2
 
-// killsMax is deathsMax where another process killed the workers: the system when it has
-// no memory, or a person.
+// killsMax is deathsMax for workers killed by another process: by a person, or by the kernel when
+// memory runs out.
 const killsMax = 5
 
 func newRun(s *isolatedScript) *run {
@@ -78,7 +78,7 @@ func (r *run) release() {
 	}
 }
 
-// runParts runs the batch, whole as long as nothing goes wrong.
+// runParts runs the batch, as a whole while no worker dies.
 func (r *run) runParts() (ran int, limit *script.LimitError, err error) {
 	if r.in.Len() == 0 {
 		return 0, nil, r.ctx.Err()
@@ -111,8 +111,8 @@ func (r *run) runParts() (ran int, limit *script.LimitError, err error) {
 	return r.in.Len(), nil, nil
 }
 
-// runPart runs one part in a worker and adds its result, piece by piece. Whatever
-// happens, r.done events of the part have been added.
+// runPart runs one part in a worker and adds its result, piece by piece. Even after an error,
+// r.done is the number of events of the part that have been added.
 func (r *run) runPart(p part) (*script.LimitError, error) {
 	r.done = 0
 	w, err := r.acquire()
@@ -140,7 +140,7 @@ func (r *run) runPart(p part) (*script.LimitError, error) {
 	}
 	w.memory.writePieces(r.in, p, 0, 1)
 	if n > pieceEvents {
-		q.budget.processor += limits.BatchTime // a piece may begin before the time is used up
+		q.budget.processor += limits.BatchTime // a piece may begin just before the time is used up
 		q.writeRest = func() { w.memory.writePieces(r.in, p, pieceEvents, n) }
 	}
 	answer, err := w.ask(r.ctx, &q)
@@ -156,7 +156,7 @@ func (r *run) runPart(p part) (*script.LimitError, error) {
 			r.splitLarge(p, fmt.Sprintf("output limit: more than %d bytes", limits.Output))
 		}
 		return nil, nil
-	case failed: // whatever it says: it is not trusted with the pipeline
+	case failed: // whatever the failure: the worker must not stop the pipeline
 		return nil, w.fail(readFailure(&decoder{buf: w.text}))
 	default:
 		return nil, w.fail(fmt.Errorf("%w: answer of kind %d", errFrame, answer.kind))
@@ -168,7 +168,7 @@ func (r *run) runPart(p part) (*script.LimitError, error) {
 	return limit, err
 }
 
-// addPiece adds an answer to a part. errOutput ends the run before it.
+// addPiece adds an answer to a part. It returns errOutput, without adding it, at the output limit.
 func (r *run) addPiece(w *process, p part, m *message) (*script.LimitError, error) {
 	limits := &r.s.opts.Limits
 	b := bounds{p.end - p.first - r.done, len(r.s.opts.Sinks), limits.Output, r.s.opts.Value, r.done > 0, m.d&isPiece != 0}
@@ -179,7 +179,7 @@ func (r *run) addPiece(w *process, p part, m *message) (*script.LimitError, erro
 	first := p.first + r.done
 	if r.bytes+len(f.rows.Data) > limits.Output && first > 0 {
 		if b.piece {
-			_ = w.fail(errOutput) // it runs what follows
+			_ = w.fail(errOutput) // it is already running the next piece
 		}
 		return nil, errOutput
 	}
@@ -196,10 +196,10 @@ func (r *run) addPiece(w *process, p part, m *message) (*script.LimitError, erro
 	return f.limit, nil
 }
 
-// errOutput says that the output of a batch exceeds its limit.
+// errOutput means that the output of a batch exceeds its limit.
 var errOutput = errors.New("output limit")
 
-// grace is what a worker gets beyond the time limits, which its engine keeps if it can.
+// grace is a worker's time beyond the limits, which its own engine normally enforces.
 const grace = 500 * time.Millisecond
 
 func (r *run) acquire() (*process, error) {
@@ -213,8 +213,8 @@ func (r *run) acquire() (*process, error) {
 	return r.member.VM.(*process), nil
 }
 
-// add adds the result of a part that begins at event first. Its documents are copied out
-// of the shared memory before they are checked.
+// add adds the result of a part that begins at event first. It copies the documents from the shared
+// memory before it checks them.
 func (r *run) add(first int) error {
 	f := &r.frame
 	for i := range f.dead {
@@ -234,7 +234,7 @@ func (r *run) add(first int) error {
 	return nil
 }
 
-// splitLarge splits a part whose events or rows do not fit the shared memory.
+// splitLarge splits a part if its events or rows do not fit the shared memory.
 func (r *run) splitLarge(p part, message string) {
 	if p.end-p.first == 1 {
 		r.result.Fail(p.first, "script", &script.Error{Script: r.s.name, Message: message})
@@ -248,8 +248,8 @@ func (r *run) split(p part) {
 	r.parts = append(r.parts, part{middle, p.end}, part{p.first, middle})
 }
 
-// splitAround splits a part so that the event that the engine began last is alone. A
-// worker can name any event: then the search takes longer.
+// splitAround splits a part to isolate the event that the engine began last. A worker can lie about
+// that event, which only prolongs the search.
 func (r *run) splitAround(p part, current uint32) {
 	if current >= uint32(p.end-p.first) {
 		r.split(p)
@@ -263,8 +263,8 @@ func (r *run) splitAround(p part, current uint32) {
 	}
 }
 
-// handleDeath says what happens to the events that a worker ran when it ended. Its result
-// is lost, and none of it was used.
+// handleDeath decides what happens to the events of a worker that has died. Its result is lost, and
+// none of it was used.
 func (r *run) handleDeath(p part, died *exitError) (*script.LimitError, error) {
 	w := r.member.VM.(*process)
 	current := w.memory.current.Load()
@@ -287,11 +287,11 @@ func (r *run) handleDeath(p part, died *exitError) (*script.LimitError, error) {
 	if fresh {
 		r.deaths++
 	}
-	most := deathsMax
+	allowed := deathsMax
 	if died.killed() {
-		most = killsMax
+		allowed = killsMax
 	}
-	if r.deaths < most {
+	if r.deaths < allowed {
 		r.parts = append(r.parts, p)
 		return nil, nil
 	}

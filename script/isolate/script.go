@@ -24,7 +24,7 @@ import (
 	"github.com/perigeedb/perigee/script/stdlib"
 )
 
-// An isolatedScript runs in workers. Each is a VM of its pool.
+// An isolatedScript runs in workers, which are the VMs of its pool.
 type isolatedScript struct {
 	language string
 	fromFile bool // see script.Language.FromFile
@@ -38,7 +38,7 @@ type isolatedScript struct {
 	runs     sync.Pool // of *run
 
 	mu    sync.Mutex
-	first *process // that loaded the code first, until the pool has it
+	first *process // the first worker that loaded the code, until the pool takes it
 }
 
 // loader returns a function that loads code of a language in a worker.
@@ -48,13 +48,13 @@ func (l *Launcher) loader(language string) func(context.Context, script.Code, sc
 	}
 }
 
-// scripts counts the loaded scripts, each of which is a key of its pool.
+// scripts counts loaded scripts. The count is the script's key in the pool.
 var scripts atomic.Uint64
 
 func (l *Launcher) load(ctx context.Context, language string, code script.Code, opts script.Options) (script.Script, error) {
 	i := slices.IndexFunc(l.languages, func(known script.Language) bool { return known.Name == language })
 	if i < 0 {
-		return nil, fmt.Errorf("language %s was not given to isolate.Init, so that script workers do not have it", language)
+		return nil, fmt.Errorf("script workers do not support language %s: pass it to isolate.Init", language)
 	}
 	opts.Limits = opts.Limits.WithDefaults()
 	s := &isolatedScript{language: language, fromFile: l.languages[i].FromFile, code: code, opts: opts, layout: newLayout(opts.Limits)}
@@ -80,8 +80,8 @@ func (l *Launcher) load(ctx context.Context, language string, code script.Code, 
 // String implements script.Script.
 func (s *isolatedScript) String() string { return s.name }
 
-// Open implements pool.Maker. The code has been loaded before, so that it tries until a
-// worker loads it again.
+// Open implements pool.Maker. The code has been loaded before, so Open retries until a worker loads
+// it again.
 func (m maker) Open(ctx context.Context) (pool.VM, error) {
 	s := m.isolatedScript
 	s.mu.Lock()
@@ -101,7 +101,7 @@ func (m maker) Open(ctx context.Context) (pool.VM, error) {
 	return p, nil
 }
 
-// backOff waits after failures in a row: 100 ms, and twice as long each time, up to 10 s.
+// backOff waits after consecutive failures: 100 ms, doubled each time, up to 10 s.
 func backOff(ctx context.Context, failures int) error {
 	if failures == 0 {
 		return nil
@@ -120,7 +120,7 @@ func (s *isolatedScript) Close() error {
 	return nil
 }
 
-// A maker is what the pool opens workers with.
+// A maker opens workers for the pool.
 type maker struct{ *isolatedScript }
 
 // Close implements pool.Maker.
@@ -134,11 +134,11 @@ func (m maker) Close() {
 	}
 }
 
-// loadTime bounds how long a worker may take to start and to load its code, beyond what
-// the code itself may take.
+// loadTime limits the time to start a worker and load its code, in addition to the time limit of
+// the code itself.
 const loadTime = 10 * time.Second
 
-// open starts a worker and loads the code in it, again when it was killed from outside.
+// open starts a worker and loads the code in it. It retries if the worker was killed from outside.
 func (s *isolatedScript) open(ctx context.Context) (*process, error) {
 	for tries := 1; ; tries++ {
 		p, err := s.startLoaded(ctx)
@@ -152,8 +152,8 @@ func (s *isolatedScript) open(ctx context.Context) (*process, error) {
 	}
 }
 
-// loadTries is how many workers must be killed while they load code for the code to be
-// at fault.
+// loadTries is the number of workers killed while loading code after which the code counts as the
+// cause.
 const loadTries = 5
 
 func (s *isolatedScript) startLoaded(ctx context.Context) (*process, error) {
@@ -180,8 +180,8 @@ func (s *isolatedScript) startLoaded(ctx context.Context) (*process, error) {
 // codeFile is the name of a copy of code.
 const codeFile = "plugin.so"
 
-// copyCode copies code that is loaded from a file to a new folder: the worker can open nothing
-// else, and what is written to the original does not change code that runs.
+// copyCode copies code that is loaded from a file to a new folder. The worker can open no other
+// file, and later changes of the original do not affect running code.
 func (s *isolatedScript) copyCode() (folder string, err error) {
 	content := s.code.Text
 	if len(content) == 0 {
@@ -229,7 +229,7 @@ func (s *isolatedScript) loadInto(ctx context.Context, p *process, code script.C
 	return nil
 }
 
-// writeFailure encodes the error of a worker.
+// writeFailure encodes an error for the parent.
 func writeFailure(e *encoder, err error) {
 	fault, isFault := errors.AsType[*script.Error](err)
 	e.bool(isFault)
@@ -259,7 +259,8 @@ func readFailure(d *decoder) error {
 	return errors.New(message)
 }
 
-// readLoaded reads the answer to a request to load code: its error is that of the code, or errFrame.
+// readLoaded decodes the answer to a request to load code. Its error is the code's error, or
+// errFrame.
 func readLoaded(answer *message, text []byte) (name string, missing []string, done effects, err error) {
 	d := &decoder{buf: text}
 	switch answer.kind {
@@ -277,7 +278,7 @@ func readLoaded(answer *message, text []byte) (name string, missing []string, do
 	return name, missing, done, d.end()
 }
 
-// apply makes what a script logged and measured take effect.
+// apply logs the lines and records the measurements of a script.
 func (s *isolatedScript) apply(done *effects) {
 	for _, line := range done.lines {
 		s.log.Line(line.level, line.text, line.script, line.place)
@@ -290,14 +291,14 @@ func (s *isolatedScript) apply(done *effects) {
 	}
 }
 
-// What a worker can call.
+// Calls that a worker can make.
 const (
-	callFile     = iota // while it loads
-	callMapped          // while it loads
+	callFile     = iota // only while it loads
+	callMapped          // only while it loads
 	callFunction        // at any time
 )
 
-// serve returns what answers the calls of a worker whose code is loaded.
+// serve returns the server for calls of a worker whose code is loaded.
 func (s *isolatedScript) serve(ctx context.Context) server {
 	return func(text []byte) (reply []byte, waited time.Duration, err error) {
 		d := &decoder{buf: text, memory: s.opts.Limits.Memory}
@@ -324,11 +325,11 @@ func (s *isolatedScript) serve(ctx context.Context) server {
 	}
 }
 
-// filesMax bounds how many files a worker may ask for while it loads, found or not.
+// filesMax limits the number of files that a worker may request while it loads, found or not.
 const filesMax = 2 * script.RequiredFilesMax
 
-// serveLoading returns what answers the calls of a worker while it loads. files reads a file that
-// the code requires; nil has none.
+// serveLoading returns the server for calls of a worker while it loads. files reads a file that the
+// code requires; nil means that there are none.
 func (s *isolatedScript) serveLoading(ctx context.Context, pid int, files func(string) ([]byte, error)) server {
 	calls, asked, bytes := s.serve(ctx), 0, 0
 	return func(text []byte) (reply []byte, waited time.Duration, err error) {
@@ -345,7 +346,7 @@ func (s *isolatedScript) serveLoading(ctx context.Context, pid int, files func(s
 				return nil, 0, fmt.Errorf("%w: a file that no code can require", errFrame)
 			}
 			if asked++; asked > filesMax || bytes > script.RequiredBytesMax {
-				return encodeFile(nil, fmt.Errorf("a script may ask for %d files of %d MiB in all", filesMax, script.RequiredBytesMax>>20)), 0, nil
+				return encodeFile(nil, fmt.Errorf("a script may request at most %d files of %d MiB in all", filesMax, script.RequiredBytesMax>>20)), 0, nil
 			}
 			content, err := files(path)
 			bytes += len(content)
@@ -355,7 +356,7 @@ func (s *isolatedScript) serveLoading(ctx context.Context, pid int, files func(s
 	}
 }
 
-// encodeFile encodes a file that code requires, or why there is none.
+// encodeFile encodes a file that code requires, or the error.
 func encodeFile(content []byte, err error) []byte {
 	kind, text := uint64(0), string(content)
 	switch {
@@ -376,11 +377,11 @@ type functionContext struct {
 	memory int
 }
 
-// MemoryLeft returns the memory limit: what the script has is known to its worker only.
+// MemoryLeft returns the memory limit, since only the worker knows how much memory the script uses.
 func (c functionContext) MemoryLeft() int { return c.memory }
 
-// callSafely calls a function of the program. The worker's engine adds the name of the
-// function to errors.
+// callSafely calls a Go function and recovers from a panic. The worker's engine adds the function's
+// name to errors.
 func callSafely(ctx context.Context, f script.Func, args []any) (results []any, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -396,7 +397,7 @@ func callSafely(ctx context.Context, f script.Func, args []any) (results []any, 
 	return results, err
 }
 
-// encodeResults encodes what a function returned.
+// encodeResults encodes the results of a function.
 func encodeResults(results []any, err error) []byte {
 	if err == nil {
 		for size := 4 << 10; size <= textBytes; size *= 8 {

@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// An encoder appends values to a message. It never grows buf beyond its capacity: what
-// does not fit sets full.
+// An encoder appends values to a message. It never grows buf beyond its capacity; if a value does
+// not fit, it sets full.
 type encoder struct {
 	buf  []byte
 	full bool
@@ -45,8 +45,8 @@ func (e *encoder) text(s string) {
 	e.buf = append(e.buf, s...)
 }
 
-// short appends the start of a string, of at most so many bytes.
-func (e *encoder) short(s string, most int) { e.text(s[:min(len(s), most)]) }
+// short appends the start of a string, at most limit bytes.
+func (e *encoder) short(s string, limit int) { e.text(s[:min(len(s), limit)]) }
 
 func (e *encoder) raw(b []byte) {
 	if e.full || len(b) > cap(e.buf)-len(e.buf) {
@@ -56,7 +56,7 @@ func (e *encoder) raw(b []byte) {
 	e.buf = append(e.buf, b...)
 }
 
-// Kinds of values that cross for a call of a Go function.
+// Kinds of values in a call of a Go function.
 const (
 	valueNil = iota
 	valueFalse
@@ -68,7 +68,7 @@ const (
 	valueMap
 )
 
-// depthMax bounds how deep values of a call are nested.
+// depthMax is how deep values of a call may be nested.
 const depthMax = 1000
 
 // values encodes the arguments or the results of a script.Func.
@@ -125,15 +125,15 @@ func (e *encoder) value(v any, depth int) error {
 	return nil
 }
 
-// errFrame says that a message ends early or holds what its sender never writes.
+// errFrame means that a message is truncated or contains something that its sender never writes.
 var errFrame = errors.New("invalid frame")
 
-// A decoder reads what an encoder wrote, from a sender that is not trusted: after the
-// first error every read returns zero, and no count exceeds the bytes that are left.
+// A decoder reads the output of an encoder from an untrusted sender. After the first error every
+// read returns zero, and no count exceeds the number of bytes left.
 type decoder struct {
 	buf    []byte
 	err    error
-	memory int // bytes that decoded values may take; 0 is no bound
+	memory int // limit on the memory of decoded values, in bytes; 0: no limit
 	used   int
 }
 
@@ -151,17 +151,17 @@ func (d *decoder) uint() uint64 {
 	return n
 }
 
-// int reads a number that is at most most.
-func (d *decoder) int(most int) int {
+// int reads a number of at most limit.
+func (d *decoder) int(limit int) int {
 	n := d.uint()
-	if n > uint64(most) {
+	if n > uint64(limit) {
 		d.fail()
 		return 0
 	}
 	return int(n)
 }
 
-// count reads how many items follow, each of at least one byte.
+// count reads the number of following items, each of at least one byte.
 func (d *decoder) count() int {
 	n := d.uint()
 	if n > uint64(len(d.buf)) {
@@ -183,7 +183,7 @@ func (d *decoder) float() float64 {
 	return x
 }
 
-// text reads a string. It copies.
+// text reads a string and copies it.
 func (d *decoder) text() string {
 	n := d.count()
 	s := string(d.buf[:n])
@@ -191,23 +191,23 @@ func (d *decoder) text() string {
 	return s
 }
 
-// short reads a string of at most so many bytes.
-func (d *decoder) short(most int) string {
-	if n, size := binary.Uvarint(d.buf); size > 0 && n > uint64(most) {
+// short reads a string of at most limit bytes.
+func (d *decoder) short(limit int) string {
+	if n, size := binary.Uvarint(d.buf); size > 0 && n > uint64(limit) {
 		d.fail()
 		return ""
 	}
 	return d.text()
 }
 
-// spend counts the memory of decoded values: the shortest are many times larger than their code.
+// spend counts the memory of decoded values, which can be many times larger than their encoding.
 func (d *decoder) spend(bytes int) {
 	if d.used += bytes; d.memory > 0 && d.used > d.memory {
 		d.fail()
 	}
 }
 
-// Bytes that values take in the parent besides their text, about.
+// Approximate memory of values in the parent, without their text.
 const (
 	valueBytes = 32
 	listBytes  = 64
@@ -289,7 +289,7 @@ func (d *decoder) valueMap(depth int) any {
 	return m
 }
 
-// end returns an error if something failed or is left.
+// end returns an error if decoding failed or bytes are left.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.buf) > 0 {
 		d.fail()

@@ -22,13 +22,13 @@ import (
 
 func isWorker() bool { return os.Getenv(workerVariable) != "" }
 
-// A worker is the process that runs a script.
+// A worker is the state of the process that runs a script.
 type worker struct {
 	languages []script.Language
 	memory    *memory
-	rest      *memory // what the pieces before have left
+	rest      *memory // the memory after the earlier pieces
 	number    uint64  // of the request
-	whole     bool    // all of it is written
+	whole     bool    // the request is completely written
 
 	script  script.Script
 	name    string
@@ -62,10 +62,10 @@ func serve(languages []script.Language) {
 	os.Exit(0)
 }
 
-// errParent says that the parent has closed the connection.
+// errParent means that the parent has closed the connection.
 var errParent = errors.New("the parent has ended")
 
-// receive returns the next message but restWritten, which it notes.
+// receive returns the next message other than restWritten, which sets whole.
 func (w *worker) receive() (m message, err error) {
 	for err == nil {
 		if m, err = receiveMessage(); m.kind != restWritten {
@@ -93,7 +93,7 @@ func receiveMessage() (m message, err error) {
 	}
 }
 
-// awaitRest waits until all of the request is written.
+// awaitRest waits until the request is completely written.
 func (w *worker) awaitRest() error {
 	for !w.whole {
 		m, err := receiveMessage()
@@ -116,7 +116,7 @@ func (w *worker) answer(m message) error {
 	return fmt.Errorf("request of unknown kind %d", m.kind)
 }
 
-// reply sends an answer with a text. One that does not fit the memory becomes tooLarge.
+// reply sends an answer with a text. If the text does not fit the memory, it sends tooLarge.
 func (w *worker) reply(m message, e *encoder) error {
 	if e.full {
 		m = message{kind: tooLarge}
@@ -133,13 +133,13 @@ func (w *worker) fail(err error) error {
 	return w.reply(message{kind: failed}, e)
 }
 
-// load gives up what code does not need, and loads it.
+// load gives up everything that code does not need, and loads the code.
 func (w *worker) load(m message) error {
 	q := decodeLoadRequest(&decoder{buf: w.memory.request[:m.a]}, w.function, w.readFile)
 	w.options = q.options
 	w.options.Current = w.memory.current
 	w.options.Log = slog.New(&handler{lines: &w.lines, level: q.level})
-	// One VM is enough for one batch at a time.
+	// A worker runs one batch at a time, so one VM is enough.
 	w.options.Pool = pool.New(pool.Settings{Core: 1, Max: 1, Memory: -1})
 	i := slices.IndexFunc(w.languages, func(l script.Language) bool { return l.Name == q.language })
 	if i < 0 {
@@ -192,7 +192,7 @@ func (w *worker) run(m message) error {
 		if more, err := w.runPiece(isPiece); err != nil || !more {
 			return err
 		}
-		// The next piece is expected to take as long as those before did.
+		// Assume that the next piece takes as long as the average so far.
 		done += n
 		if used := processorTime() - began; used+used*pieceEvents/time.Duration(done) > w.options.Limits.WithDefaults().BatchTime {
 			return w.batchTime()
@@ -203,7 +203,7 @@ func (w *worker) run(m message) error {
 	}
 }
 
-// runPiece runs a piece and answers. more says that the next one may run.
+// runPiece runs a piece and answers. more reports whether the next piece may run.
 func (w *worker) runPiece(flags uint64) (more bool, err error) {
 	to := w.rest
 	w.memory.current.Store(noEvent)
@@ -237,8 +237,7 @@ func (w *worker) runPiece(flags uint64) (more bool, err error) {
 	return more, err
 }
 
-// batchTime ends a batch whose pieces have used up its time. The last one has been
-// answered; this answer has no events.
+// batchTime answers, without events, that the pieces so far have used up the batch's time.
 func (w *worker) batchTime() error {
 	e := w.textEncoder()
 	f := frame{limit: &script.LimitError{Limit: "batch time", Err: &script.Error{
@@ -250,12 +249,12 @@ func (w *worker) batchTime() error {
 
 func processorTime() time.Duration {
 	var used unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &used) // it has no errors for this process
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &used) // cannot fail for this process
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// copyBack copies what outgrew the shared memory while it was appended to, and reports
-// whether it fits now.
+// copyBack copies values back to the shared memory if appending has moved them elsewhere, and
+// reports whether they fit.
 func copyBack[T any](area, values []T) bool {
 	if len(values) > len(area) {
 		return false
@@ -297,7 +296,7 @@ func (w *worker) call(e *encoder) ([]byte, error) {
 	return w.rest.text[:m.a], nil
 }
 
-// readMapped asks how many bytes the process has mapped, which it cannot read itself.
+// readMapped asks the parent how many bytes this process has mapped, which it cannot read itself.
 func (w *worker) readMapped() (uint64, error) {
 	e := w.textEncoder()
 	e.uint(callMapped)
@@ -310,7 +309,7 @@ func (w *worker) readMapped() (uint64, error) {
 	return mapped, d.end()
 }
 
-// function returns a function that calls one of the parent.
+// function returns a function that calls a function of the parent.
 func (w *worker) function(module, name string) script.Func {
 	return func(_ context.Context, args []any) ([]any, error) {
 		w.calling.Lock()
@@ -338,7 +337,7 @@ func (w *worker) function(module, name string) script.Func {
 	}
 }
 
-// lines are the log lines of a request.
+// lines collects the log lines of a request.
 type lines struct {
 	mu  sync.Mutex
 	all []logLine
@@ -352,7 +351,7 @@ func (l *lines) take() []logLine {
 	return all
 }
 
-// A handler keeps log lines for the parent.
+// A handler collects log lines for the parent.
 type handler struct {
 	lines *lines
 	level slog.Level
@@ -394,8 +393,8 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &handler{h.lines, h.level, append(slices.Clone(h.attrs), attrs...)}
 }
 
-// WithGroup implements slog.Handler. Groups do not matter to the text.
+// WithGroup implements slog.Handler. It ignores groups, which the text does not show.
 func (h *handler) WithGroup(string) slog.Handler { return h }
 
-// loadZone reads the local time zone while files can be read.
+// loadZone reads the local time zone while files can still be read.
 func loadZone() { _, _ = time.Now().Zone() }

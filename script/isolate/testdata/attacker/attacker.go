@@ -1,5 +1,5 @@
-// Package main is a plugin for tests. While it is loaded, and again for each event, it tries to
-// find what belongs to the engine or to the machine, and tells the test what it has found.
+// Package main is a plugin for tests. While it is loaded, and again for each event, it searches for
+// data of the engine and the machine, and reports its findings to the test.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// Main reports what init found, and what a new search finds.
+// Main reports the findings of init and of a new search.
 func Main(map[string]any) (any, error) {
 	if kept, isOpen := describe(keptFile); isOpen {
 		loading.leak("descriptor kept since loading", kept)
@@ -22,7 +22,7 @@ func Main(map[string]any) (any, error) {
 	return map[string]any{"loading": loading.report(), "running": running.report()}, nil
 }
 
-// A search counts what it tries, and keeps what it finds.
+// A search counts its attempts and collects its findings.
 type search struct {
 	attempts int
 	leaks    []string
@@ -92,7 +92,7 @@ func (s *search) environment() {
 	s.attempts++
 }
 
-// describe says what a descriptor is. Those of Go's runtime are of one anonymous file.
+// describe describes a descriptor. Those of Go's runtime refer to one anonymous file.
 func describe(fd int) (what string, isOpen bool) {
 	var stat, anonymous syscall.Stat_t
 	if fd < 0 || syscall.Fstat(fd, &stat) != nil {
@@ -110,7 +110,7 @@ func describe(fd int) (what string, isOpen bool) {
 	return fmt.Sprintf("descriptor %d of device %x, file %d, mode %o %s", fd, stat.Dev, stat.Ino, stat.Mode, name), true
 }
 
-// descriptors are those beyond the five that a worker has.
+// descriptors returns all descriptors beyond the five of a worker.
 func (s *search) descriptors() {
 	for fd := 5; fd < 2000; fd++ {
 		s.attempts++
@@ -118,7 +118,7 @@ func (s *search) descriptors() {
 			s.leak("descriptor", what)
 		}
 	}
-	for fd := range 3 { // nothing is to be read
+	for fd := range 3 { // there must be nothing to read
 		s.attempts++
 		_ = syscall.SetNonblock(fd, true)
 		if n, _ := syscall.Read(fd, make([]byte, 10)); n > 0 {
@@ -178,7 +178,7 @@ func (s *search) processes() {
 	}
 	word := new(uint64)
 	local.base, local.size = unsafe.Pointer(word), 8
-	remote.base, remote.size = unsafe.Pointer(uintptr(0x400000)), 8 // where programs begin
+	remote.base, remote.size = unsafe.Pointer(uintptr(0x400000)), 8 // the usual start of a program
 	s.call("read the parent's memory", processVMReadv, parent, uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
 	s.call("write the parent's memory", processVMReadv+1, parent, uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
 	s.try("trace the parent", syscall.PtraceAttach(int(parent)))
@@ -229,7 +229,7 @@ func (s *search) system() {
 	}
 }
 
-// sharedMemory looks for more than the events of the worker in the memory that it shares.
+// sharedMemory searches the shared memory for anything but the worker's events.
 func (s *search) sharedMemory() {
 	const memoryFile, size = 4, 64 << 20
 	shared, err := syscall.Mmap(memoryFile, 0, size, syscall.PROT_READ, syscall.MAP_SHARED)

@@ -1,5 +1,5 @@
--- A script for tests: while it is loaded, and again for each event, it tries to find what belongs
--- to the engine or to the machine.
+-- A script for tests. While it is loaded, and again for each event, it searches for data of the
+-- engine and the machine.
 local secret = "perigee-test-" .. "secret"
 local log = require "log"
 

@@ -1,4 +1,4 @@
-// Package main is a plugin for tests: it does to its process what the event asks for.
+// Package main is a plugin for tests that attacks its process as the event requests.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Main does what row["do"] names.
+// Main performs the attack named by row["do"].
 func Main(row map[string]any) (any, error) {
 	switch row["do"] {
 	case "exit":
@@ -78,7 +78,7 @@ func Main(row map[string]any) (any, error) {
 	return row, nil
 }
 
-// attempts are what the plugin tried while it was loaded.
+// attempts are the plugin's attempts while it was loaded.
 var attempts = func() []string {
 	_, dial := net.DialTimeout("tcp", "127.0.0.1:1", time.Second)
 	return []string{fmt.Sprint(dial), fmt.Sprint(syscall.Exec("/bin/true", nil, nil)), fmt.Sprint(fork()), fmt.Sprint(syscall.Kill(os.Getppid(), 0))}
@@ -92,8 +92,8 @@ func fork() error {
 	return nil
 }
 
-// spoilMemory writes over the memory that the process shares with its parent, again and
-// again, while both use it.
+// spoilMemory repeatedly overwrites the memory that the process shares with its parent, while both
+// use it.
 func spoilMemory() {
 	maps, err := syscall.Mmap(4, 0, 160<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
@@ -101,7 +101,7 @@ func spoilMemory() {
 	}
 	for n := byte(0); ; n++ {
 		for i := 64 << 20; i < len(maps); i += 1 + int(n)%7 {
-			if i%(1<<20) < 4096 { // where the areas begin
+			if i%(1<<20) < 4096 { // the start of an area
 				maps[i] = n
 			}
 		}
@@ -132,7 +132,7 @@ func hoard() {
 	}
 }
 
-// spoilFrames sends the parent messages of its own making.
+// spoilFrames sends forged messages to the parent.
 func spoilFrames() {
 	frame := make([]byte, 48)
 	for i := range frame {

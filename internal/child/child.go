@@ -1,7 +1,7 @@
-// Package child starts child processes of the running program and confines them. A child
-// is the program itself, started again: it recognizes by a variable of its environment
-// what it is to do, gives up what it does not need, and serves its parent over a socket.
+// Package child starts child processes of the running program and confines them. A child is the
+// program itself, started again. It recognizes its role by an environment variable, gives up
+// everything that it does not need, and serves its parent over a socket.
 //
-// The parent uses Start and ReadTail; they are safe for concurrent use. The other
-// functions change the process that calls them: a child calls them before it serves.
+// The parent uses Start and ReadTail, which are safe for concurrent use. The other functions change
+// the calling process; a child calls them before it serves.
 package child

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// task names what the test's process does as a child. It prints lines.
+// task names the task of the test's process as a child, which prints lines.
 const task = "CHILD_TASK"
 
 var tasks = map[string]func() error{
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A started child, and what it prints.
+// A started child, and its output.
 type started struct {
 	process *Process
 	out     *os.File
@@ -88,7 +88,7 @@ func startReading(t *testing.T, readable []string, name string, more []*os.File,
 	return c
 }
 
-// lines returns what the child prints until it ends.
+// lines returns the output of the child until it ends.
 func (c *started) lines(t *testing.T) []string {
 	t.Helper()
 	_ = c.out.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -108,8 +108,8 @@ func printEnvironment() error {
 	return err
 }
 
-// TestStart starts children, also when there was none for a while: each has the environment
-// that it is given, and a process group of its own.
+// TestStart starts children, also after a pause: each has the environment that it is given, and its
+// own process group.
 func TestStart(t *testing.T) {
 	for range 3 {
 		var all []*started
@@ -132,7 +132,7 @@ func TestStart(t *testing.T) {
 }
 
 func printDescriptors() error {
-	event, err := unix.Eventfd(0, 0) // as Go's runtime has one
+	event, err := unix.Eventfd(0, 0) // like that of Go's runtime
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func TestCloseInherited(t *testing.T) {
 	}
 }
 
-// tryCalls prints what becomes of calls behind a filter.
+// tryCalls prints the results of calls under a filter.
 func tryCalls() error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -197,7 +197,7 @@ func tryCalls() error {
 	_, _, clone3 := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
 	say("clone3", clone3)
 	var threads sync.WaitGroup
-	for range 8 { // each needs a thread of its own
+	for range 8 { // each needs its own thread
 		threads.Go(func() {
 			runtime.LockOSThread()
 			time.Sleep(10 * time.Millisecond)
@@ -223,7 +223,7 @@ func TestFilterCalls(t *testing.T) {
 	}
 }
 
-// tryFiles prints which files the process can open, and what it has of privileges.
+// tryFiles prints which files the process can open, and its privileges.
 func tryFiles() error {
 	parent := os.Getppid()
 	say := func(what string, err error) { fmt.Println(what, err == nil) }
@@ -251,8 +251,8 @@ func tryFiles() error {
 	return nil
 }
 
-// TestReadable starts a child that can read one file, and one that has the files of its parent:
-// neither can write to, or read, what is not its own, nor the memory of its parent.
+// TestReadable starts a child that can read one file, and one that can read its parent's files:
+// neither can read or write other files, or read the memory of its parent.
 func TestReadable(t *testing.T) {
 	version, _, fault := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if fault != 0 || version < 4 {
@@ -300,7 +300,7 @@ func printHidden() error {
 	return err
 }
 
-// TestHideMemory: a process can hide its memory, and one that starts children has done so.
+// TestHideMemory checks that a process can hide its memory, and that starting children hides it.
 func TestHideMemory(t *testing.T) {
 	if got := start(t, "hidden").lines(t); !slices.Equal(got, []string{"readable 1 0"}) {
 		t.Errorf("a child says %q, want that it is readable until it hides", got)
@@ -310,7 +310,8 @@ func TestHideMemory(t *testing.T) {
 	}
 }
 
-// TestInheritedDescriptors opens a file as C libraries do, for children to inherit: none does.
+// TestInheritedDescriptors opens a file as C libraries do, so that children could inherit it: none
+// may.
 func TestInheritedDescriptors(t *testing.T) {
 	fd, err := unix.Open(os.DevNull, unix.O_RDONLY, 0)
 	if err != nil {
@@ -322,7 +323,7 @@ func TestInheritedDescriptors(t *testing.T) {
 	}
 }
 
-// printInherited prints the descriptors that are no event queues.
+// printInherited prints the descriptors that are not event queues.
 func printInherited() error {
 	own, err := anonymousFile()
 	if err != nil {
@@ -339,8 +340,8 @@ func printInherited() error {
 	return nil
 }
 
-// TestKeepDescriptors closes what a child has open besides its first descriptors and the queues of
-// Go's runtime, also one of a high number.
+// TestKeepDescriptors closes all descriptors of a child except the first ones and the queues of
+// Go's runtime, one of which has a high number.
 func TestKeepDescriptors(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -353,7 +354,7 @@ func TestKeepDescriptors(t *testing.T) {
 }
 
 func keepDescriptors() error {
-	queue, err := unix.Eventfd(0, 0) // as Go's runtime has one
+	queue, err := unix.Eventfd(0, 0) // like that of Go's runtime
 	if err != nil {
 		return err
 	}
@@ -419,7 +420,7 @@ func TestChildrenEndWithTheirParent(t *testing.T) {
 	_ = c.out.SetReadDeadline(time.Now().Add(20 * time.Second))
 	pid := 0
 	in := bufio.NewScanner(c.out)
-	for said := 0; said < 2 && in.Scan(); said++ { // the parent's line, and the child's
+	for said := 0; said < 2 && in.Scan(); said++ { // a line of the parent and one of the child
 		if n, err := strconv.Atoi(in.Text()); err == nil {
 			pid = n
 		}
@@ -438,8 +439,7 @@ func TestChildrenEndWithTheirParent(t *testing.T) {
 	}
 }
 
-// isRunning reports whether a process is there and has not ended, even if nobody has waited
-// for it.
+// isRunning reports whether a process exists and has not ended; a zombie has ended.
 func isRunning(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -449,7 +449,7 @@ func isRunning(pid int) bool {
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
-// TestTail keeps the beginning and the end of what a process writes.
+// TestTail checks that the beginning and the end of a process's output are kept.
 func TestTail(t *testing.T) {
 	for _, test := range []struct {
 		writes, size int
@@ -485,7 +485,7 @@ func TestTail(t *testing.T) {
 	if _, err := io.WriteString(to, " a\xff\n"); err != nil {
 		t.Fatal(err)
 	}
-	tail.Finish() // the writer is still there
+	tail.Finish() // the writer is still running
 	if got := tail.String(); got != "a\uFFFD" {
 		t.Errorf("kept %q", got)
 	}

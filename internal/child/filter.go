@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Rule allows a system call with arguments that meet all conditions.
+// A Rule allows a system call if its arguments meet all conditions.
 type Rule struct {
 	call       uint32
 	conditions []condition
 }
 
-// A condition is that an argument, counted from 0, equals value in the bits of mask; nil is
-// that all its bits are 0.
+// A condition requires an argument, counted from 0, to equal value in the bits of mask. isNil
+// requires all its bits to be 0.
 type condition struct {
 	argument int
 	mask     uint32
@@ -34,20 +34,19 @@ func Allow(calls ...uint32) (rules []Rule) {
 	return rules
 }
 
-// AllowArgument returns a rule that allows a call if one of its arguments, counted from 0,
-// has a value.
+// AllowArgument returns a rule that allows a call if an argument, counted from 0, has a value.
 func AllowArgument(call uint32, argument int, value uint32) Rule {
 	return AllowBits(call, argument, ^uint32(0), value)
 }
 
-// AllowBits returns a rule that allows a call if one of its arguments, counted from 0, has a value
-// in the bits of mask.
+// AllowBits returns a rule that allows a call if an argument, counted from 0, has a value in the
+// bits of mask.
 func AllowBits(call uint32, argument int, mask, value uint32) Rule {
 	return Rule{call: call, conditions: []condition{{argument: argument, mask: mask, value: value}}}
 }
 
-// RunningCalls are what a Go program needs that computes: memory, threads, time, and
-// reading and writing what is open. All others fail with EPERM.
+// RunningCalls returns rules for a Go program that only computes: memory, threads, time, and
+// reading and writing open files. All other calls fail with EPERM.
 func RunningCalls() []Rule {
 	rules := Allow(
 		unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_PREAD64, unix.SYS_CLOSE, unix.SYS_LSEEK, unix.SYS_FSTAT,
@@ -63,13 +62,13 @@ func RunningCalls() []Rule {
 	)
 	rules = append(rules, oldCalls()...)
 	return append(rules,
-		// Threads, and no processes.
+		// Threads, but not processes.
 		AllowBits(unix.SYS_CLONE, 0, unix.CLONE_THREAD, unix.CLONE_THREAD),
 		// Signals to itself.
 		AllowArgument(unix.SYS_TGKILL, 0, uint32(os.Getpid())),
-		// To read its limits, and not to set them.
+		// Reading its limits, but not setting them.
 		Rule{call: unix.SYS_PRLIMIT64, conditions: []condition{{argument: 0, mask: ^uint32(0)}, {argument: 2, isNil: true}}},
-		// Flags of files, and not who gets signals of them.
+		// File flags, but not the owner of a file's signals.
 		AllowArgument(unix.SYS_FCNTL, 1, unix.F_GETFL),
 		AllowArgument(unix.SYS_FCNTL, 1, unix.F_SETFL),
 		AllowArgument(unix.SYS_FCNTL, 1, unix.F_GETFD),
@@ -77,8 +76,8 @@ func RunningCalls() []Rule {
 	)
 }
 
-// FilterCalls lets the process make no system calls but those of the rules. It cannot be
-// undone, and holds for all threads. Filters add up.
+// FilterCalls restricts the process to the system calls that the rules allow. This cannot be
+// undone, and applies to all threads. Several filters apply together.
 func FilterCalls(rules []Rule) (missing []string, err error) {
 	if auditArch == 0 {
 		return []string{"system calls are not filtered on " + runtime.GOARCH}, nil
@@ -98,7 +97,7 @@ func FilterCalls(rules []Rule) (missing []string, err error) {
 	return nil, os.NewSyscallError("seccomp", fault)
 }
 
-// Instructions of a filter, and offsets in what it reads.
+// Instructions of a filter, and offsets in its input.
 const (
 	load         = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 	jumpIfEqual  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
@@ -106,11 +105,11 @@ const (
 	stop         = unix.BPF_RET | unix.BPF_K
 	numberOffset = 0
 	archOffset   = 4
-	firstOffset  = 16 // of the arguments, which have eight bytes each
+	firstOffset  = 16 // of the first argument; each has eight bytes
 	deny         = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 )
 
-// compileFilter writes the rules as a program for the kernel.
+// compileFilter compiles the rules to a program for the kernel.
 func compileFilter(rules []Rule) []unix.SockFilter {
 	program := []unix.SockFilter{
 		{Code: load, K: archOffset},
@@ -120,8 +119,8 @@ func compileFilter(rules []Rule) []unix.SockFilter {
 	for _, r := range rules {
 		program = append(program, compileRule(r)...)
 	}
-	// glibc makes threads with clone3, whose flags no filter can read, unless it is
-	// unknown.
+	// glibc creates threads with clone3, whose flags a filter cannot read. It falls back to clone
+	// if the kernel does not have clone3.
 	return append(program,
 		unix.SockFilter{Code: load, K: numberOffset},
 		unix.SockFilter{Code: jumpIfEqual, K: unix.SYS_CLONE3, Jf: 1},
@@ -129,7 +128,7 @@ func compileFilter(rules []Rule) []unix.SockFilter {
 		unix.SockFilter{Code: stop, K: deny})
 }
 
-// compileRule writes one rule: what it does not allow goes on behind it.
+// compileRule compiles one rule. Calls that it does not allow continue after it.
 func compileRule(r Rule) []unix.SockFilter {
 	var checks []unix.SockFilter
 	for _, c := range r.conditions {
@@ -142,7 +141,7 @@ func compileRule(r Rule) []unix.SockFilter {
 		checks = append(checks, unix.SockFilter{Code: load, K: low}, unix.SockFilter{Code: and, K: c.mask}, unix.SockFilter{Code: jumpIfEqual, K: c.value})
 	}
 	program := append([]unix.SockFilter{{Code: load, K: numberOffset}, {Code: jumpIfEqual, K: r.call}}, checks...)
-	for i := range program { // a check that fails jumps behind the last instruction
+	for i := range program { // a failed check jumps past the last instruction
 		if program[i].Code == jumpIfEqual {
 			program[i].Jf = uint8(len(program) - i)
 		}

@@ -6,5 +6,5 @@ import "golang.org/x/sys/unix"
 
 const auditArch = unix.AUDIT_ARCH_X86_64
 
-// oldCalls are those of RunningCalls that newer architectures do not have.
+// oldCalls are calls like RunningCalls that exist only on older architectures.
 func oldCalls() []Rule { return Allow(unix.SYS_POLL, unix.SYS_EPOLL_WAIT, unix.SYS_ARCH_PRCTL) }

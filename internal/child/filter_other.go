@@ -2,6 +2,6 @@
 
 package child
 
-const auditArch = 0 // the calls are not filtered
+const auditArch = 0 // calls are not filtered
 
 func oldCalls() []Rule { return nil }

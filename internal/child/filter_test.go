@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A call is a system call as a filter sees it.
+// A call is a filter's view of a system call.
 type call struct {
 	number, arch uint32
 	arguments    [6]uint64
 }
 
-// decide runs a filter as the kernel does, and returns what becomes of a call.
+// decide runs a filter as the kernel does, and returns its decision about a call.
 func decide(t *testing.T, program []unix.SockFilter, c call) uint32 {
 	t.Helper()
 	data := binary.LittleEndian.AppendUint32(nil, c.number)
@@ -54,8 +54,8 @@ const (
 	unknown = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// TestFilterDecides holds what a filter makes of each call: rules of all kinds stand before and
-// behind each other, so that none leads into the middle of another.
+// TestFilterDecides checks the decisions of a filter in which rules of all kinds precede and follow
+// each other, so that a jump into the middle of another rule would show.
 func TestFilterDecides(t *testing.T) {
 	plain := Allow(7, 9)
 	argument := AllowArgument(20, 2, 5)
@@ -77,7 +77,7 @@ func TestFilterDecides(t *testing.T) {
 		}{
 			{7, [6]uint64{}, allowed}, {7, [6]uint64{1, 2, 3, 4, 5, 6}, allowed}, {9, [6]uint64{}, allowed}, {8, [6]uint64{}, denied}, {0, [6]uint64{}, denied},
 			{20, [6]uint64{2: 5}, allowed}, {20, [6]uint64{2: 4}, denied}, {20, [6]uint64{1: 5}, denied}, {20, [6]uint64{3: 5}, denied}, {20, [6]uint64{0: 6}, allowed},
-			{20, [6]uint64{2: 5 + low32}, allowed}, // the upper half of a number is not looked at
+			{20, [6]uint64{2: 5 + low32}, allowed}, // the upper half of an argument is ignored
 			{30, [6]uint64{0: 0x30}, allowed}, {30, [6]uint64{0: 0xf3f}, allowed}, {30, [6]uint64{0: 0x20}, denied}, {30, [6]uint64{0: 0x70}, denied}, {30, [6]uint64{1: 0x30}, denied},
 			{40, [6]uint64{0: 9, 2: 9}, allowed}, {40, [6]uint64{1: 1}, denied}, {40, [6]uint64{1: low32}, denied}, {40, [6]uint64{1: low32 << 31}, denied},
 			{50, [6]uint64{0: 3, 1: 9}, allowed}, {50, [6]uint64{0: 3, 2: 1}, denied}, {50, [6]uint64{0: 3, 2: low32}, denied}, {50, [6]uint64{0: 2}, denied}, {50, [6]uint64{}, denied},
@@ -94,7 +94,7 @@ func TestFilterDecides(t *testing.T) {
 	}
 }
 
-// TestRunningCalls holds some of what a confined process may call, and may not.
+// TestRunningCalls checks some calls that a confined process may and may not make.
 func TestRunningCalls(t *testing.T) {
 	program := compileFilter(RunningCalls())
 	me := uint64(os.Getpid())

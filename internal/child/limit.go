@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitResource sets a limit of the process that it cannot raise beyond hard.
+// LimitResource sets a resource limit of the process. The process cannot raise it beyond hard.
 func LimitResource(name string, resource int, soft, hard uint64) error {
 	var before unix.Rlimit
 	err := unix.Prlimit(0, resource, nil, &before)
@@ -26,9 +26,9 @@ func LimitResource(name string, resource int, soft, hard uint64) error {
 	return nil
 }
 
-// LimitMemory lets the process map so many bytes more than it has now, of which hard is
-// the limit that it can raise it to. RLIMIT_AS bounds nothing, because Go reserves address
-// space that it never uses; RLIMIT_DATA counts only what can be written.
+// LimitMemory lets the process map more bytes in addition to those that it has mapped; hard is the
+// amount to which it can raise that. It uses RLIMIT_DATA, which counts only writable memory:
+// RLIMIT_AS has no useful meaning, since Go reserves address space that it never uses.
 func LimitMemory(more int, hard uint64) error {
 	now, err := MappedMemory("self")
 	if err != nil {
@@ -37,8 +37,8 @@ func LimitMemory(more int, hard uint64) error {
 	return LimitResource("memory", unix.RLIMIT_DATA, now+uint64(more), hard)
 }
 
-// MappedMemory returns how many bytes a process has mapped that RLIMIT_DATA counts. process is its
-// number, or "self".
+// MappedMemory returns the number of bytes that a process has mapped, as counted by RLIMIT_DATA.
+// process is its number, or "self".
 func MappedMemory(process string) (bytes uint64, err error) {
 	status, err := os.ReadFile("/proc/" + process + "/status")
 	if err != nil {
@@ -67,8 +67,8 @@ func OpenDescriptors() (all []int, err error) {
 	return all, nil
 }
 
-// CloseInherited closes what the parent left open by mistake: all descriptors beyond last.
-// Files of Go's runtime, which are anonymous or of the cgroup, stay.
+// CloseInherited closes all descriptors beyond last, which the parent left open by mistake. It
+// keeps files of Go's runtime, which are anonymous or belong to the cgroup.
 func CloseInherited(last int) error {
 	files, err := OpenDescriptors()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HideMemory forbids other processes of the same user to read the memory, the environment and the
-// descriptors of this one, and core dumps. Root without limits still can.
+// HideMemory keeps other processes of the same user from reading this process's memory, environment
+// and descriptors, and disables core dumps. An unrestricted root can still read them.
 func HideMemory() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("hide memory: %w", err)
@@ -23,11 +23,12 @@ func HideMemory() error {
 	return nil
 }
 
-// fileCapabilities are those that a process of root needs to open files as this one does.
+// fileCapabilities are the capabilities that a child of root keeps, to open files as this process
+// does.
 var fileCapabilities = []int{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER}
 
-// restrictThread takes from the calling thread what the processes that it starts must not have:
-// privileges, the memory of processes that are not children of it, and files but the
+// restrictThread restricts the processes that the calling thread starts: they lose privileges,
+// access to the memory of processes that are not their children, and access to files other than the
 // readable ones. It cannot be undone. See Command.Readable.
 func restrictThread(readable []string) (missing []string, err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -54,15 +55,15 @@ func restrictThread(readable []string) (missing []string, err error) {
 	return missing, nil
 }
 
-// dropCapabilities takes all capabilities from the thread but the given ones, also those that
-// a program of root would get.
+// dropCapabilities drops all capabilities of the thread but those in keep, including those that
+// root's programs would regain.
 func dropCapabilities(keep []int) error {
 	for capability := range 64 {
 		if slices.Contains(keep, capability) {
 			continue
 		}
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(capability), 0, 0, 0)
-		if err == unix.EINVAL || err == unix.EPERM { // the kernel knows no more, or there are none to drop
+		if err == unix.EINVAL || err == unix.EPERM { // the last one that the kernel knows, or none to drop
 			break
 		}
 		if err != nil {
@@ -87,7 +88,7 @@ func dropCapabilities(keep []int) error {
 	return nil
 }
 
-// Accesses of Landlock.
+// Access rights of Landlock.
 const (
 	readFile   = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_EXECUTE
 	readFolder = readFile | unix.LANDLOCK_ACCESS_FS_READ_DIR
@@ -95,12 +96,12 @@ const (
 	scopes     = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 )
 
-// newRuleset returns rules for Landlock, or nil if the kernel has none. Whatever the rules,
-// no process under them can read the memory of one that is not.
+// newRuleset returns a Landlock ruleset, or nil if the kernel has no Landlock. Whatever its rules,
+// a process under it cannot read the memory of a process that is not.
 func newRuleset(readable []string) (ruleset *os.File, missing []string, err error) {
 	version, _, fault := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if fault != 0 {
-		return nil, []string{"this kernel has no Landlock (" + fault.Error() + "): files are closed to the process by the filter for system calls only"}, nil
+		return nil, []string{"this kernel has no Landlock (" + fault.Error() + "): only the system call filter keeps the process from files"}, nil
 	}
 	handled := unix.LandlockRulesetAttr{}
 	if readable != nil {
@@ -109,7 +110,7 @@ func newRuleset(readable []string) (ruleset *os.File, missing []string, err erro
 	if version >= 4 {
 		handled.Handled_access_net = network
 	}
-	if version >= 7 { // before, a thread under a scope could not signal the others of its own process
+	if version >= 7 { // in older versions, a thread with scopes cannot signal other threads of its process
 		handled.Scoped = scopes
 	}
 	if handled == (unix.LandlockRulesetAttr{}) {
@@ -132,9 +133,9 @@ func newRuleset(readable []string) (ruleset *os.File, missing []string, err erro
 	return ruleset, nil, nil
 }
 
-// fileAccesses are all accesses to files that a version of Landlock knows.
+// fileAccesses returns all access rights to files in a version of Landlock.
 func fileAccesses(version int) uint64 {
-	accesses := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM)<<1 - 1 // those of the first version
+	accesses := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM)<<1 - 1 // the rights of version 1
 	for since, access := range map[int]uint64{
 		2: unix.LANDLOCK_ACCESS_FS_REFER, 3: unix.LANDLOCK_ACCESS_FS_TRUNCATE, 5: unix.LANDLOCK_ACCESS_FS_IOCTL_DEV,
 	} {
@@ -145,11 +146,11 @@ func fileAccesses(version int) uint64 {
 	return accesses
 }
 
-// allowReading adds a file, or a folder with all below it, to the rules, if it exists.
+// allowReading allows reading a file, or a folder with everything below it, if it exists.
 func allowReading(ruleset *os.File, path string) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil // nobody can read it, then
+		return nil // it does not exist, so there is nothing to allow
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var stat unix.Stat_t
@@ -167,14 +168,15 @@ func allowReading(ruleset *os.File, path string) error {
 	return nil
 }
 
-// programFiles are what starting this program reads: itself, the folders and the cache of the
-// loader, libraries that lie elsewhere, and the page size that Go's runtime asks for.
+// programFiles returns the files read when this program starts: the program itself, the folders and
+// the cache of the loader, libraries in other places, and the page size file that Go's runtime
+// reads.
 func programFiles() []string {
 	files := []string{
 		"/proc/self/exe", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache",
 		"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size",
 	}
-	maps, _ := os.ReadFile("/proc/self/maps") // without it, libraries in the loader's folders are found
+	maps, _ := os.ReadFile("/proc/self/maps") // without it, only libraries in the loader's folders work
 	for line := range strings.Lines(string(maps)) {
 		fields := strings.Fields(line)
 		isCode := len(fields) == 6 && strings.Contains(fields[1], "x")
@@ -187,10 +189,10 @@ func programFiles() []string {
 
 var errDescriptors = errors.New("cannot tell which descriptors belong to Go's runtime")
 
-// KeepDescriptors closes all descriptors beyond last but those of Go's runtime, which are of
-// one anonymous file, and returns the highest that stays. It reads nothing in /proc.
+// KeepDescriptors closes all descriptors beyond last except those of Go's runtime, which refer to a
+// common anonymous file. It returns the highest one left open. It does not read /proc.
 func KeepDescriptors(last int) (highest int, err error) {
-	const near = 256 // beyond it nothing belongs to the runtime
+	const near = 256 // descriptors of the runtime are below it
 	anonymous, err := anonymousFile()
 	if err != nil {
 		return 0, err
@@ -212,7 +214,7 @@ func KeepDescriptors(last int) (highest int, err error) {
 	return highest, nil
 }
 
-// anonymousFile describes the file that all event queues are.
+// anonymousFile returns the status of the anonymous file to which all event queues refer.
 func anonymousFile() (stat unix.Stat_t, err error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {

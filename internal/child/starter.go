@@ -13,19 +13,19 @@ import (
 
 // A Command describes a child process.
 type Command struct {
-	Name  string     // its first argument, for people who list processes
-	Env   []string   // all of its environment
+	Name  string     // its first argument, for process listings
+	Env   []string   // its complete environment
 	Files []*os.File // its descriptors, from 0
-	// Readable, if it is not nil, are the files and folders that the process can open, for
-	// reading, besides the program and its libraries. It can write to none, and it has no
-	// privileges. Nil leaves it the files of this process.
+	// Readable lists the files and folders that the process can open for reading, in addition to
+	// the program and its libraries. The process cannot write files, and has no privileges. If
+	// Readable is nil, it can open the same files as this process.
 	Readable []string
 }
 
-// A Process is a child that was started.
+// A Process is a child process.
 type Process struct {
 	*os.Process
-	// Missing says what the kernel does not offer to confine it.
+	// Missing lists the restrictions that the kernel does not support.
 	Missing []string
 
 	exited chan struct{}
@@ -35,7 +35,7 @@ type Process struct {
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// State says how the process ended, once it has.
+// State returns the status of the process. Call it after the process has ended.
 func (p *Process) State() *os.ProcessState { return p.state }
 
 type startResult struct {
@@ -43,23 +43,23 @@ type startResult struct {
 	err     error
 }
 
-// hideOnce hides this program before it has a child.
+// hideOnce hides this program's memory before it starts its first child.
 var hideOnce sync.Once
 
-// Start starts a process. Nobody else waits for its end: see Exited. This program has no core dumps
-// from now on, and other processes of the same user cannot read it.
+// Start starts a process, and waits for its end in the background; see Exited. From then on this
+// program writes no core dumps, and other processes of the same user cannot read its memory.
 func Start(c Command) (*Process, error) {
-	hideOnce.Do(func() { _ = HideMemory() }) // it cannot fail with these arguments
+	hideOnce.Do(func() { _ = HideMemory() }) // cannot fail with these arguments
 	started := make(chan startResult)
 	go runChild(&c, started)
 	result := <-started
 	return result.process, result.err
 }
 
-// runChild starts a process from a thread of its own, and waits for its end. The process inherits what
-// the thread has given up. It gets its parent-death signal when the thread ends.
+// runChild starts a process from a dedicated thread, and waits for its end. The process inherits
+// the restrictions of the thread. It gets its parent-death signal when the thread ends.
 func runChild(c *Command, started chan<- startResult) {
-	runtime.LockOSThread() // and never unlock it: the thread has lost its rights, and ends with the goroutine
+	runtime.LockOSThread() // never unlocked: the restricted thread ends with the goroutine
 	process, err := launch(c)
 	started <- startResult{process, err}
 	if err != nil {
@@ -74,7 +74,7 @@ func launch(c *Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What C libraries have opened is closed, too. A kernel that cannot do this leaves it to the child.
+	// Also close descriptors opened by C libraries. If the kernel cannot, the child does it.
 	_ = unix.CloseRange(3, ^uint(0)>>33, unix.CLOSE_RANGE_CLOEXEC)
 	process, err := os.StartProcess("/proc/self/exe", []string{os.Args[0], c.Name}, &os.ProcAttr{
 		Dir: "/", Env: c.Env, Files: c.Files,
@@ -86,8 +86,8 @@ func launch(c *Command) (*Process, error) {
 	return &Process{Process: process, Missing: missing, exited: make(chan struct{})}, nil
 }
 
-// Environment returns the named variables of this process's environment that are set,
-// as name=value.
+// Environment returns those of the named environment variables of this process that are set, as
+// name=value.
 func Environment(names ...string) (env []string) {
 	for _, name := range names {
 		if value, found := os.LookupEnv(name); found {

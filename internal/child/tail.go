@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Tail keeps what a process writes to its standard error, up to a bound.
+// A Tail keeps the standard error output of a process, up to a size limit.
 type Tail struct {
 	mu   sync.Mutex
 	last []byte
@@ -16,7 +16,7 @@ type Tail struct {
 	done chan struct{} // closed at the end of the stream
 }
 
-// Finish waits for the end of the stream, but not for a process that outlives its parent.
+// Finish waits for the end of the stream, at most a second: a grandchild may keep the stream open.
 func (t *Tail) Finish() {
 	select {
 	case <-t.done:
@@ -49,15 +49,15 @@ func ReadTail(from io.ReadCloser) *Tail {
 func (t *Tail) add(b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// The beginning of a crash report says most: keep the first half once it is full. What is
-	// read at once fits into the other half.
+	// The start of a crash report is the most useful: keep the first half once it is full. One read
+	// fits into the other half.
 	if len(t.last)+len(b) > tailBytes {
 		t.last = t.last[:tailBytes/2]
 	}
 	t.last = append(t.last, b...)
 }
 
-// String returns what was kept.
+// String returns the output kept.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

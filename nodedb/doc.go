@@ -1,6 +1,6 @@
 // Package nodedb is a hierarchical, transactional, embedded database.
 //
-// A node has a path, perhaps a value, and perhaps children: ^users(7,"name") is the node
+// A node has a path, an optional value, and optional children: ^users(7,"name") is the node
 // "name" below the node 7 below ^users. Values and subscripts are strings and exact decimal
 // numbers; values may also be booleans. Children are ordered: "" first, then numbers by
 // value, then strings by their bytes.
@@ -16,18 +16,18 @@
 //
 // # Guarantees
 //
-// [Store.Update] runs a function in a transaction: it reads one snapshot, nobody sees its
-// changes before it commits, all of them are durable when Update returns, and the function runs
-// again if another transaction changed what it read. A change that a [Session] makes outside a
-// transaction is seen by this process at once, and is durable and seen by other processes after
-// [Options.FlushInterval], or when [Store.Sync] returns. Killing a process at any moment leaves
-// the store whole, without its locks.
+// [Store.Update] runs a function in a transaction. The transaction reads one snapshot, and its
+// changes stay invisible until it commits. They are all durable when Update returns. If another
+// transaction has changed nodes that the function read, the function runs again. A change that a
+// [Session] makes outside a transaction is visible to this process at once. It is durable, and
+// visible to other processes, after [Options.FlushInterval] or when [Store.Sync] returns. If a
+// process is killed at any moment, the store stays consistent and the process's locks are released.
 //
 // # Concurrency
 //
-// A Store may be used by many goroutines and processes. A Session, a Tx and what they return
-// belong to one goroutine at a time; sessions of one store run in parallel. A Path and a Value
-// are immutable.
+// A Store is safe for concurrent use by many goroutines, and several processes may open its folder.
+// Only one goroutine at a time may use a Session, a Tx and the iterations that they return. Sessions
+// of one store run in parallel. A Path and a Value are immutable.
 //
 // The database is written in C, over LMDB. Builds without cgo or without the build tag lmdb,
 // which tools/go.sh sets, have the same API, and Open returns [ErrUnavailable].

@@ -123,7 +123,8 @@ int ndb_zwrite_parse_key(const char *text, size_t len, size_t *at, char *key);
 int ndb_zwrite_parse_scalar(const char *text, size_t len, size_t *at, ndb_scalar *out, char *bytes);
 
 /* ---- store (store.c) ---- */
-/* For a folder that this process already has open for writing: the sessions are read-only. */
+/* If this process already has the folder open for writing, the open shares that store. The caller
+ * must then make its sessions read-only with ndb_session_read_only. */
 enum {
 	NDB_READ_ONLY_SESSIONS = 2
 };

@@ -73,7 +73,7 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 				emit(boolean(s.State == state), string(state))
 			}
 		})
-	add(gauge, "pause_ends_timestamp_seconds", nil, "When a pipeline that paused itself tries a batch, as Unix time; 0 when there is no such pause.",
+	add(gauge, "pause_ends_timestamp_seconds", nil, "Unix time at which a pipeline that paused itself next tries a batch; 0 without such a pause.",
 		one(func(s *stats) float64 {
 			if s.PauseEnds.IsZero() {
 				return 0
@@ -86,7 +86,7 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 	add(counter, "batches_total", nil, "Batches read.", one(func(s *stats) float64 { return float64(s.Batches) }))
 	add(counter, "events_committed_total", nil, "Events whose batch is committed in every sink.", one(func(s *stats) float64 { return float64(s.Committed) }))
 	add(counter, "events_dropped_total", nil, "Events that the script dropped.", one(func(s *stats) float64 { return float64(s.Dropped) }))
-	add(counter, "events_dead_total", nil, "Events of which no row was written, but a dead letter was.", one(func(s *stats) float64 { return float64(s.DeadEvents) }))
+	add(counter, "events_dead_total", nil, "Events that wrote no row and became a dead letter.", one(func(s *stats) float64 { return float64(s.DeadEvents) }))
 	add(counter, "events_replayed_total", nil, "Events whose output was written from the outbox after a crash.", one(func(s *stats) float64 { return float64(s.Replayed) }))
 	add(counter, "dead_letters_total", []string{"stage"}, "Events that could not be processed, and rows that a sink rejected, by stage: parse, script, column or sink.",
 		func(s *stats, emit func(float64, ...string)) {
@@ -105,7 +105,7 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 	add(counter, "outbox_retries_total", nil, "Failed attempts to store output in the outbox.", one(func(s *stats) float64 { return float64(s.OutboxRetries) }))
 	add(counter, "lease_retries_total", nil, "Failed attempts to acquire or renew leases.", one(func(s *stats) float64 { return float64(s.Leases.Retries) }))
 	add(counter, "backpressure_seconds_total", nil, "Time that reading waited for batches to commit, summed over partitions.", one(func(s *stats) float64 { return s.BackpressureTime.Seconds() }))
-	add(gauge, "circuit_open", nil, "1 while nothing is read because nothing could be written.", one(func(s *stats) float64 { return boolean(s.CircuitOpen) }))
+	add(gauge, "circuit_open", nil, "1 while nothing is read because nothing can be written.", one(func(s *stats) float64 { return boolean(s.CircuitOpen) }))
 	add(gauge, "partitions", []string{"state"}, "Partitions by state: open (being read), leased (by this worker) or not_leased (by this worker).",
 		func(s *stats, emit func(float64, ...string)) {
 			emit(float64(s.OpenPartitions), "open")

@@ -28,15 +28,15 @@ func SystemTables() (all []SystemTable) {
 	return all
 }
 
-// systemTables are those of the engine.
+// systemTables returns the system tables of the engine.
 func (s *Store) systemTables() []eventstore.SystemTable {
 	return []eventstore.SystemTable{
 		{Name: "pipelines", Columns: eventstore.SystemColumns(pipelineRow{}), Rows: s.rowsOfEngine("pipelines", s.yieldPipelines),
-			Doc: "What each pipeline does, as `perigee status` shows it. Only a running engine has it. Counters begin at 0 when the engine starts."},
+			Doc: "The state of each pipeline, as `perigee status` shows it. Needs a running engine. Counters start at 0 with the engine."},
 		{Name: "script_stats", Columns: eventstore.SystemColumns(statRow{}), Rows: s.rowsOfEngine("script_stats", s.yieldStats),
-			Doc: "What scripts measure with the module `stats`. Only a running engine has it."},
+			Doc: "The measurements that scripts take with the module `stats`. Needs a running engine."},
 		{Name: "log", Columns: eventstore.SystemColumns(logRow{}), Rows: s.rowsOfEngine("log", s.yieldLog),
-			Doc: "The last 1,000 records of the engine's log, with at most 4 KiB of attributes each: what it prints, and warnings and errors in any case. Only a running engine has it."},
+			Doc: "The last 1,000 records of the engine's log, with at most 4 KiB of attributes each: the records that it prints, and all warnings and errors. Needs a running engine."},
 		{Name: "dead_letters", Columns: deadLetterColumns, Rows: s.deadLetterRows,
 			Doc: "The events that could not be processed, as `perigee dlq list` shows them."},
 	}
@@ -52,14 +52,14 @@ func (s *Store) readsSystemTable(sql string) bool {
 	return false
 }
 
-// rowsOfEngine returns rows that only a running engine has.
+// rowsOfEngine returns the rows of a table that needs a running engine, or an error without one.
 func (s *Store) rowsOfEngine(table string, rows iter.Seq2[any, error]) func() iter.Seq2[any, error] {
 	return func() iter.Seq2[any, error] {
 		if s.host != nil {
 			return rows
 		}
 		return func(yield func(any, error) bool) {
-			yield(nil, &eventstore.QueryError{Message: eventstore.SystemSchema + "." + table + " is what a running engine knows, and none runs in the data folder", Hint: "start one with perigee run"})
+			yield(nil, &eventstore.QueryError{Message: eventstore.SystemSchema + "." + table + " needs a running engine, and none runs in the data folder", Hint: "start one with perigee run"})
 		}
 	}
 }
@@ -70,20 +70,20 @@ type pipelineRow struct {
 	State       pipeline.State     `json:"state" sql:"VARCHAR" doc:"starting, running, retrying, paused, draining or stopped"`
 	Reason      string             `json:"reason,omitempty" sql:"VARCHAR" doc:"why it is retrying, paused or stopped"`
 	Since       *time.Time         `json:"since,omitempty" sql:"TIMESTAMP" doc:"when it was paused"`
-	Next        *time.Time         `json:"next,omitempty" sql:"TIMESTAMP" doc:"when a pipeline that paused itself tries a batch"`
+	Next        *time.Time         `json:"next,omitempty" sql:"TIMESTAMP" doc:"when a pipeline that paused itself next tries a batch"`
 	WhyEmpty    string             `json:"why_empty,omitempty" sql:"VARCHAR" doc:"why the source has no partition"`
 	Open        int                `json:"open_partitions" sql:"BIGINT" doc:"partitions that it reads"`
-	Held        int                `json:"leased_partitions" sql:"BIGINT" doc:"partitions that this worker has a lease of"`
-	Elsewhere   int                `json:"other_partitions" sql:"BIGINT" doc:"partitions that other workers have"`
+	Held        int                `json:"leased_partitions" sql:"BIGINT" doc:"partitions that this worker has leased"`
+	Elsewhere   int                `json:"other_partitions" sql:"BIGINT" doc:"partitions that other workers have leased"`
 	Worker      string             `json:"worker" sql:"VARCHAR" doc:"name of this worker"`
-	Workers     int                `json:"workers" sql:"BIGINT" doc:"workers alive; 0 if partitions are not shared"`
-	Read        uint64             `json:"read" sql:"UBIGINT" doc:"events read, again or for the first time"`
+	Workers     int                `json:"workers" sql:"BIGINT" doc:"live workers; 0 if partitions are not shared"`
+	Read        uint64             `json:"read" sql:"UBIGINT" doc:"events read; an event that is read again counts again"`
 	Events      uint64             `json:"events" sql:"UBIGINT" doc:"events committed in every sink"`
 	Dropped     uint64             `json:"dropped" sql:"UBIGINT" doc:"events that the script dropped"`
 	Dead        uint64             `json:"dead" sql:"UBIGINT" doc:"events that became dead letters"`
 	Lag         uint64             `json:"lag" sql:"UBIGINT" doc:"events that wait in the source"`
-	Circuit     bool               `json:"circuit_open" sql:"BOOLEAN" doc:"nothing is read because nothing could be written"`
-	DeadLetters int                `json:"dead_letters" sql:"BIGINT" doc:"dead letters that are stored, of all runs"`
+	Circuit     bool               `json:"circuit_open" sql:"BOOLEAN" doc:"true while nothing is read because nothing can be written"`
+	DeadLetters int                `json:"dead_letters" sql:"BIGINT" doc:"stored dead letters of all runs"`
 	Sinks       []admin.SinkStatus `json:"sinks" sql:"JSON" doc:"a list: name, rows, lag and retries of each sink"`
 }
 
@@ -102,12 +102,12 @@ func (s *Store) yieldPipelines(yield func(any, error) bool) {
 
 // A statRow is a measurement of scripts.
 type statRow struct {
-	Name    string            `json:"name" sql:"VARCHAR" doc:"name that the script uses"`
+	Name    string            `json:"name" sql:"VARCHAR" doc:"name in the script"`
 	Kind    string            `json:"kind" sql:"VARCHAR" doc:"counter, gauge or histogram"`
 	Labels  map[string]string `json:"labels" sql:"JSON" doc:"an object: value of each label"`
-	Value   number            `json:"value" sql:"DOUBLE" doc:"of a gauge the last value, otherwise the sum"`
-	Count   uint64            `json:"count" sql:"UBIGINT" doc:"values of a histogram"`
-	Buckets map[string]uint64 `json:"buckets,omitempty" sql:"JSON" doc:"an object: for each bound of a histogram, how many values are at most so large"`
+	Value   number            `json:"value" sql:"DOUBLE" doc:"the last value of a gauge, otherwise the sum"`
+	Count   uint64            `json:"count" sql:"UBIGINT" doc:"number of values of a histogram"`
+	Buckets map[string]uint64 `json:"buckets,omitempty" sql:"JSON" doc:"an object: for each bound of a histogram, the number of values up to it"`
 }
 
 // A number encodes as JSON that DuckDB reads as DOUBLE.
@@ -142,10 +142,10 @@ func (s *Store) yieldStats(yield func(any, error) bool) {
 
 // A logRow is a record of the engine's log.
 type logRow struct {
-	Number     uint64          `json:"number" sql:"UBIGINT" doc:"counted since the engine was started"`
-	Time       time.Time       `json:"time" sql:"TIMESTAMP" doc:"when it was written"`
+	Number     uint64          `json:"number" sql:"UBIGINT" doc:"number of the record since the start of the engine"`
+	Time       time.Time       `json:"time" sql:"TIMESTAMP" doc:"time of the record"`
 	Level      string          `json:"level" sql:"VARCHAR" doc:"DEBUG, INFO, WARN or ERROR"`
-	Message    string          `json:"message" sql:"VARCHAR" doc:"what happened"`
+	Message    string          `json:"message" sql:"VARCHAR" doc:"the message"`
 	Attributes json.RawMessage `json:"attributes" sql:"JSON" doc:"an object, such as attributes->>'pipeline'"`
 }
 
@@ -157,23 +157,23 @@ func (s *Store) yieldLog(yield func(any, error) bool) {
 	}
 }
 
-// deadLetterColumns have the names of a dead letter's keys in JSON.
+// deadLetterColumns are named after the JSON keys of a dead letter.
 var deadLetterColumns = []eventstore.SystemColumn{
 	systemColumn("id", "VARCHAR", "name of the dead letter"),
-	systemColumn("pipeline", "VARCHAR", "pipeline that the event is of"),
-	systemColumn("partition", "VARCHAR", "partition that it was read from"),
-	systemColumn("position", "UBIGINT", "its position there"),
-	systemColumn("sink", "VARCHAR", "sink that rejected a row of it"),
-	systemColumn("number", "UINTEGER", "which of the event's rows, from 0"),
-	systemColumn("stage", "VARCHAR", "where it failed: parse, script, column or sink; or damaged"),
-	systemColumn("error", "VARCHAR", "why it failed"),
-	systemColumn("traceback", "VARCHAR", "where in the script"),
+	systemColumn("pipeline", "VARCHAR", "pipeline of the event"),
+	systemColumn("partition", "VARCHAR", "partition of the event"),
+	systemColumn("position", "UBIGINT", "position in the partition"),
+	systemColumn("sink", "VARCHAR", "sink that rejected a row of the event; null if the whole event failed"),
+	systemColumn("number", "UINTEGER", "number of the row among the rows of the event, from 0"),
+	systemColumn("stage", "VARCHAR", "stage that failed: parse, script, column or sink; or damaged"),
+	systemColumn("error", "VARCHAR", "error message"),
+	systemColumn("traceback", "VARCHAR", "traceback of the script"),
 	systemColumn("script", "VARCHAR", "version of the script"),
-	systemColumn("first", "TIMESTAMP", "when it was first stored"),
-	systemColumn("time", "TIMESTAMP", "when it was last stored"),
-	systemColumn("retried", "INTEGER", "how often it was retried"),
-	systemColumn("uncommitted", "BOOLEAN", "its batch is not committed: the event may be read again"),
-	systemColumn("original", "VARCHAR", "the event as it was read, with replacement characters for bytes that are not UTF-8"),
+	systemColumn("first", "TIMESTAMP", "time of the first failure"),
+	systemColumn("time", "TIMESTAMP", "time of the last failure"),
+	systemColumn("retried", "INTEGER", "number of retries"),
+	systemColumn("uncommitted", "BOOLEAN", "true if its batch is not committed and the event may be read again"),
+	systemColumn("original", "VARCHAR", "the event as read; replacement characters replace bytes that are not UTF-8"),
 }
 
 func systemColumn(name, kind, doc string) eventstore.SystemColumn {

@@ -9,22 +9,23 @@ import (
 	"path/filepath"
 
 	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
 type backupCommand struct {
 	dataFlags
-	File string `arg:"" help:"The backup, a tar archive that must not exist yet; - is standard output."`
+	File string `arg:"" help:"Name of the backup, a tar archive; it must not exist. - is standard output."`
 }
 
 func (backupCommand) Help() string {
-	return `Writes all tables of the event store into one file, as they are when the command begins. An engine that
-runs goes on receiving events. With the rows the backup has the position that each pipeline has come
-to, so that a restored store continues behind them, each event once. What else is in the data folder, as
-dead letters, is not part of it; node databases have "perigee node backup".
+	return `Writes all tables of the event store into one file, as they are when the command begins. A running engine
+continues to receive events. The backup also contains the position of each pipeline, so that a restored
+store continues after its last row and stores each event once. It does not contain other parts of the
+data folder, such as dead letters. Use "perigee node backup" for node databases.
 
-The file appears under its name when it is complete and on the disk. Files that the engine replaces
-meanwhile take room until then.
+The file appears under its name only when it is complete and on the disk. Files that the engine replaces
+meanwhile use disk space until then.
 
 Examples:
   perigee backup events-2026-11-23.tar
@@ -59,10 +60,11 @@ type restoreCommand struct {
 }
 
 func (restoreCommand) Help() string {
-	return `Makes the event store that "perigee backup" has written in a data folder without one. No engine may run
-there. Every file is checked: a backup that is damaged or cut off restores nothing.
+	return `Restores an event store from a backup of "perigee backup", into a data folder that has no event store and
+no running engine. The command verifies every file, and restores nothing from a damaged or truncated
+backup.
 
-Pipelines continue behind the events that the backup has, if the source still has those that follow.
+Pipelines continue after the last event in the backup, if the source still has the following events.
 
 Examples:
   perigee restore events-2026-11-23.tar --data restored
@@ -98,11 +100,11 @@ func (r *restoreCommand) Run(c *console) error {
 	return nil
 }
 
-// createFile has write fill a new file, which appears under its name when it is complete and
-// durable.
+// createFile calls write to fill a new file, which appears under its name only when it is
+// complete and durable.
 func createFile(name string, write func(io.Writer) error) (err error) {
 	if _, err := os.Lstat(name); err == nil {
-		return fmt.Errorf("%s exists already", name)
+		return event.WithHint(fmt.Errorf("%s exists already", name), "choose another name, or remove the file")
 	}
 	partial := name + ".partial"
 	file, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -121,9 +123,9 @@ func createFile(name string, write func(io.Writer) error) (err error) {
 		err = closed
 	}
 	if err == nil {
-		err = os.Link(partial, name) // unlike Rename it replaces no file that has come meanwhile
+		err = os.Link(partial, name) // unlike Rename, Link never replaces an existing file
 	}
-	_ = os.Remove(partial) // it has its name, or is worth nothing
+	_ = os.Remove(partial)
 	if err == nil {
 		err = durable.SyncDir(filepath.Dir(name))
 	}

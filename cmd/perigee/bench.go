@@ -28,23 +28,23 @@ type benchCommand struct {
 	Events     string                   `placeholder:"FILE" help:"File with a sample of events, one JSON document per line; - is standard input."`
 	Quick      bool                     `help:"Take 15 seconds: fewer pools, goroutines and rounds."`
 	Time       time.Duration            `placeholder:"DURATION" help:"Approximate duration; 90s, or 15s with --quick."`
-	Goroutines []int                    `placeholder:"N,…" help:"How many goroutines run batches at the same time."`
-	Cores      []int                    `placeholder:"N,…" help:"How many cores they may use."`
+	Goroutines []int                    `placeholder:"N,…" help:"Numbers of goroutines that run batches concurrently."`
+	Cores      []int                    `placeholder:"N,…" help:"Numbers of cores that they may use."`
 	Batch      int                      `placeholder:"N" help:"Events in a batch (default 100)."`
-	Sinks      []string                 `name:"sink" placeholder:"NAME" help:"A sink that the script may route to; may be repeated."`
-	Functions  map[string]time.Duration `name:"function" placeholder:"MODULE.NAME=DURATION" help:"A Go function that the script calls: a stand-in waits this long and returns its arguments; may be repeated."`
-	Out        string                   `default:"perigee-bench.html" placeholder:"FILE" help:"The HTML page to write; by default ${default}."`
+	Sinks      []string                 `name:"sink" placeholder:"NAME" help:"Sink that the script may route to; may be repeated."`
+	Functions  map[string]time.Duration `name:"function" placeholder:"MODULE.NAME=DURATION" help:"Replace a Go function that the script calls by one that waits this long and returns its arguments; may be repeated."`
+	Out        string                   `default:"perigee-bench.html" placeholder:"FILE" help:"HTML page to write (default ${default})."`
 	Markdown   string                   `placeholder:"FILE" help:"Also write the tables as Markdown."`
 	Child      bool                     `hidden:""`
 }
 
 func (benchCommand) Help() string {
-	return `Runs the script over pools of VMs, from one goroutine to many, on one core to all, and with batches of
-several sizes, on your events. It prints a table, and writes a page with plots, with the lines that
-could not be compiled, and with the lines of configuration that follow.
+	return `Measures the script on your events with several pools of VMs, numbers of goroutines and cores, and batch
+sizes. It prints a table, and writes a page with plots, with the lines that LuaJIT could not compile, and
+with recommended lines of configuration.
 
-Each setup is measured in a process of its own, in several rounds; figures are medians. Leave the
-machine alone meanwhile.
+Each setup runs in a separate process, in several rounds; figures are medians. Run nothing else on the
+machine meanwhile.
 
 Examples:
   perigee bench email.lua --events sample.ndjson
@@ -84,17 +84,17 @@ func (b *benchCommand) Run(c *console) error {
 	return b.write(c, report)
 }
 
-// trial returns the trial that the command line asks for.
+// trial returns the trial of the command line.
 func (b *benchCommand) trial(c *console) (*tuning.Trial, error) {
 	switch {
 	case b.Script == "":
 		return nil, usageError("no script is given: name a file")
 	case b.Events == "":
-		return nil, usageError("no events are given: name a file with --events, or - for standard input")
+		return nil, usageError("no events are given: name a file with --events; - is standard input")
 	}
 	for _, n := range slices.Concat(b.Goroutines, b.Cores) {
 		if n < 1 {
-			return nil, usageError(fmt.Sprintf("goroutines and cores are numbers from 1 on, not %d", n))
+			return nil, usageError(fmt.Sprintf("invalid number of goroutines or cores %d: use 1 or more", n))
 		}
 	}
 	text, err := os.ReadFile(b.Script)
@@ -153,7 +153,7 @@ func (b *benchCommand) budget() time.Duration {
 	return cmp.Or(b.Time, benchTime)
 }
 
-// benchChild returns this program as a process that measures.
+// benchChild returns a command that runs this program as a measuring process.
 func benchChild(ctx context.Context) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/perigeedb/perigee/script/tuning"
 )
 
-// compilerOf has nothing to tell: gopher-lua compiles nothing.
+// compilerOf returns nil, because gopher-lua has no compiler.
 func compilerOf(*tuning.Program) func(context.Context, *event.Batch, int, time.Duration) (*tuning.Compilation, error) {
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/perigeedb/perigee/script/tuning"
 )
 
-// compilerOf returns what tells how LuaJIT compiles a program. Functions that stand
-// in for others do not wait there.
+// compilerOf returns a function that reports how LuaJIT compiles a program. Replaced
+// functions do not wait there.
 func compilerOf(p *tuning.Program) func(context.Context, *event.Batch, int, time.Duration) (*tuning.Compilation, error) {
 	quick := *p
 	quick.Waits = make(map[string]time.Duration)

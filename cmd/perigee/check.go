@@ -21,22 +21,22 @@ import (
 
 type checkCommand struct {
 	configFlags
-	Connect bool          `help:"Also connect to every server and check credentials, grants, tables and queues. Nothing is changed."`
-	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long --connect may take."`
+	Connect bool          `help:"Also connect to every server and check credentials, grants, tables and queues. Changes nothing."`
+	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"Time limit of --connect."`
 }
 
 func (checkCommand) Help() string {
 	return `Reads the configuration and loads its scripts as "perigee run" would. It reports every fault with file,
-line and column. Without faults it prints what would run, and what each pipeline promises: exactly
-once, at least once, or at most once. It connects only to hosts that code is loaded from, and writes
-nothing. It looks for the files of file sources, and compares the tables that the event store has with
-those that the configuration declares. With --connect it also tries the servers and the http address.
+line and column. Without faults it prints the pipelines and the guarantee of each: exactly once, at
+least once, or at most once. It writes nothing, and connects only to hosts of code. It looks for the
+files of file sources, and compares the tables of the event store with the declared ones. With --connect
+it also tests the servers and the http address.
 
-It also reports mistakes in code that loads and that only an event would run: names of sinks that do not
-exist, and variables that nothing sets. "perigee run" logs those as warnings. Columns with the name of an SQL keyword
-are a warning here too, and no fault.
+It also reports mistakes that otherwise only an event would reveal: unknown sinks, and variables that
+nothing sets. "perigee run" logs these as warnings. A column with the name of an SQL keyword is only a
+warning here too.
 
-Exit code: 0 when nothing is wrong, 1 otherwise.
+Exit code: 0 without faults, 1 otherwise.
 
 Examples:
   perigee check pipeline.yaml
@@ -92,7 +92,7 @@ func checkOffline(ctx context.Context, a *engine.Assembly) error {
 	return config.Join(faults...)
 }
 
-// printAssembly prints what a configuration will do.
+// printAssembly prints the pipelines of a configuration, the Lua engine and the addresses.
 func printAssembly(w io.Writer, a *engine.Assembly) {
 	for _, p := range a.Pipelines {
 		through := "unchanged"
@@ -120,8 +120,8 @@ func printAssembly(w io.Writer, a *engine.Assembly) {
 	fmt.Fprintf(w, "http: %s\n", cmp.Or(address, config.HTTPOff))
 }
 
-// describeSinks says where rows go and how often a row may be written. A pipeline is as
-// exact as its weakest sink; several sinks are listed below that.
+// describeSinks returns the sinks and their guarantees. The guarantee of a pipeline is that
+// of its weakest sink; several sinks are listed below it.
 func describeSinks(all []engine.Sink) string {
 	if len(all) == 1 && all[0].Config.Name == all[0].Config.Kind {
 		return fmt.Sprintf("%s (%s)", all[0].Config.Kind, all[0].Guarantee)
@@ -131,7 +131,7 @@ func describeSinks(all []engine.Sink) string {
 	for _, s := range all {
 		fmt.Fprintf(&lines, "\n  %s: %s (%s)", s.Config.Name, s.Config.Kind, s.Guarantee)
 		if s.Config.Routed {
-			lines.WriteString(", only what is routed to it")
+			lines.WriteString(", only routed rows")
 		}
 		if s.Guarantee != sink.ExactlyOnce {
 			weak = append(weak, s.Config.Name)
@@ -144,7 +144,7 @@ func describeSinks(all []engine.Sink) string {
 	return fmt.Sprintf("%d sinks (%s)%s", len(all), whole, &lines)
 }
 
-// printConnections prints what connecting to each source and sink has shown. It returns
+// printConnections prints the result of connecting to each source and sink. It returns
 // the faults.
 func printConnections(w io.Writer, all []engine.Connection) error {
 	t := newTable("pipeline", "part", "kind", "state")
@@ -157,7 +157,7 @@ func printConnections(w io.Writer, all []engine.Connection) error {
 		t.AppendRow(table.Row{one.Pipeline, one.Part, one.Kind, connectionState(one)})
 		if one.Err != nil {
 			fault := fmt.Errorf("%s%s %s: %w", name, one.Part, one.Kind, one.Err)
-			faults = append(faults, event.WithHint(fault, cmp.Or(event.HintOf(one.Err), "is the server running, and is its address right?")))
+			faults = append(faults, event.WithHint(fault, cmp.Or(event.HintOf(one.Err), "check that the server runs and that its address is right")))
 		}
 	}
 	if _, err := fmt.Fprintln(w, t.Render()); err != nil {
@@ -171,8 +171,8 @@ func printConnections(w io.Writer, all []engine.Connection) error {
 	return errors.Join(faults...)
 }
 
-// describeTables says which tables a sink finds in the user's database, and which it will
-// create.
+// describeTables lists the tables of a sink in the user's database: existing ones, and those
+// that run creates.
 func describeTables(tables []sink.Table) string {
 	names := make([]string, len(tables))
 	for i, t := range tables {
@@ -187,7 +187,7 @@ func describeTables(tables []sink.Table) string {
 func connectionState(one engine.Connection) string {
 	switch {
 	case !one.Checked:
-		return "not checked: this kind cannot be"
+		return "not checked: this kind has no check"
 	case one.Err != nil:
 		return "failed"
 	}

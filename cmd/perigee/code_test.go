@@ -147,7 +147,7 @@ func TestHangupAppliesConfiguration(t *testing.T) {
 
 	write(head, steady("a", ", seed: many"), steady("b", ""))
 	p.signal(syscall.SIGHUP)
-	p.says("configuration refused: the old one stays in effect", `not \"many\"`)
+	p.says("configuration refused; the old one stays in effect", `not \"many\"`)
 	write("data: elsewhere\nhttp: 127.0.0.1:0\n", steady("a", ""))
 	p.signal(syscall.SIGHUP)
 	p.says("configuration refused", "data changed from")

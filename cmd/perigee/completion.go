@@ -25,7 +25,7 @@ func (m *completionCommand) Run(c *console, parser *kong.Kong) error {
 	return err
 }
 
-// A completion is a command and the words that may follow it.
+// A completion is a command and the words that can follow it.
 type completion struct {
 	path  string // "dlq list"; empty for perigee itself
 	words []word
@@ -33,7 +33,7 @@ type completion struct {
 
 type word struct{ text, help string }
 
-// completionsOf returns the completions of a command and of those below it.
+// completionsOf returns the completions of a command and of its subcommands.
 func completionsOf(n *kong.Node, path string) []completion {
 	one := completion{path: path}
 	var below []completion
@@ -54,8 +54,8 @@ func completionsOf(n *kong.Node, path string) []completion {
 	return append([]completion{one}, below...)
 }
 
-// caseArms writes the arms of a shell's case: the words for each command line so far. The
-// longest come first, because an arm also matches what begins with it.
+// caseArms writes the arms of a shell's case: the words after each command line. The longest
+// come first, because an arm matches by prefix.
 func caseArms(all []completion, arm string) string {
 	var s strings.Builder
 	for _, c := range slices.Backward(all) {

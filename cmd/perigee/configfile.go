@@ -10,11 +10,11 @@ import (
 	"github.com/perigeedb/perigee/script/loader"
 )
 
-// configFlags say where the configuration is.
+// configFlags locate the configuration.
 type configFlags struct {
 	Config string   `arg:"" help:"Configuration file, or its address: https://…, s3://bucket/key."`
-	Data   string   `type:"path" placeholder:"DIR" help:"Use this data folder, and not the one that the configuration names."`
-	Allow  []string `placeholder:"HOST" sep:"none" help:"Host that configuration and code may come from, besides those that the configuration allows. May be repeated."`
+	Data   string   `type:"path" placeholder:"DIR" help:"Use this data folder instead of the one in the configuration."`
+	Allow  []string `placeholder:"HOST" sep:"none" help:"Allow a host for configuration and code, in addition to the allow list of the configuration. May be repeated."`
 }
 
 // Validate implements kong's check of flags.
@@ -28,8 +28,8 @@ func (f configFlags) Validate() error {
 	return err
 }
 
-// load reads the configuration. If it has faults, they are returned with what could be
-// read; assembling it returns them again.
+// load reads the configuration. If it has faults, load returns them with the readable part;
+// assembling that part returns the faults again.
 func (f configFlags) load(ctx context.Context, c *console) (*config.Config, error) {
 	conf, err := engine.Load(ctx, f.Config, engineOptions(c, f.Allow, nil))
 	if conf != nil && f.Data != "" {
@@ -38,9 +38,9 @@ func (f configFlags) load(ctx context.Context, c *console) (*config.Config, erro
 	return conf, err
 }
 
-// dataFlags say which data folder is meant.
+// dataFlags locate the data folder.
 type dataFlags struct {
-	Data   string `type:"path" placeholder:"DIR" help:"The engine's data folder (default ./perigee-data; an engine's default lies beside its configuration)."`
+	Data   string `type:"path" placeholder:"DIR" help:"The engine's data folder (default ./perigee-data; the default of an engine is beside its configuration)."`
 	Config string `type:"path" placeholder:"FILE" help:"The engine's configuration, which names the data folder."`
 }
 
@@ -62,8 +62,8 @@ func (f dataFlags) locate(c *console) (data string, conf *config.Config, err err
 	return data, nil, err
 }
 
-// open returns the operations on the data folder: those of the engine that runs in it,
-// or this process's own.
+// open returns the operations on the data folder. The engine that runs in it performs them,
+// or this process if none runs.
 func (f dataFlags) open(c *console) (*admin.Admin, error) {
 	data, conf, err := f.locate(c)
 	if err != nil {

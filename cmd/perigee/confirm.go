@@ -13,8 +13,8 @@ import (
 // errDeclined ends a command that the user did not confirm.
 var errDeclined = errors.New("nothing was changed")
 
-// confirm asks on a terminal whether to continue. Without a terminal the flag --yes is
-// required.
+// confirm asks for confirmation on a terminal. Without a terminal it returns an error that
+// asks for --yes.
 func (c *console) confirm(question string) error {
 	file, ok := c.in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {

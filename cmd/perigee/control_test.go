@@ -37,7 +37,7 @@ pipelines:
 	says(t, 1, "no engine has run in data folder "+data, "pause", "steady", "--data", data)
 	t.Setenv("DATA", data)
 	says(t, 1, "perigee: hint: did you mean \"steady\"? known: steady", "pause", "stedy", "--config", file)
-	says(t, 0, "no engine is running: steady will be paused when one starts\ndata folder: "+data+"\n", "pause", "steady", "--config", file, "--reason", "before the start")
+	says(t, 0, "no engine is running: pipeline steady will be paused when one starts\ndata folder: "+data+"\n", "pause", "steady", "--config", file, "--reason", "before the start")
 	says(t, 1, "perigee: hint: name the engine's data folder", "status", "--data", data)
 
 	p := runEngine(t, file, "DATA="+data)
@@ -45,14 +45,14 @@ pipelines:
 	if out := says(t, 1, "steady is paused since 20", "status", "--data", data); !strings.Contains(out, "UTC: before the start\n") {
 		t.Errorf("status has no reason:\n%s", out)
 	}
-	says(t, 0, "steady reads again\n", "resume", "steady", "--data", data)
+	says(t, 0, "pipeline steady is resumed\n", "resume", "steady", "--data", data)
 	eventually(t, "it runs", func() bool {
 		out, _ := exec.Command("perigee", "status", "--data", data, "--format", "json").Output()
 		return strings.Contains(string(out), `"state":"running"`) && !strings.Contains(string(out), `"events_per_s":0}`)
 	})
 	says(t, 0, "│ stdout │", "status", "--data", data)
 
-	says(t, 0, "steady is paused: nothing is read until perigee resume steady\n", "pause", "steady", "--data", data)
+	says(t, 0, "pipeline steady is paused until perigee resume steady\n", "pause", "steady", "--data", data)
 	settled := says(t, 1, `"open_partitions":0,`, "status", "--data", data, "--format", "json")
 	if again := says(t, 1, `"events_per_s":0}`, "status", "--data", data, "--format", "json"); again != settled {
 		t.Errorf("a paused pipeline goes on:\n%s%s", settled, again)
@@ -61,7 +61,7 @@ pipelines:
 
 	p.signal(syscall.SIGTERM)
 	p.ends(0)
-	says(t, 0, "no engine is running: steady will read when one starts\n", "resume", "steady", "--data", data)
+	says(t, 0, "no engine is running: pipeline steady will read when one starts\n", "resume", "steady", "--data", data)
 }
 
 // TestCheckConnect tries the example's servers, with a user that may do nothing
@@ -192,7 +192,7 @@ func TestPositionBesideEngine(t *testing.T) {
 	lands(2)
 	says(t, 0, "numbers is paused", "pause", "numbers", "--data", m.data)
 	says(t, 0, "continues from 0", "position", "set", file, "numbers", "0", "--yes")
-	says(t, 0, "numbers reads again", "resume", "numbers", "--config", file)
+	says(t, 0, "pipeline numbers is resumed", "resume", "numbers", "--config", file)
 	lands(3)
 
 	// Another engine with the same pipeline has the lease.

@@ -51,7 +51,7 @@ func printLetterArray(w io.Writer, letters iter.Seq2[admin.DeadLetter, error]) e
 	return err
 }
 
-// printLetterTable prints the first dead letters, and counts all.
+// printLetterTable prints the first dead letters and the total number.
 func printLetterTable(w io.Writer, letters iter.Seq2[admin.DeadLetter, error], queue admin.Queue) error {
 	const rowsMax = 1000
 	t := newTable("id", "pipeline", "position", "last stored (UTC)", "stage", "sink", "error", "event")
@@ -72,7 +72,7 @@ func printLetterTable(w io.Writer, letters iter.Seq2[admin.DeadLetter, error], q
 		fmt.Fprintln(w, t.Render())
 	}
 	if sum.all > rowsMax {
-		fmt.Fprintf(w, "These are the first %d; --format ndjson shows all.\n", rowsMax)
+		fmt.Fprintf(w, "Listed the first %d; --format ndjson lists all.\n", rowsMax)
 	}
 	return sum.print(w, queue)
 }
@@ -107,10 +107,10 @@ func (s *letterCounts) print(w io.Writer, queue admin.Queue) error {
 		fmt.Fprintf(w, "  %s: %s\n", pipeline, strings.Join(parts, ", "))
 	}
 	if s.uncommitted > 0 {
-		fmt.Fprintf(w, "%d of them belong to batches that are not committed yet\n", s.uncommitted)
+		fmt.Fprintf(w, "%d belong to batches that are not committed\n", s.uncommitted)
 	}
 	for _, pipeline := range slices.Sorted(maps.Keys(queue.Waiting)) {
-		fmt.Fprintf(w, "%d more of %s wait to be retried\n", queue.Waiting[pipeline], pipeline)
+		fmt.Fprintf(w, "%d more of pipeline %s wait for their retry\n", queue.Waiting[pipeline], pipeline)
 	}
 	return err
 }
@@ -146,7 +146,7 @@ func printLetter(w io.Writer, l *admin.DeadLetter) error {
 	return err
 }
 
-// indentJSON spreads JSON over several lines, and returns other text as it is.
+// indentJSON spreads JSON over several lines, and returns other text unchanged.
 func indentJSON(text []byte) []byte {
 	var indented bytes.Buffer
 	if json.Indent(&indented, text, "", "  ") != nil {
@@ -155,17 +155,16 @@ func indentJSON(text []byte) []byte {
 	return indented.Bytes()
 }
 
-// printRetry says what was queued, and when it is retried.
+// printRetry prints the number of queued dead letters, and when they are retried.
 func printRetry(w io.Writer, r *admin.RetryResult, engine bool) {
 	fmt.Fprintf(w, "%s queued for retry\n", countOf(r.Queued, "dead letter"))
 	if r.Uncommitted > 0 {
-		fmt.Fprintf(w, "%s left alone: the batch is not committed, and its events may be read again\n", countOf(r.Uncommitted, "dead letter"))
+		fmt.Fprintf(w, "%s skipped: the batch is not committed, and its events may be read again\n", countOf(r.Uncommitted, "dead letter"))
 	}
 	if !engine && len(r.Waiting) > 0 {
 		fmt.Fprintln(w, `no engine is running: the next "perigee run" retries them`)
 	}
 	for _, pipeline := range r.Orphans {
-		fmt.Fprintf(w, "%s of pipeline %s wait for an engine that has this pipeline; the running one does not\n",
-			countOf(r.Waiting[pipeline], "dead letter"), pipeline)
+		fmt.Fprintf(w, "%s of pipeline %s wait: the running engine has no such pipeline\n", countOf(r.Waiting[pipeline], "dead letter"), pipeline)
 	}
 }

@@ -19,16 +19,16 @@ import (
 )
 
 type demoCommand struct {
-	Events uint64 `default:"1000000" help:"How many events."`
-	Data   string `type:"path" placeholder:"DIR" help:"Keep the data in this folder, which must be new or empty. By default it is removed."`
+	Events uint64 `default:"1000000" help:"Number of events."`
+	Data   string `type:"path" placeholder:"DIR" help:"Keep the data in this folder, which must be new or empty (default: a temporary folder)."`
 }
 
 func (demoCommand) Help() string {
 	return `Runs the example examples/email/embedded.yaml: generated email events go through email.lua, which drops
-spam and rejects addresses without @, into a table of the embedded event store. Then it looks for every
-event: each must be a row, dropped by the script or a dead letter, and exactly once.
+spam and rejects addresses without @, into a table of the embedded event store. Then it accounts for
+every event: each must be a row, dropped by the script, or a dead letter, exactly once.
 
-Exit code: 0 when no event was lost or duplicated, 1 otherwise.
+Exit code: 0 if no event was lost or duplicated, 1 otherwise.
 
 Examples:
   perigee demo
@@ -70,7 +70,7 @@ func (d *demoCommand) Run(c *console) error {
 	return report.Err()
 }
 
-// folder creates the folder that the demo works in. The caller calls remove.
+// folder creates the working folder of the demo. The caller must call remove.
 func (d *demoCommand) folder() (folder string, remove func(), err error) {
 	if d.Data == "" {
 		folder, err = os.MkdirTemp("", "perigee-demo-")
@@ -81,12 +81,12 @@ func (d *demoCommand) folder() (folder string, remove func(), err error) {
 	}
 	entries, err := os.ReadDir(d.Data)
 	if err == nil && len(entries) > 0 {
-		err = event.WithHint(fmt.Errorf("folder %s is not empty", d.Data), "name a new folder: the demo must find only its own events")
+		err = event.WithHint(fmt.Errorf("folder %s is not empty", d.Data), "name a new folder; the demo counts only its own events")
 	}
 	return d.Data, func() {}, err
 }
 
-// run runs the example and returns how long that took.
+// run runs the example and returns the time that it took.
 func (d *demoCommand) run(c *console, folder string) (time.Duration, error) {
 	if err := os.CopyFS(filepath.Join(folder, "example"), emailExample()); err != nil {
 		return 0, fmt.Errorf("write the example: %w", err)
@@ -136,7 +136,7 @@ func (d *demoCommand) lookup(folder string) func(string) (string, bool) {
 	}
 }
 
-// verify reads from disk what became of every event.
+// verify reads the result of every event from disk.
 func (d *demoCommand) verify(folder string) (audit.Report, error) {
 	ledger := audit.New(d.Events)
 	if err := eventsql.ReadIDs(context.Background(), folder, "events", "id", ledger.AddRow); err != nil {

@@ -18,12 +18,12 @@ type dlqCommand struct {
 
 // filterFlags select dead letters.
 type filterFlags struct {
-	Pipeline string `help:"Only those of this pipeline."`
-	Stage    string `enum:"parse,script,column,sink,damaged," default:"" help:"Only those that failed at this stage: parse, script, column or sink; or damaged."`
-	Sink     string `help:"Only rows that this sink rejected."`
-	Text     string `help:"Only those with this text in the error or the event."`
-	Since    string `placeholder:"TIME" help:"Only those last stored then or later: 90m and 2d are before now, or 2026-11-22T09:00:00Z."`
-	Before   string `placeholder:"TIME" help:"Only those last stored earlier."`
+	Pipeline string `help:"Select dead letters of this pipeline."`
+	Stage    string `enum:"parse,script,column,sink,damaged," default:"" help:"Select dead letters of this stage: parse, script, column, sink or damaged."`
+	Sink     string `help:"Select rows that this sink rejected."`
+	Text     string `help:"Select dead letters with this text in the error or the event."`
+	Since    string `placeholder:"TIME" help:"Select dead letters last stored at this time or later: 90m or 2d before now, or 2026-11-22T09:00:00Z."`
+	Before   string `placeholder:"TIME" help:"Select dead letters last stored before this time."`
 }
 
 func (f filterFlags) filter() (admin.Filter, error) {
@@ -62,9 +62,9 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 
 // selectFlags select the dead letters that a command changes.
 type selectFlags struct {
-	IDs []string `arg:"" optional:"" name:"id" help:"IDs of dead letters, or the first characters of them."`
+	IDs []string `arg:"" optional:"" name:"id" help:"IDs of dead letters, or their first characters."`
 	filterFlags
-	All bool `help:"All dead letters."`
+	All bool `help:"Select all dead letters."`
 }
 
 func (f selectFlags) filter() (admin.Filter, error) {
@@ -76,7 +76,7 @@ func (f selectFlags) filter() (admin.Filter, error) {
 	case len(f.IDs) == 0 && !filtered && !f.All:
 		return filter, usageError("no dead letters are selected: give their IDs, a filter such as --stage, or --all")
 	case f.All && (len(f.IDs) > 0 || filtered):
-		return filter, usageError("--all excludes IDs and filters: leave it out, or them")
+		return filter, usageError("--all cannot be combined with IDs or filters: use one of them")
 	}
 	filter.IDs = f.IDs
 	return filter, nil
@@ -89,10 +89,10 @@ type dlqListCommand struct {
 }
 
 func (dlqListCommand) Help() string {
-	return `A dead letter is an event that could not be processed, or a row of it that one sink rejected, with its
-position in the source, the stage and the error at which it failed, and the bytes as they were read.
-The formats json and ndjson show all of it, including the script's traceback. The command works while
-an engine runs. In "perigee query" the table dead_letters has the same.
+	return `Lists dead letters. A dead letter is a failed event, or one row of it that a sink rejected. It contains the
+position in the source, the stage and the error of the failure, and the bytes as read. The formats json
+and ndjson show all fields, including the script's traceback. The command works with or without a running
+engine. "perigee query" has the same data in the table dead_letters.
 
 Examples:
   perigee dlq list
@@ -138,13 +138,13 @@ func (f dataFlags) use(c *console, operate func(context.Context, *admin.Admin) e
 type dlqShowCommand struct {
 	ID string `arg:"" help:"ID of the dead letter, or its first characters."`
 	dataFlags
-	Raw  bool `xor:"form" help:"Only the event, byte by byte as it was read."`
-	JSON bool `xor:"form" name:"json" help:"One JSON object."`
+	Raw  bool `xor:"form" help:"Print only the bytes of the event, as read."`
+	JSON bool `xor:"form" name:"json" help:"Print one JSON object."`
 }
 
 func (dlqShowCommand) Help() string {
-	return `Shows where the event came from, where and why it failed, the script's version and traceback, when it
-was stored and how often it was retried, and the event.
+	return `Shows one dead letter: the origin of the event, the stage and the error of the failure, the script's version
+and traceback, the times of storage, the number of retries, and the event.
 
 Examples:
   perigee dlq show k3j9x0a2bq
@@ -176,12 +176,12 @@ type dlqRetryCommand struct {
 }
 
 func (dlqRetryCommand) Help() string {
-	return `Puts dead letters into the queue of their pipeline, which reads them like new events, through the
-current script. Each is written once, whatever is killed when. One that fails again becomes a dead
-letter with the same ID. A row that one sink rejected goes to that sink only. Without a running engine
-the letters wait for the next "perigee run".
+	return `Moves dead letters into the queue of their pipeline, which sends them through the current script like new
+events. Each is written once, even if processes are killed at any moment. An event that fails again
+becomes a dead letter with the same ID. A row that one sink rejected goes to that sink only. Without a
+running engine the queue waits for the next "perigee run".
 
-Letters whose batch is not committed are left alone: the engine reads their events again anyway.
+The command skips dead letters whose batch is not committed, because the engine reads their events again.
 
 Examples:
   perigee dlq retry k3j9x0a2bq
@@ -212,7 +212,8 @@ type dlqPurgeCommand struct {
 }
 
 func (dlqPurgeCommand) Help() string {
-	return `Deletes dead letters with the events in them. On a terminal it asks first; elsewhere --yes is required.
+	return `Deletes dead letters with their events. On a terminal the command asks for confirmation; elsewhere --yes
+is required.
 
 Examples:
   perigee dlq purge k3j9x0a2bq

@@ -37,13 +37,13 @@ func exitCode(w io.Writer, err error) int {
 	return exitFailure
 }
 
-// printError prints an error as every command does, with its own hint or the given one:
+// printError prints an error with its own hint or the given one:
 //
-//	perigee: error: what is wrong
-//	perigee: hint: what to do
+//	perigee: error: the fault
+//	perigee: hint: the remedy
 func printError(w io.Writer, err error, hint string) { printMessage(w, "error", err, hint) }
 
-// printMessage is printError with another word than error.
+// printMessage is like printError, with another word instead of error.
 func printMessage(w io.Writer, word string, err error, hint string) {
 	switch e := err.(type) {
 	case config.Errors:
@@ -69,7 +69,7 @@ func printMessage(w io.Writer, word string, err error, hint string) {
 	}
 }
 
-// indentLines keeps the lines of one message together.
+// indentLines indents all lines of a message but the first.
 func indentLines(s string) string {
 	return strings.ReplaceAll(terminal.Escape(strings.TrimSpace(s)), "\n", "\n  ")
 }

@@ -21,30 +21,30 @@ import (
 type evalCommand struct {
 	Script string   `arg:"" optional:"" help:"File with the script."`
 	Code   string   `short:"e" placeholder:"CODE" help:"The script itself, instead of a file."`
-	Nodes  string   `placeholder:"FOLDER" help:"A node database for require \"nodedb\"; it is created if it does not exist."`
-	Sinks  []string `name:"sink" placeholder:"NAME" help:"A sink that the script may route to; may be repeated."`
+	Nodes  string   `placeholder:"FOLDER" help:"Node database for require \"nodedb\"; it is created if it does not exist."`
+	Sinks  []string `name:"sink" placeholder:"NAME" help:"Sink that the script may route to; may be repeated."`
 
-	Format    string   `enum:"json,lines,csv,logfmt" default:"json" help:"What a line of standard input is: json, lines (any text), csv or logfmt."`
+	Format    string   `enum:"json,lines,csv,logfmt" default:"json" help:"Format of standard input: json, lines (any text), csv or logfmt."`
 	Separator string   `placeholder:"CHARACTER" help:"With --format csv: the character between fields, or tab (default: a comma)."`
-	Columns   []string `placeholder:"NAME" help:"With --format csv: names of the fields, separated by commas (default: the first line has them)."`
+	Columns   []string `placeholder:"NAME" help:"With --format csv: names of the fields, separated by commas (default: from the first line)."`
 }
 
 func (evalCommand) Help() string {
-	return `Each line of standard input is one event: a JSON object, or what --format says, as a source has it. What the script returns for it goes to standard
-output, one document per line. A line that is refused, because it is not in the format or the script fails on
-it, goes to standard error with its number and the reason; the others continue. The last line on
-standard error counts the events that were read, put out, dropped by the script and refused.
+	return `Runs a script on events from standard input. Each line is one event: a JSON object, or a record in the
+format that --format names. The command writes the results of the script to standard output, one document
+per line. A line is refused if it is not in the format or the script fails on it: it goes to standard
+error with its number and the reason, and the others continue. The last line on standard error counts
+the events that were read, output, dropped by the script and refused.
 
-Rows that the script routes to a sink, with to("NAME", event), are printed after the sink's name. The
-names that it may use are given with --sink.
+Use --sink to name the sinks that the script may route to with to("NAME", event). Routed rows are printed
+after the sink's name.
 
-With --nodes the script keeps state in a node database: local nodedb = require "nodedb". What an event
-changed is durable before its result is printed. Transactions and locks that an event leaves open end with
-it.
+With --nodes the script keeps state in a node database: local nodedb = require "nodedb". The changes of an
+event are durable before its result is printed. Open transactions and locks end with their event.
 
-CODE that defines no main function is taken as the body of function main(event).
+If CODE defines no main function, it becomes the body of function main(event).
 
-Exit code: 0 when every line was accepted, 1 when one was refused or the script has a fault.
+Exit code: 0 if every line was accepted, 1 if one was refused or the script has a fault.
 
 Examples:
   perigee eval email.lua < in.ndjson > out.ndjson
@@ -101,7 +101,7 @@ func (e *evalCommand) Run(c *console) (err error) {
 	return err
 }
 
-// openNodes opens the node database of the script, if it has one.
+// openNodes opens the node database of --nodes, if given.
 func (e *evalCommand) openNodes() (*nodedb.Store, error) {
 	if e.Nodes == "" {
 		return nil, nil
@@ -109,7 +109,7 @@ func (e *evalCommand) openNodes() (*nodedb.Store, error) {
 	return nodedb.Open(e.Nodes, nodedb.Options{})
 }
 
-// sinks returns standard output, for what is not routed, and the named sinks.
+// sinks returns standard output for rows that are not routed, and the named sinks.
 func (e *evalCommand) sinks() []script.Sink {
 	all := []script.Sink{{Name: "stdout"}}
 	for _, name := range e.Sinks {
@@ -128,7 +128,7 @@ func (e *evalCommand) code() (script.Code, error) {
 	case e.Code != "":
 		return script.Code{Name: "-e", Text: []byte("function main(event) " + e.Code + "\nend")}, nil
 	case e.Script == "":
-		return script.Code{}, usageError("no script is given: name a file, or give code with -e")
+		return script.Code{}, usageError("no script is given: name a file, or pass code with -e")
 	}
 	text, err := os.ReadFile(e.Script)
 	if err != nil {
@@ -144,7 +144,7 @@ type evaluation struct {
 	sinks  []script.Sink
 	out    *bufio.Writer
 	err    io.Writer
-	nodes  *nodedb.Store                             // nil: none
+	nodes  *nodedb.Store                             // nil without --nodes
 	counts struct{ read, out, dropped, refused int } // events
 
 	batch  event.Batch
@@ -168,7 +168,7 @@ func (v *evaluation) runAll(ctx context.Context) error {
 	}
 }
 
-// runBatch runs the script on events that come from the lines with these numbers.
+// runBatch runs the script on events from the lines with these numbers.
 func (v *evaluation) runBatch(ctx context.Context, batch event.Batch, numbers []int) error {
 	v.counts.read += batch.Len()
 	err := script.RunAll(ctx, v.script, &batch, &v.result, 0, func(part *event.Batch, _ *script.LimitError) error {
@@ -211,8 +211,8 @@ func (v *evaluation) print(batch *event.Batch, numbers []int) {
 	}
 }
 
-// printRows writes the rows of event i in sink s, from row on. It returns the first row
-// of another event.
+// printRows writes the rows of event i in sink s, beginning with row. It returns the first row
+// of the next event.
 func (v *evaluation) printRows(i, s, row int) int {
 	output := &v.result.Outputs[s]
 	for ; row < output.Len() && int(output.From[row]) == i; row++ {

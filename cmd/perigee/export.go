@@ -17,18 +17,19 @@ import (
 type exportCommand struct {
 	dataFlags
 	Table  string `arg:"" help:"Name of the table."`
-	Target string `arg:"" help:"File that must not exist yet, - for standard output, or a folder, with / behind it, for one file per day."`
-	Format string `enum:"parquet,csv,ndjson," default:"" help:"parquet, csv or ndjson (default: the end of the file's name)."`
-	Where  string `placeholder:"SQL" help:"Only rows for which this condition is true."`
+	Target string `arg:"" help:"New file, - for standard output, or a folder, ending in /, for one file per day."`
+	Format string `enum:"parquet,csv,ndjson," default:"" help:"parquet, csv or ndjson (default: the extension of the file)."`
+	Where  string `placeholder:"SQL" help:"Export only rows for which this condition is true."`
 }
 
 func (exportCommand) Help() string {
-	return `Writes the rows of a table of the event store into files, as they are when each file is begun, while an engine runs or
-not. A file appears under its name when it is complete and on the disk.
+	return `Writes the rows of a table of the event store into files, with or without a running engine. Each file
+contains the rows as they are when the file is begun. It appears under its name only when it is complete
+and on the disk.
 
-In a folder there is a file for each day of event time, such as events-2026-11-23.parquet. A day that has a
-file already is left out, so that the same command goes on after an interruption. Remove the file of a
-day to write it once more.
+A folder gets one file for each day of event time, such as events-2026-11-23.parquet. The command skips
+days that already have a file, so run it again to continue after an interruption. Remove the file of a
+day to export that day again.
 
 Examples:
   perigee export events events.parquet
@@ -65,7 +66,7 @@ func (e *exportCommand) Run(c *console) error {
 	return nil
 }
 
-// format returns the format that is wanted.
+// format returns the requested format.
 func (e *exportCommand) format() (string, error) {
 	if e.Format != "" {
 		return e.Format, nil
@@ -74,13 +75,13 @@ func (e *exportCommand) format() (string, error) {
 	case "parquet", "csv", "ndjson":
 		return end, nil
 	}
-	return "", event.WithHint(usageError(fmt.Sprintf("%s does not tell the format", e.Target)), "add --format parquet, csv or ndjson")
+	return "", event.WithHint(usageError(fmt.Sprintf("unknown format of %s", e.Target)), "add --format parquet, csv or ndjson")
 }
 
 // writeDays writes a file for each day that has none.
 func (e *exportCommand) writeDays(c *console, data string, t *eventsql.Table, format string) error {
 	if t.Time == "" {
-		return event.WithHint(fmt.Errorf("table %s has no time column, and so no days", t.Name), "export it into one file")
+		return event.WithHint(fmt.Errorf("table %s has no time column to divide it by days", t.Name), "export it into one file")
 	}
 	if err := os.MkdirAll(e.Target, 0o755); err != nil {
 		return fmt.Errorf("create the folder: %w", err)
@@ -93,7 +94,7 @@ func (e *exportCommand) writeDays(c *console, data string, t *eventsql.Table, fo
 	for _, one := range strings.Fields(answer.String())[1:] {
 		name := filepath.Join(e.Target, fmt.Sprintf("%s-%s.%s", t.Name, one, format))
 		if _, err := os.Stat(name); err == nil {
-			fmt.Fprintf(c.out, "%s is there already\n", name)
+			fmt.Fprintf(c.out, "%s exists, skipped\n", name)
 			continue
 		}
 		if err := e.writeFile(c, data, t, format, fmt.Sprintf("%s = DATE '%s'", day, one), name); err != nil {
@@ -104,7 +105,7 @@ func (e *exportCommand) writeDays(c *console, data string, t *eventsql.Table, fo
 	return nil
 }
 
-// writeFile writes the rows of which and --where into a new file.
+// writeFile writes the rows that satisfy the condition which and --where into a new file.
 func (e *exportCommand) writeFile(c *console, data string, t *eventsql.Table, format, which, name string) error {
 	progress := newNodeProgress(c, "bytes", 0, false)
 	hide := progress.show()
@@ -141,7 +142,7 @@ func (e *exportCommand) sql(columns string, t *eventsql.Table, which string) str
 func (e *exportCommand) query(data, sql, format string, w io.Writer) error {
 	err := eventsql.Query(context.Background(), data, eventsql.Request{SQL: sql, Format: format, Time: exportTime}, w)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return event.WithHint(err, "export into a folder, a file per day")
+		return event.WithHint(err, "export into a folder, with one file per day")
 	}
 	return err
 }

@@ -87,8 +87,8 @@ func playFirstPipeline(t *testing.T) *page {
 func playEventStore(t *testing.T) *page {
 	p := openPage(t, "docs/tutorial/event-store.md")
 	p.play(t)
-	p.wants(t, "rows=100000", "│ sent       │", "2026-01-01 00:01:00,", "1 rows imported, 0 had been before, 1 rejected", `"reason":"column id wants int64, got \"none\""`,
-		"│    1 │", "delete 1: no query sees the rows any more, and no file has them", "│    0 │", "100,000, of which 0 are only in the log", "mails.parquet written", "│ 100000 │")
+	p.wants(t, "rows=100000", "│ sent       │", "2026-01-01 00:01:00,", "1 rows imported, 0 imported before, 1 rejected", `"reason":"column id wants int64, got \"none\""`,
+		"│    1 │", "delete 1: the rows are removed from queries and files", "│    0 │", "100,000 (0 only in the log)", "mails.parquet written", "│ 100000 │")
 	p.fromElsewhere(t, "perigee run pipeline.yaml", "events=0")
 	p.fromElsewhere(t, "perigee table show mails --config pipeline.yaml", "event_name")
 	return p
@@ -101,7 +101,7 @@ func playNodeDatabase(t *testing.T) *page {
 	p := openPage(t, "docs/tutorial/node-database.md")
 	p.play(t)
 	p.wants(t, "NL\n", `"click":"docs","nth":4}`, `^clicks("ada","docs")    │ number │ 2`, `"click":"docs","session":2}`,
-		`"type":"number","value":2,"ttl_ms":17`, `"country":"FR"}`, "2 nodes loaded", `^domains("example.net")`, "ok: 12 nodes", "restored is restored from saved\n4\n")
+		`"type":"number","value":2,"ttl_ms":17`, `"country":"FR"}`, "2 nodes loaded", `^domains("example.net")`, "ok: 12 nodes", "restored restored from saved\n4\n")
 	return p
 }
 

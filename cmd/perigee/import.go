@@ -22,30 +22,30 @@ import (
 type importCommand struct {
 	dataFlags
 	Table    string   `arg:"" help:"Name of the table; it is created if it does not exist."`
-	Files    []string `arg:"" name:"file" help:"Parquet files, or files with a header and comma-separated values, or with one JSON object per line."`
-	Format   string   `enum:"parquet,csv,ndjson," default:"" help:"parquet, csv or ndjson (default: the end of the file's name)."`
-	Time     string   `placeholder:"COLUMN" help:"The time column of a table that is created."`
-	Rejected string   `placeholder:"FILE" help:"Append rows that the table cannot have to this file, one JSON object per line, and go on."`
-	Again    bool     `help:"Append rows that were imported from the same file before once more."`
+	Files    []string `arg:"" name:"file" help:"Parquet files, CSV files with a header, or files with one JSON object per line."`
+	Format   string   `enum:"parquet,csv,ndjson," default:"" help:"parquet, csv or ndjson (default: the extension of the file)."`
+	Time     string   `placeholder:"COLUMN" help:"Time column of a new table."`
+	Rejected string   `placeholder:"FILE" help:"Append invalid rows to this file, one JSON object per line, and continue."`
+	Again    bool     `help:"Append the rows again, even if they were imported from the same file before."`
 }
 
 func (importCommand) Help() string {
-	return `Appends the rows of files to a table of the event store, while an engine runs or not. A row is stored once,
-however often the command is run: the table remembers the content of the file, whatever its name, and
-the numbers of its rows. After an interruption the same command goes on where it ended.
+	return `Appends the rows of files to a table of the event store, with or without a running engine. It stores each
+row once, even if you run the command again: the table remembers the content of the file, regardless of
+its name, and the numbers of its rows. Run the same command again to continue after an interruption.
 
-The command ends at a row that the table cannot have, and says which; the rows before it are stored. With
---rejected such rows go to a file, and the others go on.
+The command stops at the first invalid row and names its line; the rows before it are stored. With
+--rejected it writes invalid rows to a file and continues.
 
-In a CSV file the first line has the names of the fields. An empty field is left out. A field is text if the
-table's column is; otherwise true, false and numbers as JSON has them become such values.
+The first line of a CSV file names the fields. An empty field is left out. A field is text if the table's
+column is text; otherwise true, false and JSON numbers become such values.
 
-A table that is created infers the types of its columns from rows of text, where times stay text. The command then
-says which declaration makes them times.
+For CSV and JSON, a new table infers the types of its columns from the rows; times stay text. The command
+then prints a declaration that makes them times.
 
-A Parquet file names the types of its columns: a table that is created declares them. Nested columns become
-JSON. A column of a type that no table has, such as an interval, is refused by its name, and a row with NaN or infinity
-is one that the table cannot have. A process of its own reads the file, and sees no other.
+A Parquet file contains the types of its columns; a new table declares them. Nested columns become JSON.
+The command refuses a column of an unsupported type, such as an interval. A row with NaN or infinity is
+invalid. A separate process reads the file, and can open no other.
 
 Examples:
   perigee import events events-2026-11.parquet --time time
@@ -69,23 +69,23 @@ func (i *importCommand) Run(c *console) error {
 
 // A rowReader reads the rows of a file as JSON documents.
 type rowReader interface {
-	// read returns the next row. io.EOF says that there is none.
+	// read returns the next row, or io.EOF after the last.
 	read() (importRow, error)
-	// skip leaves out the next n rows.
+	// skip skips the next n rows.
 	skip(n uint64) error
 }
 
 // An importRow is a row of a file. It is valid until the next one is read.
 type importRow struct {
 	doc      []byte
-	line     int                   // or number of the row, in a file without lines
+	line     int                   // number of the row in a file without lines
 	rejected *eventsql.RejectedRow // nil if the row is a document
 }
 
 // An importSource is a file that is being imported.
 type importSource struct {
 	rows     rowReader
-	columns  []eventsql.Column // of its rows, where the file tells
+	columns  []eventsql.Column // nil if the file does not declare them
 	progress *nodeProgress
 	close    func() error
 }
@@ -103,7 +103,7 @@ func (i *importCommand) importFile(c *console, data, name string) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return event.WithHint(fmt.Errorf("read %s again: %w", name, err), "name a file: a pipe cannot be read twice")
+		return event.WithHint(fmt.Errorf("read %s again: %w", name, err), "use a regular file; a pipe cannot be read twice")
 	}
 	source, err := i.open(ctx, c, data, file, uint64(size))
 	if err != nil {
@@ -117,14 +117,14 @@ func (i *importCommand) importFile(c *console, data, name string) error {
 		if err := run.run(ctx); err != nil {
 			return err
 		}
-		fmt.Fprintf(c.out, "%s: %s rows imported, %s had been before, %s rejected\n", name,
+		fmt.Fprintf(c.out, "%s: %s rows imported, %s imported before, %s rejected\n", name,
 			thousands(run.imported), thousands(to.Next()), thousands(run.rejected))
 		reportInferred(c.err, to.Inferred())
 		return nil
 	})
 }
 
-// reportInferred says that an import has made a table, and how to declare what it could not infer.
+// reportInferred reports that an import has created a table, and how to declare its times.
 func reportInferred(w io.Writer, t *eventsql.Inferred) {
 	switch {
 	case t == nil:
@@ -132,7 +132,7 @@ func reportInferred(w io.Writer, t *eventsql.Inferred) {
 		fmt.Fprintf(w, "created table %[1]s with the columns and types of the rows: perigee table show %[1]s\n", t.Table)
 	default:
 		fmt.Fprintf(w, "created table %s with the columns and types of the rows: its times are text\n  declare: %s\n"+
-			"  hint: add what declare says to the configuration: perigee check then names the commands that bring the table to it\n", t.Table, t.Declaration)
+			"  hint: add this declaration to the configuration; perigee check then names the commands that apply it to the table\n", t.Table, t.Declaration)
 	}
 }
 
@@ -157,25 +157,25 @@ func (i *importCommand) open(ctx context.Context, c *console, data string, file 
 	case "csv":
 		s.rows, err = newCSVRows(in, i.textColumns(data))
 	default:
-		err = event.WithHint(usageError(fmt.Sprintf("%s does not tell the format", file.Name())), "add --format parquet, csv or ndjson")
+		err = event.WithHint(usageError(fmt.Sprintf("unknown format of %s", file.Name())), "add --format parquet, csv or ndjson")
 	}
 	return s, err
 }
 
-// refuseCompressed returns an error for a file of text that is compressed.
+// refuseCompressed returns an error for a compressed text file.
 func refuseCompressed(file *os.File) error {
 	var begin [4]byte
 	n, _ := file.ReadAt(begin[:], 0)
 	for magic, kind := range map[string]string{"\x1f\x8b": "gzip", "\x28\xb5\x2f\xfd": "zstd"} {
 		if bytes.HasPrefix(begin[:n], []byte(magic)) {
-			return event.WithHint(fmt.Errorf("%s is compressed with %s", file.Name(), kind), "decompress it to a file and import that: "+kind+" -dc FILE > OTHER")
+			return event.WithHint(fmt.Errorf("%s is compressed with %s", file.Name(), kind), "decompress it and import the result: "+kind+" -dc FILE > OTHER")
 		}
 	}
 	return nil
 }
 
-// csvRecordMax bounds the memory for one record: a quote that is never closed makes one of the
-// rest of the file.
+// csvRecordMax bounds the memory for one record: an unclosed quote turns the rest of the file
+// into one record.
 const csvRecordMax = lineBytesMax
 
 // A recordLimit fails once a record is longer than csvRecordMax. The reader behind it reads a
@@ -187,14 +187,14 @@ type recordLimit struct {
 
 func (r *recordLimit) Read(p []byte) (int, error) {
 	if r.read > csvRecordMax {
-		return 0, event.WithHint(fmt.Errorf("a record is longer than %d MiB", csvRecordMax>>20), "look for a quote that is not closed")
+		return 0, event.WithHint(fmt.Errorf("a record is longer than %d MiB", csvRecordMax>>20), "look for an unclosed quote")
 	}
 	n, err := r.in.Read(p)
 	r.read += n
 	return n, err
 }
 
-// skipRows reads rows that are not wanted.
+// skipRows reads and discards n rows.
 func skipRows(r rowReader, n uint64) error {
 	for range n {
 		if _, err := r.read(); err != nil {
@@ -235,12 +235,12 @@ func (r *parquetRows) skip(n uint64) error {
 	return nil
 }
 
-// textColumns returns the columns of the table that are text, if there is such a table.
+// textColumns returns the text columns of the table, if it exists.
 func (i *importCommand) textColumns(data string) map[string]bool {
 	text := map[string]bool{}
 	t, err := findTable(data, i.Table)
 	if err != nil {
-		return text // there is none; the import reports any other error
+		return text // the table is missing; the import reports any other error
 	}
 	for _, c := range t.Columns {
 		text[c.Name] = c.Type == "VARCHAR"
@@ -312,7 +312,7 @@ type fileImport struct {
 	batch eventsql.ImportRows
 	docs  [][]byte                     // of the batch
 	lines []int                        // of docs
-	bad   map[int]eventsql.RejectedRow // of docs, those that are no documents
+	bad   map[int]eventsql.RejectedRow // by index in docs: rows that are not documents
 }
 
 func (f *fileImport) run(ctx context.Context) error {
@@ -332,7 +332,7 @@ func (f *fileImport) run(ctx context.Context) error {
 	return nil
 }
 
-// fill reads the next rows. position is that of the first of them.
+// fill reads the next rows. position is the number of the next row in the file.
 func (f *fileImport) fill(position *uint64) error {
 	f.batch, f.docs, f.lines, f.bad = eventsql.ImportRows{First: *position}, f.docs[:0], f.lines[:0], map[int]eventsql.RejectedRow{}
 	for size := 0; len(f.docs) < importRowsMax && size < importBytesMax; *position++ {
@@ -351,15 +351,15 @@ func (f *fileImport) fill(position *uint64) error {
 	return nil
 }
 
-// append appends the batch, without the rows that the table cannot have if --rejected says
-// so.
+// append appends the batch. With --rejected it leaves out invalid rows; otherwise it stops
+// at the first of them.
 func (f *fileImport) append(ctx context.Context) error {
 	var rejected []eventsql.RejectedRow
 	for row, doc := range f.docs {
 		if bad, ok := f.bad[row]; ok {
 			rejected = append(rejected, bad)
 		} else if !json.Valid(doc) {
-			rejected = append(rejected, eventsql.RejectedRow{Row: row, Reason: "it is not valid JSON"})
+			rejected = append(rejected, eventsql.RejectedRow{Row: row, Reason: "the row is not valid JSON"})
 		}
 	}
 	for {
@@ -390,8 +390,7 @@ func (f *fileImport) append(ctx context.Context) error {
 	}
 }
 
-// stopAt appends the rows before one that the table cannot have, and returns the error of
-// that one.
+// stopAt appends the rows before an invalid one, and returns the error of that row.
 func (f *fileImport) stopAt(ctx context.Context, r eventsql.RejectedRow) error {
 	line := f.lines[r.Row]
 	if f.docs, f.lines, f.batch.Count = f.docs[:r.Row], f.lines[:r.Row], uint64(r.Row); r.Row > 0 {
@@ -404,10 +403,10 @@ func (f *fileImport) stopAt(ctx context.Context, r eventsql.RejectedRow) error {
 		what = fmt.Sprintf("column %s: %s", r.Column, r.Reason)
 	}
 	return event.WithHint(fmt.Errorf("%s:%d: %s", f.name, line, what),
-		"correct the line, or put such rows into a file with --rejected FILE; rows before it are stored")
+		"correct the line, or write invalid rows to a file with --rejected FILE; the rows before it are stored")
 }
 
-// reject leaves rows out of the batch once they are in the file of rejected rows.
+// reject writes rows to the file of rejected rows, and leaves them out of the batch.
 func (f *fileImport) reject(rows []eventsql.RejectedRow) error {
 	if len(rows) == 0 {
 		return nil

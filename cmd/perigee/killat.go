@@ -13,9 +13,9 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-// killVariable makes the engine kill itself, for "perigee verify": a list of POINT:N,
-// separated by commas. Each kills the process when pipelines reach a point for the Nth
-// time, counted over all of them.
+// killVariable makes the engine kill itself, for "perigee verify". Its value is a list of
+// POINT:N, separated by commas. Each kills the process when its pipelines reach a point for
+// the Nth time in total.
 const killVariable = "PERIGEE_KILL_AT"
 
 // killAt returns a function that kills this process as text says, or nil if text is
@@ -29,7 +29,7 @@ func killAt(text string) (func(pipeline.Point), error) {
 		name, number, _ := strings.Cut(part, ":")
 		n, err := strconv.ParseInt(number, 10, 64)
 		if err != nil || n < 1 || !slices.Contains(pipeline.Points(), pipeline.Point(name)) {
-			return nil, event.WithHint(fmt.Errorf("%s: %q is not POINT:N", killVariable, part),
+			return nil, event.WithHint(fmt.Errorf("invalid %q in %s: use POINT:N", part, killVariable),
 				fmt.Sprintf("points are %v; N counts from 1", pipeline.Points()))
 		}
 		left[pipeline.Point(name)] = new(atomic.Int64)
@@ -38,7 +38,7 @@ func killAt(text string) (func(pipeline.Point), error) {
 	return func(at pipeline.Point) {
 		if n := left[at]; n != nil && n.Add(-1) == 0 {
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // until the signal has come
+			select {} // wait for the signal
 		}
 	}, nil
 }

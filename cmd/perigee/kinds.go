@@ -24,11 +24,11 @@ import (
 	"github.com/perigeedb/perigee/source/redis"
 )
 
-// defaultHTTP is where an engine listens if its configuration names no address.
+// defaultHTTP is the address of an engine whose configuration names none.
 const defaultHTTP = "127.0.0.1:4290"
 
-// engineOptions returns the options of an engine with everything that is linked in. A
-// new kind gets a line here. Languages that need Go plugins are in plugin.go.
+// engineOptions returns the options of an engine with all linked kinds. Add a line here for
+// a new kind. plugin.go adds the language of Go plugins.
 func engineOptions(c *console, allow []string, log *slog.Logger) engine.Options {
 	store := new(eventsql.Store)
 	return engine.Options{
@@ -47,7 +47,7 @@ func engineOptions(c *console, allow []string, log *slog.Logger) engine.Options 
 	}
 }
 
-// linked are the kinds that are linked in, for commands that run no pipeline.
+// linked returns the linked kinds, for commands that run no pipeline.
 func linked() engine.Kinds { return engineOptions(&console{}, nil, nil).Kinds }
 
 // languages lists the script engines. The first is the default.

@@ -14,13 +14,13 @@ import (
 const (
 	batchEventsMax = 1000
 	batchBytesMax  = 1 << 20
-	lineBytesMax   = 64 << 20 // a longer line is a mistake, not an event
+	lineBytesMax   = 64 << 20 // a longer line is an error
 )
 
 // A lineReader reads lines.
 type lineReader struct {
 	in   *bufio.Reader
-	read int // lines so far
+	read int // number of lines read
 	long []byte
 }
 
@@ -28,14 +28,14 @@ func newLineReader(in io.Reader) *lineReader {
 	return &lineReader{in: bufio.NewReaderSize(in, 256<<10)}
 }
 
-// An eventReader reads batches of events of a format. A batch is what has arrived, so that
-// the lines of a slow stream are answered one by one, and those of a fast one in large
+// An eventReader reads batches of events of a format. A batch contains the events that have
+// arrived: lines of a slow stream are processed one by one, those of a fast one in large
 // batches.
 type eventReader struct {
 	*lineReader
 	decoder *format.Decoder
 	scanner format.Scanner
-	numbers []int // of the first lines of the events in the last batch, counted from 1
+	numbers []int // line numbers of the events in the last batch, from 1
 	record  []byte
 }
 
@@ -43,7 +43,7 @@ func newEventReader(in io.Reader, as format.Format) *eventReader {
 	return &eventReader{lineReader: newLineReader(in), decoder: as.NewDecoder(), scanner: as.NewScanner()}
 }
 
-// readBatch fills b with the next events. It returns io.EOF if there are none.
+// readBatch fills b with the next events. It returns io.EOF after the last.
 func (e *eventReader) readBatch(b *event.Batch) error {
 	b.Reset()
 	e.numbers = e.numbers[:0]
@@ -89,7 +89,7 @@ func (e *eventReader) readRecord() error {
 			return err
 		}
 		if len(e.record) > format.QuotedMax {
-			return fmt.Errorf("line %d: a quote is opened and not closed within %d bytes", e.read, format.QuotedMax)
+			return fmt.Errorf("line %d: a quote is not closed within %d bytes", e.read, format.QuotedMax)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 )
 
 type listCommand struct {
-	What   string `arg:"" optional:"" help:"sources, sinks, tables, languages, metrics, functions or system-tables (of SQL), or the name of one kind; all of them when left out."`
-	Config string `type:"path" placeholder:"FILE" help:"An engine's configuration: lists its functions of SQL too."`
+	What   string `arg:"" optional:"" help:"sources, sinks, tables, languages, metrics, functions or system-tables (of SQL), or the name of one kind (default: all)."`
+	Config string `type:"path" placeholder:"FILE" help:"Also list the SQL functions of this configuration."`
 }
 
 func (listCommand) Help() string {
-	return `Lists what is linked into this binary, with the type and the meaning of every setting, and the metrics
-at /metrics, and the functions and the system tables that queries may use. With --config the functions
-include those that the configuration gives to SQL.
+	return `Lists the sources, sinks and languages of this binary, with the type and the meaning of every setting. It
+also lists the metrics at /metrics, and the functions and the system tables for queries. With --config it
+includes the SQL functions of that configuration.
 
 Examples:
   perigee list
@@ -53,7 +53,7 @@ func (l *listCommand) Run(c *console) error {
 	}
 	if wanted("sinks", "sinks") {
 		fmt.Fprintln(c.out, "several sinks: sinks: {NAME: {KIND: {…}, routed: true}, …}")
-		fmt.Fprintln(c.out, "  routed  bool: the sink gets only what the script routes to it: return to(\"NAME\", event)")
+		fmt.Fprintln(c.out, "  routed  bool: the sink gets only rows that the script routes to it: return to(\"NAME\", event)")
 	}
 	if wanted("tables", "tables") {
 		fmt.Fprintln(c.out, "tables of the event store: tables: {NAME: {…}, …}")
@@ -90,7 +90,7 @@ func (l *listCommand) Run(c *console) error {
 	return nil
 }
 
-// printConfigured prints the functions that a configuration gives to SQL.
+// printConfigured prints the SQL functions of the configuration.
 func (l *listCommand) printConfigured(c *console) error {
 	if l.Config == "" {
 		return nil
@@ -121,14 +121,14 @@ func (l *listCommand) unknown(kinds engine.Kinds) error {
 	if near := nearest.Name(l.What, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q? %s", near, hint)
 	}
-	return event.WithHint(usageError(fmt.Sprintf("there is no %q to list", l.What)), hint)
+	return event.WithHint(usageError(fmt.Sprintf("unknown kind or list %q", l.What)), hint)
 }
 
 func printHeading(w io.Writer, what, name, doc string) {
 	fmt.Fprintf(w, "%s %s: %s\n", what, name, doc)
 }
 
-// printFields prints one line for each key, those of nested mappings below it.
+// printFields prints one line for each key, and those of nested mappings below it.
 func printFields(w io.Writer, fields []config.Field, indent string) {
 	width := 0
 	for _, f := range fields {

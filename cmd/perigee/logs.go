@@ -14,9 +14,9 @@ type logFlags struct {
 	LogLevel  slog.Level `default:"info" help:"Minimum log level: debug, info, warn or error."`
 }
 
-// newLogger returns a log to w, in colours if standard error is a terminal. No message
-// or value steers the terminal, nor looks like another line, also when the log is
-// read later.
+// newLogger returns a log to w, in colours if standard error is a terminal. It escapes
+// messages and values, so that they neither control a terminal nor imitate another line,
+// even if the log is read later.
 func (f logFlags) newLogger(c *console, w io.Writer) *slog.Logger {
 	switch {
 	case f.LogFormat == "json":
@@ -28,8 +28,8 @@ func (f logFlags) newLogger(c *console, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(terminal.NewWriter(w), &slog.HandlerOptions{Level: f.LogLevel}))
 }
 
-// escapeAttr escapes the message and every value of a log in colours, whose writer must
-// let the colours through.
+// escapeAttr escapes the message and every value of a log in colours, whose writer cannot
+// escape because it must pass the colours.
 func escapeAttr(_ []string, a slog.Attr) slog.Attr {
 	switch value := a.Value.Resolve(); value.Kind() {
 	case slog.KindString:

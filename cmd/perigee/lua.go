@@ -20,7 +20,7 @@ func usesLua(c *config.Config) bool {
 	})
 }
 
-// logLua logs which Lua engine this build has, with a warning if it is the slow one.
+// logLua logs the Lua engine of this build, as a warning if it is the slow one.
 func logLua(log *slog.Logger) {
 	if lua.Slower() == "" {
 		log.Info("lua engine", "version", lua.Engine())
@@ -29,7 +29,7 @@ func logLua(log *slog.Logger) {
 	log.Warn("lua engine", "version", lua.Engine(), "cost", lua.Slower())
 }
 
-// describeLua names the Lua engine of this build, and what it costs if it is the slow one.
+// describeLua returns the Lua engine of this build, with its drawbacks if it is the slow one.
 func describeLua() string {
 	if lua.Slower() == "" {
 		return lua.Engine()

@@ -1,8 +1,8 @@
 // Command perigee moves events from queues through scripts into tables.
 //
-// This package has the flags and the output of each command, one file per command, and
-// in kinds.go the one list of the sources, sinks and languages that are linked in. The
-// work is done by packages engine and admin.
+// This package defines the flags and the output of each command, one file per command.
+// kinds.go lists the linked sources, sinks and languages. Packages engine and admin do
+// the work.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/perigeedb/perigee/script/isolate"
 )
 
-// Exit codes. A command that a second signal stopped exits with 128 and the signal's
-// number, as a shell reports it.
+// Exit codes. If a second signal stops a command, it exits with 128 plus the signal's
+// number, like a shell.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -30,24 +30,24 @@ type commands struct {
 	Run        runCommand        `cmd:"" group:"Pipelines:" help:"Run the pipelines of a configuration."`
 	Check      checkCommand      `cmd:"" group:"Pipelines:" help:"Check a configuration and its scripts; no server is needed."`
 	Eval       evalCommand       `cmd:"" group:"Scripts:" help:"Run a script on lines of JSON from standard input."`
-	Query      queryCommand      `cmd:"" group:"Event store:" help:"Query the event store with SQL, also while an engine runs."`
+	Query      queryCommand      `cmd:"" group:"Event store:" help:"Query the event store with SQL."`
 	Tail       tailCommand       `cmd:"" group:"Event store:" help:"Follow the rows that a running engine appends to a table."`
 	Table      tableCommand      `cmd:"" group:"Event store:" help:"Show and change the tables of the event store, and delete rows."`
 	Import     importCommand     `cmd:"" group:"Event store:" help:"Append the rows of files to a table of the event store, each once."`
 	Export     exportCommand     `cmd:"" group:"Event store:" help:"Write the rows of a table of the event store into files."`
-	Backup     backupCommand     `cmd:"" group:"Event store:" help:"Back up the event store into one file, also while an engine runs."`
-	Restore    restoreCommand    `cmd:"" group:"Event store:" help:"Make an event store of a backup."`
-	Status     statusCommand     `cmd:"" group:"Pipelines:" help:"Show what the pipelines of a running engine do."`
-	Pause      pauseCommand      `cmd:"" group:"Pipelines:" help:"Stop a pipeline from reading, also after a restart."`
-	Resume     resumeCommand     `cmd:"" group:"Pipelines:" help:"Let a paused pipeline read again."`
-	DLQ        dlqCommand        `cmd:"" group:"Pipelines:" name:"dlq" help:"Show, retry and delete dead letters: events that could not be processed."`
+	Backup     backupCommand     `cmd:"" group:"Event store:" help:"Back up the event store into one file."`
+	Restore    restoreCommand    `cmd:"" group:"Event store:" help:"Restore the event store from a backup."`
+	Status     statusCommand     `cmd:"" group:"Pipelines:" help:"Show the state of the pipelines of a running engine."`
+	Pause      pauseCommand      `cmd:"" group:"Pipelines:" help:"Pause a pipeline until it is resumed, even after a restart."`
+	Resume     resumeCommand     `cmd:"" group:"Pipelines:" help:"Resume a paused pipeline."`
+	DLQ        dlqCommand        `cmd:"" group:"Pipelines:" name:"dlq" help:"Show, retry and delete dead letters (failed events)."`
 	Position   positionCommand   `cmd:"" group:"Pipelines:" help:"Show and set the positions that pipelines continue from."`
-	Node       nodeCommand       `cmd:"" group:"Node database:" help:"Read and write the nodes of a node database, and look after it."`
-	Demo       demoCommand       `cmd:"" group:"Trying it out:" help:"Move a million generated events through a script into a table, and verify it."`
-	Verify     verifyCommand     `cmd:"" group:"Trying it out:" help:"Kill everything in the chain, at random and at named points, and look for every event."`
+	Node       nodeCommand       `cmd:"" group:"Node database:" help:"Read, write and maintain a node database."`
+	Demo       demoCommand       `cmd:"" group:"Trying it out:" help:"Move a million generated events through a script into a table, and verify the result."`
+	Verify     verifyCommand     `cmd:"" group:"Trying it out:" help:"Kill processes of a pipeline at random, and check that each event is delivered once."`
 	Bench      benchCommand      `cmd:"" group:"Scripts:" help:"Measure a script with different numbers of VMs, goroutines, cores and events."`
 	List       listCommand       `cmd:"" group:"About this program:" help:"List sources, sinks, languages and metrics, with their settings."`
-	Version    versionCommand    `cmd:"" group:"About this program:" help:"Show the version and what is linked in."`
+	Version    versionCommand    `cmd:"" group:"About this program:" help:"Show the version and the linked components."`
 	Completion completionCommand `cmd:"" group:"About this program:" help:"Print a completion script for a shell."`
 	Help       helpCommand       `cmd:"" group:"About this program:" help:"Show the help of a command."`
 	pluginCommands
@@ -55,12 +55,12 @@ type commands struct {
 	ShowVersion bool `name:"version" short:"v" help:"Show the version."`
 }
 
-// helpCommand is for the list of commands: perigee turns "help run" into "run --help".
+// helpCommand adds help to the list of commands: perigee turns "help run" into "run --help".
 type helpCommand struct {
 	Command []string `arg:"" optional:"" help:"The command."`
 }
 
-// A console is what a command reads from and writes to.
+// A console holds the input, the outputs and the environment of a command.
 type console struct {
 	in       io.Reader
 	out, err io.Writer
@@ -70,14 +70,14 @@ type console struct {
 }
 
 func main() {
-	eventsql.RunWorker()                      // first: this process may be a worker of the event store
-	isolation := isolate.Init(languages()...) // first: this process may be a script worker
+	eventsql.RunWorker()                      // first, because this process may be a worker of the event store
+	isolation := isolate.Init(languages()...) // then, because this process may be a script worker
 	os.Exit(perigee(os.Args[1:], console{os.Stdin, os.Stdout, os.Stderr, os.LookupEnv, isolation}))
 }
 
 // perigee runs one command and returns its exit code.
 func perigee(args []string, c console) int {
-	// Whatever events, scripts and servers say reaches a terminal escaped.
+	// A terminal gets all text of events, scripts and servers escaped.
 	for _, w := range []*io.Writer{&c.out, &c.err} {
 		*w = terminal.Guard(*w)
 		if escaping, ok := (*w).(*terminal.Writer); ok {
@@ -116,7 +116,7 @@ func newParser(c console) (parser *kong.Kong, exited func() bool) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 	)
 	if err != nil {
-		panic(fmt.Sprintf("the declaration of the command line is wrong: %v", err))
+		panic(fmt.Sprintf("invalid declaration of the command line: %v", err))
 	}
 	return parser, func() bool { return done }
 }

@@ -23,18 +23,18 @@ type nodeCommand struct {
 	Dump    nodeDumpCommand    `cmd:"" help:"Write nodes as text."`
 	Load    nodeLoadCommand    `cmd:"" help:"Set the nodes of a dump."`
 	Check   nodeCheckCommand   `cmd:"" help:"Read the whole store and list its faults."`
-	Backup  nodeBackupCommand  `cmd:"" help:"Copy a store, also while others write."`
-	Restore nodeRestoreCommand `cmd:"" help:"Make a store of a backup."`
+	Backup  nodeBackupCommand  `cmd:"" help:"Copy a store; other processes may write meanwhile."`
+	Restore nodeRestoreCommand `cmd:"" help:"Restore a store from a backup."`
 	Stat    nodeStatCommand    `cmd:"" help:"Show figures about a store."`
-	Compact nodeCompactCommand `cmd:"" help:"Give the space of deleted nodes back to the disk."`
+	Compact nodeCompactCommand `cmd:"" help:"Return the space of deleted nodes to the file system."`
 }
 
-// nodePathHelp is what the help of commands says about paths.
-const nodePathHelp = `A path is a name and subscripts, as in ^users(7,"name"). Put it in single quotes for the shell. Strings are in
-double quotes, a double quote in them is doubled, and $C(10) is the byte 10, as in "a"_$C(10)_"b". 7 and
-"7" are one subscript.`
+// nodePathHelp describes paths in the help of commands.
+const nodePathHelp = `A path is a name and subscripts, as in ^users(7,"name"). Quote it with single quotes for the shell. Write
+strings in double quotes, double a double quote in them, and write $C(10) for the byte 10, as in
+"a"_$C(10)_"b". 7 and "7" are one subscript.`
 
-// folderArgument is the store that a command works on.
+// folderArgument is the folder of the store.
 type folderArgument struct {
 	Folder string `arg:"" help:"Folder of the store."`
 }
@@ -80,20 +80,20 @@ func parsePath(text string) (nodedb.Path, error) {
 	case err != nil:
 		return p, usageError(fmt.Sprintf("%v; a path looks like '^users(7,\"name\")'", err))
 	case !strings.HasPrefix(text, "^"):
-		return p, usageError(fmt.Sprintf("the name of a stored node begins with ^: write '^%s'", text))
+		return p, usageError(fmt.Sprintf("invalid path %[1]s: the name of a stored node begins with ^; write '^%[1]s'", text))
 	}
 	return p, nil
 }
 
 type nodeGetCommand struct {
 	nodeArgument
-	JSON bool `name:"json" help:"One JSON object with path, type, value and time to live."`
+	JSON bool `name:"json" help:"Print a JSON object with path, type, value and time to live."`
 }
 
 func (nodeGetCommand) Help() string {
 	return nodePathHelp + `
 
-Exit code: 0 when the node has a value, 1 otherwise.
+Exit code: 0 if the node has a value, 1 otherwise.
 
 Examples:
   perigee node get state '^users(7,"name")'
@@ -154,16 +154,16 @@ func missing(tx *nodedb.Tx, path nodedb.Path, folder string) error {
 type nodeSetCommand struct {
 	nodeArgument
 	Value  string        `arg:"" help:"Value: a number, true, false, or any other text."`
-	String bool          `help:"Take the value as text, also if it is a number, true or false."`
-	TTL    time.Duration `name:"ttl" placeholder:"TIME" help:"Delete the value after this time, as in 90m."`
+	String bool          `help:"Store the value as text, even if it looks like a number, true or false."`
+	TTL    time.Duration `name:"ttl" placeholder:"TIME" help:"Delete the value after this time, such as 90m."`
 	New    bool          `help:"Fail if the node has a value."`
 }
 
 func (nodeSetCommand) Help() string {
 	return nodePathHelp + `
 
-A value that is spelled as a number is one, and true and false are booleans; --string makes it text. The folder is
-created if it does not exist. The value is durable when the command ends.
+A value that looks like a number is stored as a number, and true and false as booleans; --string stores text.
+The command creates a missing folder. The value is durable when the command ends.
 
 Examples:
   perigee node set state '^users(7,"name")' Ada
@@ -208,13 +208,13 @@ func errorOr(err, otherwise error) error {
 
 type nodeKillCommand struct {
 	nodeArgument
-	Value bool `name:"value" help:"Delete the node's value and leave its descendants."`
+	Value bool `name:"value" help:"Delete only the node's value and keep its descendants."`
 	Yes   bool `short:"y" help:"Do not ask for confirmation."`
 }
 
 func (nodeKillCommand) Help() string {
-	return `Deletes a node with all of its descendants. If it has descendants, the command asks first on a terminal; elsewhere
---yes is required.
+	return `Deletes a node with all its descendants. For a node with descendants, the command asks for confirmation on a
+terminal; elsewhere --yes is required.
 
 ` + nodePathHelp + `
 
@@ -263,12 +263,11 @@ func (k *nodeKillCommand) confirm(ctx context.Context, c *console, s *nodedb.Sto
 
 type nodeStatCommand struct {
 	folderArgument
-	JSON bool `name:"json" help:"One JSON object."`
+	JSON bool `name:"json" help:"Print one JSON object."`
 }
 
 func (nodeStatCommand) Help() string {
-	return `Shows how many nodes a store has, how much space it uses, and how many processes, readers and locks it
-has.
+	return `Shows the number of nodes of a store, its disk space, and the numbers of its processes, readers and locks.
 
 Examples:
   perigee node stat state
@@ -291,16 +290,16 @@ func (t *nodeStatCommand) Run(c *console) error {
 func printStat(w io.Writer, s nodedb.Stat) error {
 	table := newTable("figure", "value", "meaning")
 	for _, row := range [][3]any{
-		{"nodes", thousands(s.Nodes), "with a value"},
+		{"nodes", thousands(s.Nodes), "nodes with a value"},
 		{"expiring", thousands(s.Expiring), "nodes with a time to live"},
-		{"used", byteCount(s.UsedBytes), "of the file, by nodes"},
-		{"free", byteCount(s.FreeBytes), "of the file, used again; compact gives it back"},
+		{"used", byteCount(s.UsedBytes), "space of the file used by nodes"},
+		{"free", byteCount(s.FreeBytes), "space of the file for new nodes; compact returns it"},
 		{"map", byteCount(s.MapBytes), "largest size of the file before the map grows"},
-		{"commits", thousands(s.Commits), "so far"},
-		{"depth", s.Depth, "of the tree of pages"},
-		{"processes", s.Processes, "that have the store open, with this one"},
-		{"readers", s.Readers, "snapshots in use, of all processes"},
-		{"locks", s.Locks, "that sessions hold"},
+		{"commits", thousands(s.Commits), "commits so far"},
+		{"depth", s.Depth, "depth of the tree of pages"},
+		{"processes", s.Processes, "processes with the store open, including this one"},
+		{"readers", s.Readers, "snapshots in use by all processes"},
+		{"locks", s.Locks, "locks held by sessions"},
 	} {
 		table.AppendRow(row[:])
 	}

@@ -14,7 +14,7 @@ type nodeCheckCommand struct {
 
 func (nodeCheckCommand) Help() string {
 	return `Reads every page, key and value of the store, and compares its counts and its index of times to live with the
-nodes. Others may write meanwhile.
+nodes. Other processes may write meanwhile.
 
 Exit code: 0 without faults, 1 otherwise.
 
@@ -42,7 +42,7 @@ func (k *nodeCheckCommand) Run(c *console) error {
 		case err != nil:
 			return err
 		case faults > 0:
-			return fmt.Errorf("%s: %s; put a backup in its place, or dump what can be read", s.Folder(), countOf(faults, "fault"))
+			return fmt.Errorf("%s: %s; replace the store by a backup, or dump its readable nodes", s.Folder(), countOf(faults, "fault"))
 		}
 		stat, err := s.Stat()
 		if err != nil {
@@ -53,17 +53,17 @@ func (k *nodeCheckCommand) Run(c *console) error {
 	})
 }
 
-// faultsShown bounds what check prints.
+// faultsShown is the maximum number of faults that check prints.
 const faultsShown = 100
 
 type nodeBackupCommand struct {
 	folderArgument
-	Target string `arg:"" help:"Folder of the backup; it must not exist, or be empty."`
+	Target string `arg:"" help:"Folder of the backup; it must be missing or empty."`
 }
 
 func (nodeBackupCommand) Help() string {
-	return `Copies the store of one moment, while others read and write. The copy is a store, without the space of
-deleted nodes: every command works on it.
+	return `Copies the store as it is at one moment; other processes may read and write meanwhile. The copy is a store
+without the space of deleted nodes. Every command works on it.
 
 Examples:
   perigee node backup state backups/2026-11-22
@@ -76,7 +76,7 @@ func (b *nodeBackupCommand) Run(c *console) error {
 		err := s.Backup(b.Target)
 		hide()
 		if err == nil {
-			fmt.Fprintf(c.out, "%s is copied to %s\n", b.Folder, b.Target)
+			fmt.Fprintf(c.out, "copied %s to %s\n", b.Folder, b.Target)
 		}
 		return err
 	})
@@ -84,11 +84,11 @@ func (b *nodeBackupCommand) Run(c *console) error {
 
 type nodeRestoreCommand struct {
 	Backup string `arg:"" help:"Folder of the backup."`
-	Folder string `arg:"" help:"Folder of the new store; it must not exist, or be empty."`
+	Folder string `arg:"" help:"Folder of the new store; it must be missing or empty."`
 }
 
 func (nodeRestoreCommand) Help() string {
-	return `Copies a backup into a new folder. To replace a store, stop what uses it and rename its folder first.
+	return `Copies a backup into a new folder. To replace a store, first stop its processes and rename its folder.
 
 Example:
   mv state state.broken && perigee node restore backups/2026-11-22 state`
@@ -99,7 +99,7 @@ func (r *nodeRestoreCommand) Run(c *console) error {
 	err := nodedb.Restore(r.Backup, r.Folder)
 	hide()
 	if err == nil {
-		fmt.Fprintf(c.out, "%s is restored from %s\n", r.Folder, r.Backup)
+		fmt.Fprintf(c.out, "restored %s from %s\n", r.Folder, r.Backup)
 	}
 	return err
 }
@@ -109,8 +109,8 @@ type nodeCompactCommand struct {
 }
 
 func (nodeCompactCommand) Help() string {
-	return `Rewrites a store without the space of deleted nodes, which otherwise stays in its file and is used again. No
-process may have the store open: stop them first.
+	return `Rewrites a store without the space of deleted nodes. Without compact, the file keeps this space for new
+nodes. First stop all processes that have the store open.
 
 Example:
   perigee node compact state`
@@ -121,7 +121,7 @@ func (m *nodeCompactCommand) Run(c *console) error {
 	err := nodedb.Compact(m.Folder)
 	hide()
 	if err == nil {
-		fmt.Fprintf(c.out, "%s is compact\n", m.Folder)
+		fmt.Fprintf(c.out, "compacted %s\n", m.Folder)
 	}
 	return err
 }

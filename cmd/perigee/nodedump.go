@@ -20,9 +20,9 @@ type nodeDumpCommand struct {
 }
 
 func (nodeDumpCommand) Help() string {
-	return `Writes a line for each node with a value, in the form in which M prints nodes (zwrite) and "perigee node load"
-reads them, without control characters. The dump is that of one moment, while others write. Times to
-live are not in it; a backup keeps them.
+	return `Writes one line for each node with a value, without control characters, in the format of M's zwrite, which
+"perigee node load" reads. The dump shows the store at one moment, even while others write. It does not
+contain times to live; a backup does.
 
 Examples:
   perigee node dump state > state.zwr
@@ -62,7 +62,7 @@ func (d *nodeDumpCommand) Run(c *console) error {
 	})
 }
 
-// output returns where the dump goes, and a function that completes it, or removes it if err is not nil.
+// output returns the output of the dump, and a function that completes it, or removes it if err is not nil.
 func (d *nodeDumpCommand) output(c *console) (out io.Writer, commit func(err error) error, err error) {
 	if d.Output == "" {
 		return c.out, func(err error) error { return err }, nil
@@ -76,7 +76,7 @@ func (d *nodeDumpCommand) output(c *console) (out io.Writer, commit func(err err
 			err = closed
 		}
 		if err != nil {
-			_ = os.Remove(d.Output) // the error says that the dump is not there
+			_ = os.Remove(d.Output) // the caller reports that the dump failed
 		}
 		return err
 	}, nil
@@ -88,10 +88,9 @@ type nodeLoadCommand struct {
 }
 
 func (nodeLoadCommand) Help() string {
-	return `Sets the nodes that a dump lists, in transactions of 10,000 lines; other nodes stay. The folder is created if it
-does not exist. It reads what "perigee node dump" and M's extracts in ZWR form have written. At an
-invalid line it stops and says where; the transactions before it stay, and loading the dump again does
-no harm.
+	return `Sets the nodes of a dump, in transactions of 10,000 lines; other nodes stay. It reads dumps of "perigee node
+dump" and M's extracts in ZWR format. It creates a missing folder. At an invalid line it stops and names
+the line; earlier transactions stay, and you can load the corrected dump again.
 
 Examples:
   perigee node load state state.zwr
@@ -136,11 +135,11 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A nodeProgress is a bar on a terminal, for work that counts nodes or bytes.
+// A nodeProgress is a progress bar on a terminal that counts nodes or bytes.
 type nodeProgress struct {
 	display *display
 	unit    string
-	total   uint64 // 0 if it is not known
+	total   uint64 // 0 if unknown
 	quiet   bool
 	done    atomic.Uint64
 }
@@ -168,7 +167,7 @@ func (p *nodeProgress) show() (hide func()) {
 	})
 }
 
-// spin shows how long work takes of which no more is known, until the returned function is called.
+// spin shows the elapsed time of work without measurable progress, until the returned function is called.
 func spin(c *console, what string) (hide func()) {
 	start := time.Now()
 	return newDisplay(c.err).show(func(time.Duration) string {

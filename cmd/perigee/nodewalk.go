@@ -13,19 +13,19 @@ import (
 
 type nodeWalkCommand struct {
 	folderArgument
-	Path     string `arg:"" optional:"" help:"Where to begin (default: the whole store)."`
-	Children bool   `help:"List the children of the node in place of all nodes below it."`
-	From     string `placeholder:"SUBSCRIPT" help:"With --children: begin with this subscript."`
-	To       string `placeholder:"SUBSCRIPT" help:"With --children: end with this subscript."`
-	Reverse  bool   `help:"From the last to the first."`
-	Limit    int    `default:"1000" placeholder:"N" help:"The most nodes; 0 means all of them (default: 1000)."`
-	JSON     bool   `name:"json" help:"One JSON object per line."`
+	Path     string `arg:"" optional:"" help:"Root of the subtree (default: the whole store)."`
+	Children bool   `help:"List only the children of the node instead of all nodes below it."`
+	From     string `placeholder:"SUBSCRIPT" help:"With --children: first subscript."`
+	To       string `placeholder:"SUBSCRIPT" help:"With --children: last subscript."`
+	Reverse  bool   `help:"List in reverse order."`
+	Limit    int    `default:"1000" placeholder:"N" help:"Maximum number of nodes; 0 lists all (default: 1000)."`
+	JSON     bool   `name:"json" help:"Print one JSON object per line."`
 }
 
 func (nodeWalkCommand) Help() string {
-	return `Lists the nodes with a value in a subtree, in their order: "" first, then numbers by value, then strings by
-their bytes. With --children it lists the children of one node; those without a value have descendants.
-Without a path and with --children it lists the names in the store.
+	return `Lists the nodes with a value in a subtree, in order: "" first, then numbers by value, then strings by their
+bytes. With --children it lists the children of one node; children without a value have descendants.
+With --children and without a path it lists the names in the store.
 
 ` + nodePathHelp + `
 
@@ -45,7 +45,7 @@ func (w *nodeWalkCommand) Run(c *console) error {
 		}
 	}
 	if !w.Children && (w.From != "" || w.To != "") {
-		return usageError("--from and --to are for --children")
+		return usageError("--from and --to need --children")
 	}
 	return w.view(func(ctx context.Context, s *nodedb.Store) error {
 		return s.View(ctx, func(tx *nodedb.Tx) error {
@@ -98,7 +98,7 @@ type nodeList struct {
 	json  bool
 	table table.Writer
 	count int
-	more  bool // nodes are left out
+	more  bool // the list is incomplete
 }
 
 // valueWidth is the width of the column of values, in characters.
@@ -118,7 +118,7 @@ func (l *nodeList) add(n nodedb.Node) error {
 	return nil
 }
 
-// end prints the table, and to notes that nodes are left out.
+// end prints the table, and reports to notes that the list is incomplete.
 func (l *nodeList) end(notes io.Writer) error {
 	if !l.json && l.count > 0 {
 		if _, err := fmt.Fprintln(l.out, l.table.Render()); err != nil {
@@ -126,7 +126,7 @@ func (l *nodeList) end(notes io.Writer) error {
 		}
 	}
 	if l.more {
-		fmt.Fprintf(notes, "the first %s nodes; --limit 0 lists all\n", thousands(uint64(l.count)))
+		fmt.Fprintf(notes, "listed the first %s nodes; --limit 0 lists all\n", thousands(uint64(l.count)))
 	}
 	return nil
 }

@@ -15,16 +15,16 @@ type pauseCommand struct {
 }
 
 func (pauseCommand) Help() string {
-	return `Stops reading, finishes what was read and releases every partition, so that other workers can take
-them over. The pipeline stays paused, also when the engine is restarted, until "perigee resume".
-Without a running engine, the pipeline is paused when the next one starts.
+	return `Stops reading, delivers the events already read, and releases every partition, so that other workers can
+take over. The pipeline stays paused until "perigee resume", even after a restart of the engine. Without
+a running engine, the pause takes effect when the next one starts.
 
 Examples:
   perigee pause emails --reason 'the table is being rebuilt'
   perigee pause emails --config pipeline.yaml`
 }
 
-// pauseTimeout bounds how long pause waits for batches in flight.
+// pauseTimeout bounds the wait of pause for batches in flight.
 const pauseTimeout = 10 * time.Second
 
 func (p *pauseCommand) Run(c *console) error {
@@ -33,7 +33,7 @@ func (p *pauseCommand) Run(c *console) error {
 			return err
 		}
 		if !a.Remote() {
-			fmt.Fprintf(c.out, "no engine is running: %s will be paused when one starts\n", p.Pipeline)
+			fmt.Fprintf(c.out, "no engine is running: pipeline %s will be paused when one starts\n", p.Pipeline)
 			printData(c.out, a.Data())
 			return nil
 		}
@@ -42,17 +42,17 @@ func (p *pauseCommand) Run(c *console) error {
 			return err
 		}
 		if open > 0 {
-			fmt.Fprintf(c.out, "%s reads no more; %s still finishing: see perigee status\n", p.Pipeline, countOf(open, "partition"))
+			fmt.Fprintf(c.out, "pipeline %s has stopped reading and still delivers events of %s: see perigee status\n", p.Pipeline, countOf(open, "partition"))
 		} else {
-			fmt.Fprintf(c.out, "%s is paused: nothing is read until perigee resume %s\n", p.Pipeline, p.Pipeline)
+			fmt.Fprintf(c.out, "pipeline %s is paused until perigee resume %s\n", p.Pipeline, p.Pipeline)
 		}
 		printData(c.out, a.Data())
 		return nil
 	})
 }
 
-// waitPaused waits until a pipeline has no open partition. It returns how many are left
-// after pauseTimeout.
+// waitPaused waits until a pipeline has no open partition. It returns the number of open
+// partitions after pauseTimeout.
 func waitPaused(ctx context.Context, a *admin.Admin, name string) (open int, err error) {
 	for deadline := time.Now().Add(pauseTimeout); ; time.Sleep(50 * time.Millisecond) {
 		all, err := a.Status(ctx)
@@ -77,7 +77,7 @@ type resumeCommand struct {
 }
 
 func (resumeCommand) Help() string {
-	return `Lets a paused pipeline read again.
+	return `Resumes a paused pipeline: it reads again.
 
 Examples:
   perigee resume emails
@@ -90,9 +90,9 @@ func (r *resumeCommand) Run(c *console) error {
 			return err
 		}
 		if a.Remote() {
-			fmt.Fprintf(c.out, "%s reads again\n", r.Pipeline)
+			fmt.Fprintf(c.out, "pipeline %s is resumed\n", r.Pipeline)
 		} else {
-			fmt.Fprintf(c.out, "no engine is running: %s will read when one starts\n", r.Pipeline)
+			fmt.Fprintf(c.out, "no engine is running: pipeline %s will read when one starts\n", r.Pipeline)
 		}
 		printData(c.out, a.Data())
 		return nil

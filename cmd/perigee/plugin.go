@@ -16,21 +16,21 @@ import (
 
 func plugins() []script.Language { return []script.Language{goplugin.Language()} }
 
-// pluginMetrics counts the plugins, which can never be unloaded.
+// pluginMetrics counts the loaded plugins; Go cannot unload them.
 func pluginMetrics() []prometheus.Collector {
 	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "perigee_plugins_loaded",
-		Help: "Versions of Go plugins in this process; none of them can be unloaded.",
+		Help: "Versions of Go plugins that this process has loaded and cannot unload.",
 	}, func() float64 { return float64(goplugin.Loaded()) })}
 }
 
 type pluginCommands struct {
-	Plugin pluginCommand `cmd:"" group:"Scripts:" help:"Build Go plugins that this binary can open, and check them."`
+	Plugin pluginCommand `cmd:"" group:"Scripts:" help:"Build and check Go plugins for this binary."`
 }
 
 type pluginCommand struct {
 	Build pluginBuildCommand `cmd:"" help:"Build a Go plugin that matches this binary."`
-	Check pluginCheckCommand `cmd:"" help:"Report whether this binary can open a plugin, and if not, why."`
+	Check pluginCheckCommand `cmd:"" help:"Check whether this binary can open a plugin."`
 }
 
 type pluginBuildCommand struct {
@@ -39,8 +39,8 @@ type pluginBuildCommand struct {
 }
 
 func (pluginBuildCommand) Help() string {
-	return `Compiles the folder with the Go release, build settings and module versions of this binary, which must
-all be equal. It needs that release of Go and a C compiler. The folder is not changed.
+	return `Compiles the folder with the Go release, build settings and module versions of this binary, because a
+plugin must match all of them. It needs that release of Go and a C compiler. It does not change the folder.
 
 Examples:
   perigee plugin build filter
@@ -68,10 +68,10 @@ type pluginCheckCommand struct {
 }
 
 func (pluginCheckCommand) Help() string {
-	return `Compares what the plugin and this binary were built with, without opening the plugin, and lists every
-difference: Go release, build settings, modules.
+	return `Compares the Go release, build settings and modules of the plugin with those of this binary, and lists every
+difference. It does not open the plugin.
 
-Exit code: 0 when the plugin matches, 1 otherwise.
+Exit code: 0 if the plugin matches, 1 otherwise.
 
 Example:
   perigee plugin check filter.so`

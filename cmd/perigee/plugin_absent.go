@@ -8,7 +8,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// plugins needs the dynamic linker, so it is absent without C.
+// plugins returns no language, because plugins need the dynamic linker and cgo.
 func plugins() []script.Language { return nil }
 
 func pluginMetrics() []prometheus.Collector { return nil }

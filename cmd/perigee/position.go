@@ -14,23 +14,24 @@ import (
 )
 
 type positionCommand struct {
-	Show   positionShowCommand   `cmd:"" help:"Show how far each sink is in each partition."`
+	Show   positionShowCommand   `cmd:"" help:"Show the position of each sink in each partition."`
 	Set    positionSetCommand    `cmd:"" help:"Set the position that a pipeline continues from."`
-	Rewind positionRewindCommand `cmd:"" help:"Read the last events again."`
+	Rewind positionRewindCommand `cmd:"" help:"Move back by a number of events, to read them again."`
 }
 
 type positionShowCommand struct {
 	configFlags
-	Pipeline string `arg:"" optional:"" help:"Only those of this pipeline."`
-	Retries  bool   `help:"Also those of retried dead letters."`
+	Pipeline string `arg:"" optional:"" help:"Show only this pipeline."`
+	Retries  bool   `help:"Also show the partitions of retried dead letters."`
 	Format   string `enum:"table,json" default:"table" help:"table or json."`
 }
 
 func (positionShowCommand) Help() string {
-	return `Every sink that gives exactly once stores, beside the rows, the ranges of positions that it has
-committed of each partition. What all of them have is not read again. Several ranges are batches that
-were written out of order or are still in flight. Redis, Kafka, NATS and a single file also tell what
-they have of a partition, which gives the lag of a sink; positions without an event count too.
+	return `Every exactly-once sink stores, beside the rows, the ranges of positions that it has committed of each
+partition. The engine does not read positions again that all of them have. Several ranges mean batches
+that were written out of order or are still in flight. For Redis, Kafka, NATS and single files, the
+command also shows the range in the source and the lag of each sink. The lag includes positions without
+an event.
 
 Examples:
   perigee position show pipeline.yaml
@@ -71,23 +72,23 @@ func printPositions(w io.Writer, all []admin.Position) error {
 	return err
 }
 
-// moveFlags say what is moved.
+// moveFlags select the positions to move.
 type moveFlags struct {
 	configFlags
 	Pipeline  string `arg:"" help:"Name of the pipeline."`
 	Partition string `help:"Partition, or the first characters of its name; required if there are several."`
-	Sink      string `help:"Only in this sink."`
+	Sink      string `help:"Move the position only in this sink."`
 	Force     bool   `help:"Proceed even if a worker owns the partition; that worker is fenced, and continues from the new position."`
 	Yes       bool   `short:"y" help:"Do not ask for confirmation."`
 }
 
 const moveHelp = `
-The command first says which events are read again and which are skipped, and asks; without a terminal
---yes is required. Rows of events that are read again are written again, unless the sink upserts them.
-Events that the source has removed cannot be read again: a Redis list is trimmed after a commit, a file
-is not.
+The command first prints which events will be read again and which will be skipped, and asks for
+confirmation; without a terminal --yes is required. Rows of events that are read again are written again,
+unless the sink upserts them. Events that the source has removed cannot be read again: a Redis list is
+trimmed after a commit, a file is not.
 
-A partition that a worker owns is refused: pause the pipeline first, or use --force.
+The command refuses to move a partition that a worker owns: pause the pipeline first, or use --force.
 `
 
 type positionSetCommand struct {
@@ -96,7 +97,7 @@ type positionSetCommand struct {
 }
 
 func (positionSetCommand) Help() string {
-	return `Makes the sinks count all events before the position as committed, and forget the others.
+	return `Marks all events before the position as committed in the sinks, and all others as not committed.
 ` + moveHelp + `
 Examples:
   perigee position set pipeline.yaml emails 150000
@@ -107,11 +108,11 @@ func (p *positionSetCommand) Run(c *console) error { return p.move(c, admin.Move
 
 type positionRewindCommand struct {
 	moveFlags
-	Events uint64 `arg:"" help:"How many events to go back."`
+	Events uint64 `arg:"" help:"Number of events to go back."`
 }
 
 func (positionRewindCommand) Help() string {
-	return `Makes the sinks forget the last events, so that they are read again.
+	return `Marks the last events as not committed in the sinks, so that they are read again.
 ` + moveHelp + `
 Examples:
   perigee position rewind pipeline.yaml emails 5000`
@@ -145,7 +146,7 @@ func (f *moveFlags) move(c *console, m admin.Move) error {
 	})
 }
 
-// printMove says which events are read again and which are skipped.
+// printMove prints which events are read again and which are skipped.
 func printMove(w io.Writer, m *admin.MoveResult, data string) {
 	fmt.Fprintf(w, "pipeline %s, partition %s: continues from %d\n", m.Pipeline, m.Partition, m.Next)
 	for _, s := range m.Sinks {

@@ -20,8 +20,8 @@ const (
 	eraseLine     = "\r\x1b[K"
 )
 
-// A display is standard error with, on a terminal, a progress line below what is
-// written to it. It is safe for concurrent use.
+// A display is standard error; on a terminal it shows a progress line below the written
+// text. It is safe for concurrent use.
 type display struct {
 	out      io.Writer
 	terminal bool
@@ -30,7 +30,7 @@ type display struct {
 	line string
 }
 
-// newDisplay returns a display on standard error. What is written to it must be escaped.
+// newDisplay returns a display on standard error. The caller must escape the text it writes.
 func newDisplay(out io.Writer) *display {
 	d := &display{out: out, terminal: terminal.Is(out)}
 	if escaping, ok := out.(*terminal.Writer); ok {
@@ -39,7 +39,7 @@ func newDisplay(out io.Writer) *display {
 	return d
 }
 
-// Write implements io.Writer: p goes above the progress line.
+// Write implements io.Writer. It writes p above the progress line.
 func (s *display) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *display) show(line func(elapsed time.Duration) string) (hide func()) {
 	return func() { close(stop); <-stopped }
 }
 
-// progressOf returns a line about every pipeline.
+// progressOf returns a function that describes the progress of every pipeline in one line.
 func progressOf(e *engine.Engine) func(time.Duration) string {
 	before := map[string]uint64{}
 	return func(elapsed time.Duration) string {
@@ -99,7 +99,7 @@ func progressOf(e *engine.Engine) func(time.Duration) string {
 	}
 }
 
-// barOf returns a bar that fills up as the first pipeline reaches a number of events.
+// barOf returns a function that draws the progress of the first pipeline to a number of events.
 func barOf(e *engine.Engine, events uint64) func(time.Duration) string {
 	before := uint64(0)
 	return func(elapsed time.Duration) string {

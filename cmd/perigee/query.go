@@ -13,37 +13,38 @@ import (
 	"golang.org/x/term"
 
 	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/sqltext"
 	"github.com/perigeedb/perigee/internal/terminal"
 )
 
-// shownRows is how many rows of a longer result a terminal shows.
+// shownRows is the number of rows of a longer result that a terminal shows.
 const shownRows = 40
 
 type queryCommand struct {
-	SQL string `arg:"" optional:"" name:"sql" help:"Statements that read, such as SELECT, with semicolons between them."`
+	SQL string `arg:"" optional:"" name:"sql" help:"Statements that read, such as SELECT, separated by semicolons."`
 	dataFlags
 	File   string        `short:"f" type:"path" placeholder:"FILE" help:"Read the statements from a file; - is standard input."`
 	Format string        `enum:"table,json,ndjson,csv,arrow,parquet" default:"table" help:"table, json, ndjson, csv, arrow or parquet."`
-	Param  []string      `short:"p" sep:"none" placeholder:"NAME[:TYPE]=VALUE" help:"The value of the parameter $NAME. Without a type it is a string."`
+	Param  []string      `short:"p" sep:"none" placeholder:"NAME[:TYPE]=VALUE" help:"Value of the parameter $NAME. Without a type it is a string."`
 	Rows   int64         `placeholder:"N" help:"Maximum number of rows of a result."`
-	Time   time.Duration `placeholder:"DURATION" help:"How long a statement may take (default 30s)."`
-	Memory string        `placeholder:"SIZE" help:"Memory that a statement may use, as 64MiB (default the engine's)."`
+	Time   time.Duration `placeholder:"DURATION" help:"Time limit of a statement (default 30s)."`
+	Memory string        `placeholder:"SIZE" help:"Memory limit of a statement, such as 64MiB (default: the engine's)."`
 }
 
 func (queryCommand) Help() string {
-	return `Queries the event store in the engine's data folder. If an engine runs there, it answers, and sees
-every event that it has committed. Tables in the schema perigee tell about the engine: its segments,
-pipelines, log, dead letters and more; "perigee list system-tables" shows their columns.
+	return `Queries the event store in the engine's data folder. A running engine answers the query, and includes
+every event that it has committed. Tables in the schema perigee describe the engine: its segments,
+pipelines, log, dead letters and more; "perigee list system-tables" lists their columns.
 
-The statements come from the argument, from a file, or from standard input. On a terminal, without any
-of these, they are asked for: the arrow keys go through earlier lines and Tab completes names.
+The statements come from the argument, from a file, or from standard input. On a terminal without any
+of these, the command starts a shell: the arrow keys recall earlier lines and Tab completes names.
 
-A terminal shows the first and the last 20 rows of a longer table, and how many there are; --rows 1000
-shows 1000. Files and pipes get all rows, as a table the first 10,000.
+A terminal shows the first and the last 20 rows of a longer table, and the total number; --rows 1000
+shows 1000. Files and pipes get all rows, or the first 10,000 in the format table.
 
-SHOW TABLES lists the tables, DESCRIBE a table's columns. SHOW QUERIES lists what runs in the engine,
-and KILL ends the query of a number.
+SHOW TABLES lists the tables, DESCRIBE lists the columns of a table. SHOW QUERIES lists the running
+queries, and KILL ends one by its number.
 
 Examples:
   perigee query 'SELECT event_name, count(*) FROM events GROUP BY 1'
@@ -84,7 +85,7 @@ func (q *queryCommand) Run(c *console) error {
 	return runStatements(ctx, c.out, data, name, text, base)
 }
 
-// request returns what the flags say about every statement.
+// request returns the settings of the flags for every statement.
 func (q *queryCommand) request() (eventsql.Request, error) {
 	r := eventsql.Request{Format: q.Format, Params: q.Param, Rows: q.Rows, Time: q.Time}
 	if q.Rows < 0 || q.Time < 0 {
@@ -105,7 +106,7 @@ func (q *queryCommand) request() (eventsql.Request, error) {
 	return r, nil
 }
 
-// read returns the statements, and the name of the file that has them.
+// read returns the statements, and the name of their file.
 func (q *queryCommand) read(c *console) (name, text string, err error) {
 	var all []byte
 	switch {
@@ -130,10 +131,10 @@ func (q *queryCommand) read(c *console) (name, text string, err error) {
 func runStatements(ctx context.Context, out io.Writer, data, name, text string, base eventsql.Request) error {
 	parts := sqltext.Split(text)
 	if len(parts) == 0 {
-		return usageError("there is no statement")
+		return event.WithHint(usageError("the SQL has no statement"), "write a statement, such as SHOW TABLES")
 	}
 	if len(parts) > 1 && eventsql.IsBinary(base.Format) {
-		return usageError(fmt.Sprintf("%d statements do not fit into one file of format %s", len(parts), base.Format))
+		return usageError(fmt.Sprintf("a file of format %s takes one statement, not %d: run them one by one", base.Format, len(parts)))
 	}
 	for _, part := range parts {
 		r := base
@@ -146,8 +147,8 @@ func runStatements(ctx context.Context, out io.Writer, data, name, text string, 
 	return nil
 }
 
-// usedParams returns the parameters of one statement: where there are several statements,
-// those that it has.
+// usedParams returns the parameters of one statement. Of several statements, each gets only
+// the parameters that it names.
 func usedParams(sql string, params []string, statements int) (used []string) {
 	if statements == 1 {
 		return params

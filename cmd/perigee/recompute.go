@@ -16,22 +16,22 @@ type tableRecomputeCommand struct {
 	dataFlags
 	Table  string `arg:"" help:"Name of the table."`
 	Column string `arg:"" help:"Computed column of the table."`
-	NoWait bool   `help:"Return at once; perigee table show tells how far it is."`
-	Cancel bool   `help:"End the recompute of the column that is under way."`
+	NoWait bool   `help:"Return at once; perigee table show shows the progress."`
+	Cancel bool   `help:"Cancel the running recompute of the column."`
 }
 
 func (tableRecomputeCommand) Help() string {
-	return `Computes a column that the configuration of the running engine has below computed of the table, for the
-rows that the table has now: a new column, or one whose function has changed. Rows that come later are
-computed as they come. The engine rewrites one file after the other in the background. A query sees,
-of each file, the values before or the new ones, and always all rows.
+	return `Computes a column of the stored rows of a table. The configuration of the running engine must declare the
+column below computed of the table. Use it for a new column, or after its function has changed; the
+engine computes later rows when they arrive. The engine rewrites one file after the other in the
+background. A query sees either the old or the new values of a file, and always all rows.
 
-Ctrl-C ends the recompute, and --cancel does from another terminal: files that are done keep the new
-values, and the command computes all files when it is run again. If the command is stopped in another
-way, the engine goes on, and so does the next one, also after kill -9.
+Ctrl-C ends the recompute, and so does --cancel from another terminal. Finished files keep the new values;
+run the command again to compute all files. If the command stops in another way, the engine continues,
+and so does the next one, even after kill -9.
 
-A row for which the function fails becomes null; the command tells how many did, and why the first one
-did. Other computed columns that use this one are not computed again.
+A row for which the function fails becomes null. The command prints the number of these rows and the first
+error. It does not recompute other columns that use this one.
 
 Examples:
   perigee table recompute orders total
@@ -68,10 +68,10 @@ func (r *tableRecomputeCommand) Run(c *console) error {
 	return nil
 }
 
-// recomputeInterval is the time between two looks at a recompute.
+// recomputeInterval is the time between two reads of the state of a recompute.
 const recomputeInterval = 200 * time.Millisecond
 
-// waitRecomputed shows how far a recompute is until it has ended. ctx cancels it.
+// waitRecomputed shows the progress of a recompute until it has ended. ctx cancels it.
 func waitRecomputed(ctx context.Context, c *console, data string, state eventsql.Recompute) (eventsql.Recompute, error) {
 	var text atomic.Value
 	text.Store(recomputeText(state))
@@ -89,8 +89,8 @@ func waitRecomputed(ctx context.Context, c *console, data string, state eventsql
 			return state, err
 		}
 		if state.Idle {
-			return state, event.WithHint(fmt.Errorf("the recompute waits: no engine runs whose configuration computes column %s of table %s", state.Column, state.Table),
-				"start the engine with it: the recompute goes on")
+			return state, event.WithHint(fmt.Errorf("the recompute waits: no running engine computes column %s of table %s", state.Column, state.Table),
+				"start an engine whose configuration computes the column; the recompute then continues")
 		}
 		text.Store(recomputeText(state))
 	}
@@ -100,24 +100,24 @@ func waitRecomputed(ctx context.Context, c *console, data string, state eventsql
 	return state, nil
 }
 
-// recomputeText says how far a recompute is.
+// recomputeText returns the progress of a recompute.
 func recomputeText(r eventsql.Recompute) (text string) {
 	switch {
 	case r.Stopped:
-		return fmt.Sprintf("has ended after %s: %s", countOf(int(r.Rows), "row"), r.Error)
+		return fmt.Sprintf("ended after %s: %s", countOf(int(r.Rows), "row"), r.Error)
 	case r.Ended != nil:
 		text = fmt.Sprintf("is done: %s", countOf(int(r.Rows), "row"))
 	default:
-		text = fmt.Sprintf("is under way: %d of %s, %s", r.Done, countOf(r.Files, "file"), countOf(int(r.Rows), "row"))
+		text = fmt.Sprintf("is running: %d of %s, %s", r.Done, countOf(r.Files, "file"), countOf(int(r.Rows), "row"))
 	}
 	if r.Failed > 0 {
-		text += fmt.Sprintf(", of which %d are null because the function failed; the first: %s", r.Failed, r.Error)
+		text += fmt.Sprintf("; the function failed for %s, which became null; first error: %s", countOf(int(r.Failed), "row"), r.Error)
 	}
 	if r.InLog {
 		text += "; rows in the log follow once they are in files"
 	}
 	if r.Idle {
-		text += "; it waits for an engine whose configuration computes the column"
+		text += "; waiting for an engine whose configuration computes the column"
 	}
 	return text
 }

@@ -61,7 +61,7 @@ func TestPoison(t *testing.T) {
 	run := func() { t.Helper(); runEngine(t, file).ends(0) }
 
 	killed(pipeline.AfterDeadLetters, 5)
-	says(t, 0, "left alone: the batch is not committed", "dlq", "retry", "--all", "--data", m.data)
+	says(t, 0, "skipped: the batch is not committed", "dlq", "retry", "--all", "--data", m.data)
 	run()
 	letters := m.letters()
 	want := map[string]bool{}

@@ -22,19 +22,19 @@ type runCommand struct {
 func (runCommand) Help() string {
 	return `Runs every pipeline of the configuration until its source ends; a queue never ends.
 
-SIGTERM and SIGINT (Ctrl-C) drain: the engine finishes what it has read, then exits. A second signal
-stops it at once. Neither loses an event: the next run reads again what was not finished.
+SIGTERM and SIGINT (Ctrl-C) drain: the engine delivers the events that it has read, then exits. A second
+signal stops it at once. Neither loses an event: the next run reads unfinished events again.
 
-SIGHUP reads the configuration again and restarts the pipelines that changed, and no others. A
-configuration that "perigee check" would refuse changes nothing. SIGHUP also looks for new versions of
-scripts; otherwise the engine notices them when files change, and every 30 s on other hosts. It tries
-a new version first, and refuses one that fails.
+SIGHUP reloads the configuration and restarts only the pipelines that changed. If "perigee check" would
+reject the new configuration, nothing changes. SIGHUP also checks for new versions of scripts. Without
+it, the engine detects changed files within a second, and checks other hosts every 30 s. It tries each
+new version first, and rejects one that fails.
 
-While it runs, /metrics, /ready and /ping answer at the http address (default 127.0.0.1:4290), and
-"perigee status", "query", "dlq", "pause" and "position" reach it through its data folder.
+While the engine runs, /metrics, /ready and /ping answer at the http address (default 127.0.0.1:4290),
+and "perigee status", "query", "dlq", "pause" and "position" reach it through its data folder.
 
-Exit code: 0 when everything that was read is committed, 1 when a pipeline failed or every event
-of one became a dead letter, or with --fail-on-dead when one event did, 130 or 143 after a second signal.
+Exit code: 0 if all events that were read are committed; 1 if a pipeline failed, if every event of one
+became a dead letter, or with --fail-on-dead if one event did; 130 or 143 after a second signal.
 
 Examples:
   perigee run pipeline.yaml
@@ -83,7 +83,7 @@ func (r *runCommand) Run(c *console) error {
 	return err
 }
 
-// reload applies the configuration as it is now.
+// reload reads the configuration again and applies it.
 func (r *runCommand) reload(ctx context.Context, c *console, e *engine.Engine, options engine.Options) {
 	defer e.CheckScripts()
 	conf, err := r.load(ctx, c)
@@ -92,15 +92,15 @@ func (r *runCommand) reload(ctx context.Context, c *console, e *engine.Engine, o
 		changes, err = e.Reload(ctx, conf)
 	}
 	if err != nil {
-		options.Log.Error("configuration refused: the old one stays in effect", "error", err)
+		options.Log.Error("configuration refused; the old one stays in effect", "error", err)
 		return
 	}
 	options.Log.Info("configuration reloaded", "started", strings.Join(changes.Started, " "), "restarted", strings.Join(changes.Restarted, " "),
 		"stopped", strings.Join(changes.Stopped, " "), "unchanged", strings.Join(changes.Unchanged, " "))
 }
 
-// deadEvents counts the events that died, and reports whether there is a pipeline in which
-// every event did.
+// deadEvents counts the events that became dead letters, and reports whether every event of
+// a pipeline did.
 func deadEvents(all []admin.Status) (dead uint64, allDied bool) {
 	for _, s := range all {
 		dead += s.Dead
@@ -109,8 +109,8 @@ func deadEvents(all []admin.Status) (dead uint64, allDied bool) {
 	return dead, allDied
 }
 
-// summarize says what a person should look at after a run: pipelines with dead letters,
-// and pipelines that found nothing new to read.
+// summarize prints the pipelines that need attention after a run: those with dead letters,
+// and those that read no new events.
 func (r *runCommand) summarize(ctx context.Context, w io.Writer, e *engine.Engine) {
 	for _, s := range e.Status() {
 		switch {
@@ -129,25 +129,25 @@ func (r *runCommand) summarize(ctx context.Context, w io.Writer, e *engine.Engin
 	}
 }
 
-// positionsTimeout bounds how long the summary of a run waits for sinks.
+// positionsTimeout bounds the wait for sinks in the summary of a run.
 const positionsTimeout = 5 * time.Second
 
-// explainNothing says why a pipeline read nothing: the sinks have committed all.
+// explainNothing explains why a pipeline read nothing: the sinks have committed all events.
 func (r *runCommand) explainNothing(ctx context.Context, w io.Writer, e *engine.Engine, name string) {
 	ctx, cancel := context.WithTimeout(ctx, positionsTimeout)
 	defer cancel()
 	positions, err := e.Admin().Positions(ctx, admin.PositionFilter{Pipeline: name})
 	if err != nil || len(positions) == 0 {
-		return // the log has what the sinks say
+		return // the log has the errors of the sinks
 	}
 	for _, p := range positions {
-		fmt.Fprintf(w, "perigee: pipeline %s: nothing new in partition %s: sink %s has %s up to position %d\n",
+		fmt.Fprintf(w, "perigee: pipeline %s: nothing new in partition %s: sink %s has committed %s up to position %d\n",
 			p.Pipeline, p.Partition, p.Sink, countOf(int(p.Events), "event"), p.Next)
 	}
-	fmt.Fprintf(w, "perigee: hint: to read again from the start: perigee position set %s %s 0\n", quoteArg(r.Config), name)
+	fmt.Fprintf(w, "perigee: hint: read again from the start: perigee position set %s %s 0\n", quoteArg(r.Config), name)
 }
 
-// quoteArg quotes an argument for a shell if it needs that.
+// quoteArg quotes an argument for a shell if necessary.
 func quoteArg(arg string) string {
 	if arg != "" && !strings.ContainsFunc(arg, func(r rune) bool {
 		return !strings.ContainsRune("/._-+=:,@%~", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')

@@ -25,25 +25,25 @@ import (
 const (
 	shellPrompt   = "perigee> "
 	shellContinue = "     ..> "
-	shellHelp     = `End a statement with a semicolon. Ctrl-C drops a statement that is entered, and ends one that runs; Ctrl-D leaves.
+	shellHelp     = `End a statement with a semicolon. Ctrl-C discards the entered statement, or cancels a running one; Ctrl-D quits.
 
-  SHOW TABLES;         the tables; .tables too
-  DESCRIBE events;     the columns of a table; .schema events too, and .schema those of all tables
-  SHOW QUERIES;        what runs in the engine; KILL 7; ends query 7
-  \maxrows N           show N rows of a longer table, from its beginning and its end (40)
+  SHOW TABLES;         list the tables; also .tables
+  DESCRIBE events;     list the columns of a table; also .schema events, or .schema for all tables
+  SHOW QUERIES;        list the running queries; KILL 7; ends query 7
+  \maxrows N           show N rows of a longer table, half from its end (default 40)
   \format FORMAT       write rows as table, json, ndjson or csv
-  \help                this text; help and .help too
-  \quit                leave; quit, exit and .quit too
+  \help                show this text; also help and .help
+  \quit                quit; also quit, exit and .quit
 `
-	// maxRowsMax is how many rows a table has at most.
+	// maxRowsMax is the maximum number of rows of a table.
 	maxRowsMax = 10_000
-	// candidatesMax is how many names Tab lists.
+	// candidatesMax is the maximum number of names that Tab lists.
 	candidatesMax = 60
-	// namesTimeout bounds how long the shell asks for names to complete.
+	// namesTimeout bounds the query for names to complete.
 	namesTimeout = 2 * time.Second
 )
 
-// A shell asks for statements on a terminal and runs them.
+// A shell reads statements from a terminal and runs them.
 type shell struct {
 	console *console
 	in      *os.File
@@ -51,14 +51,14 @@ type shell struct {
 	base    eventsql.Request
 	keys    *keyReader
 	term    *term.Terminal
-	names   []string // that Tab completes, sorted
+	names   []string // names that Tab completes, sorted
 }
 
 func newShell(c *console, in *os.File, data string, base eventsql.Request) *shell {
 	s := &shell{console: c, in: in, data: data, base: base}
 	screen := c.out
 	if w, ok := screen.(interface{ Unwrap() io.Writer }); ok {
-		screen = w.Unwrap() // the cursor is ours to move
+		screen = w.Unwrap() // the terminal package moves the cursor
 	}
 	s.keys = &keyReader{in: in}
 	s.term = term.NewTerminal(struct {
@@ -69,7 +69,7 @@ func newShell(c *console, in *os.File, data string, base eventsql.Request) *shel
 	return s
 }
 
-// run asks for statements until the end of the input.
+// run reads and runs statements until the end of the input.
 func (s *shell) run() error {
 	history := openHistory(s.console.lookup)
 	defer history.close()
@@ -85,7 +85,7 @@ func (s *shell) run() error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("read from the terminal: %w", err)
-		case s.keys.wasInterrupted(): // drops what was begun
+		case s.keys.wasInterrupted(): // discard the entered statement
 			text = ""
 			continue
 		}
@@ -105,8 +105,7 @@ func (s *shell) run() error {
 	}
 }
 
-// readLine reads a line. The terminal is raw meanwhile, so that Ctrl-C ends a statement that
-// runs and not the shell.
+// readLine reads a line. The terminal is raw meanwhile, so that Ctrl-C does not end the shell.
 func (s *shell) readLine(begun bool) (string, error) {
 	before, err := term.MakeRaw(int(s.in.Fd()))
 	if err != nil {
@@ -127,11 +126,11 @@ func (s *shell) readLine(begun bool) (string, error) {
 	return line, err
 }
 
-// A keyReader reads keys, and makes an empty line of Ctrl-C: for a term.Terminal it is the end
-// of the input, now and whenever it is asked for another line.
+// A keyReader reads keys, and turns Ctrl-C into an empty line. A term.Terminal would treat
+// Ctrl-C as the end of the input, for all later lines too.
 type keyReader struct {
 	in          io.Reader
-	emptyLine   []byte // what is left to read of it
+	emptyLine   []byte // unread rest of the empty line
 	interrupted bool
 }
 
@@ -153,15 +152,15 @@ func (r *keyReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// wasInterrupted reports whether the last line was ended by Ctrl-C.
+// wasInterrupted reports whether Ctrl-C ended the last line.
 func (r *keyReader) wasInterrupted() bool {
 	interrupted := r.interrupted
 	r.interrupted = false
 	return interrupted
 }
 
-// commandWords returns the words of a command of the shell itself, or nil for SQL. Other
-// shells begin a command with a dot, and know some words without one.
+// commandWords returns the words of a command of the shell itself, or nil for SQL. Like other
+// SQL shells, it accepts commands that begin with a dot, and a few bare words.
 func commandWords(line string) []string {
 	line = strings.TrimSpace(strings.TrimRight(strings.TrimSpace(line), ";"))
 	switch words := strings.Fields(line); {
@@ -191,21 +190,21 @@ func (s *shell) runCommand(words []string) (end bool) {
 	case words[0] == `\format` && len(words) == 2 && slices.Contains(strings.Split(eventsql.Formats, ","), words[1]) && !eventsql.IsBinary(words[1]):
 		s.base.Format = words[1]
 	case words[0] == `\format`:
-		fmt.Fprintln(s.console.out, "formats are table, json, ndjson and csv")
+		fmt.Fprintln(s.console.out, "use \\format with table, json, ndjson or csv")
 	default:
 		fmt.Fprint(s.console.out, shellHelp)
 	}
 	return false
 }
 
-// setMaxRows sets how many rows of a longer table are shown.
+// setMaxRows sets the number of rows that are shown of a longer table.
 func (s *shell) setMaxRows(words []string) {
 	n := 0
 	if len(words) == 1 {
 		n, _ = strconv.Atoi(words[0])
 	}
 	if n < 2 || n > maxRowsMax {
-		fmt.Fprintf(s.console.out, "write a number of rows from 2 to %d, as \\maxrows 100\n", maxRowsMax)
+		fmt.Fprintf(s.console.out, "use \\maxrows with a number from 2 to %d, such as \\maxrows 100\n", maxRowsMax)
 		return
 	}
 	s.base.Shown = n
@@ -219,7 +218,7 @@ func (s *shell) executeAll(text string) {
 	s.base.Shown = shown
 }
 
-// execute runs the statements of a text and says how long they took.
+// execute runs the statements of a text and prints the time that they took.
 func (s *shell) execute(text string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -237,12 +236,12 @@ func (s *shell) execute(text string) {
 	}
 }
 
-// sqlWords are the words that Tab completes besides names.
+// sqlWords are the keywords that Tab completes, in addition to names.
 var sqlWords = strings.Fields(`SELECT FROM WHERE GROUP BY ORDER LIMIT OFFSET HAVING QUALIFY WITH AS DISTINCT ALL AND OR NOT NULL IS IN LIKE ILIKE BETWEEN
 	CASE WHEN THEN ELSE END JOIN LEFT RIGHT FULL INNER OUTER CROSS ON USING UNION EXCEPT INTERSECT VALUES OVER PARTITION WINDOW INTERVAL TIMESTAMP
 	DESCRIBE SHOW TABLES QUERIES SUMMARIZE EXPLAIN ANALYZE KILL DESC ASC CAST FILTER`)
 
-// loadNames asks for the names that Tab completes. The shell works without them too.
+// loadNames queries the names that Tab completes. The shell also works without them.
 func (s *shell) loadNames() {
 	names := slices.Clone(sqlWords)
 	for _, g := range eventsql.Functions() {
@@ -267,8 +266,8 @@ func (s *shell) loadNames() {
 	s.names = slices.Compact(names)
 }
 
-// complete completes the word before the cursor when Tab is pressed. Where there are several
-// names, it completes what they share, or lists them.
+// complete completes the word before the cursor when Tab is pressed. If several names match,
+// it completes their common prefix, or lists them.
 func (s *shell) complete(line string, at int, key rune) (string, int, bool) {
 	if key != '\t' {
 		return "", 0, false
@@ -304,8 +303,8 @@ func isNameByte(c byte) bool {
 	return c == '_' || c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// candidates returns the names that begin with a word. Names that begin with it letter by
-// letter come alone; otherwise upper and lower case are the same.
+// candidates returns the names that begin with a word. It ignores case only if no name matches
+// exactly.
 func candidates(names []string, word string) (found []string) {
 	for _, n := range names {
 		if strings.HasPrefix(n, word) {
@@ -333,13 +332,13 @@ func commonPrefix(names []string) string {
 	return strings.ToValidUTF8(prefix, "")
 }
 
-// historyMax is how many lines a history has.
+// historyMax is the number of lines that a history keeps.
 const historyMax = 1000
 
-// A history is the lines that were entered, also in earlier shells.
+// A history contains the lines entered in this shell and in earlier ones.
 type history struct {
 	lines []string // oldest first
-	file  *os.File // nil where none can be opened
+	file  *os.File // nil if the file cannot be opened
 }
 
 // openHistory reads the history of the user, $XDG_STATE_HOME/perigee/query-history.

@@ -14,7 +14,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-// A signalHandler obeys the signals of an engine's process.
+// A signalHandler handles the signals of an engine's process.
 type signalHandler struct {
 	signals chan os.Signal
 	over    context.CancelFunc
@@ -50,7 +50,7 @@ func handleSignals(e *engine.Engine, log *slog.Logger, stop context.CancelFunc, 
 					return
 				default:
 					draining = true
-					log.Info("draining: finishing what was read; the same signal again stops at once", "signal", s.String())
+					log.Info("draining: delivering the events already read; a second signal stops at once", "signal", s.String())
 					e.Drain()
 					ticker := time.NewTicker(drainReport)
 					defer ticker.Stop()
@@ -62,11 +62,11 @@ func handleSignals(e *engine.Engine, log *slog.Logger, stop context.CancelFunc, 
 	return h
 }
 
-// drainReport is how often a drain that goes on says what it waits for: it has no time limit,
-// and a sink that cannot be written is tried until the next signal.
+// drainReport is the interval of reports during a drain. A drain has no time limit: it
+// retries a failing sink until the next signal.
 const drainReport = 5 * time.Second
 
-// reportDrain says which pipelines have not finished, and why.
+// reportDrain logs the pipelines that have not finished, with their errors.
 func reportDrain(e *engine.Engine, log *slog.Logger) {
 	for _, s := range e.Status() {
 		if s.State == pipeline.Stopped {
@@ -76,12 +76,12 @@ func reportDrain(e *engine.Engine, log *slog.Logger) {
 		if s.Reason != "" {
 			args = append(args, "error", s.Reason)
 		}
-		log.Warn("still draining; the same signal again stops at once, and what was read is read again at the next start", args...)
+		log.Warn("still draining; a second signal stops at once, and the next start reads unfinished events again", args...)
 	}
 }
 
-// stop ends the handling of signals. It returns the exit code: 0 unless a second signal
-// came.
+// stop ends the handling of signals. It returns the exit code, which is 0 unless a second
+// signal arrived.
 func (h *signalHandler) stop() exitError {
 	signal.Stop(h.signals)
 	h.over()

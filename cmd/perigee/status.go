@@ -18,23 +18,23 @@ type statusCommand struct {
 }
 
 func (statusCommand) Help() string {
-	return `Shows the pipelines of the engine that runs in the data folder. The rate is that of the last half
-second; lag counts the events that are not committed in a sink yet.
+	return `Shows the pipelines of the engine that runs in the data folder. The rate covers the last half second;
+lag counts the events that are not yet committed in a sink.
 
-Exit code: 0 when every pipeline reads, 1 when one does not or no engine runs.
+Exit code: 0 if every pipeline reads, 1 if one does not or no engine runs.
 
 Examples:
   perigee status
   watch perigee status --config pipeline.yaml`
 }
 
-// ratedStatus is a status with the rate of the last moment.
+// ratedStatus is a status with the rate over rateInterval.
 type ratedStatus struct {
 	admin.Status
 	Rate uint64 `json:"events_per_s"`
 }
 
-// rateInterval is how long the rate is measured.
+// rateInterval is the time over which the rate is measured.
 const rateInterval = 500 * time.Millisecond
 
 func (s *statusCommand) Run(c *console) error {

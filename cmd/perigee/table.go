@@ -24,11 +24,11 @@ type tableCommand struct {
 	Show   tableShowCommand   `cmd:"" help:"Show the columns, files and settings of a table."`
 	Delete tableDeleteCommand `cmd:"" help:"Delete rows for good."`
 
-	Recompute tableRecomputeCommand `cmd:"" help:"Fill a computed column of the rows that are stored."`
+	Recompute tableRecomputeCommand `cmd:"" help:"Fill a computed column of stored rows."`
 
 	Drop       tableDropCommand       `cmd:"" help:"Remove a table with its rows and positions."`
-	Rename     tableRenameCommand     `cmd:"" help:"Give a table another name."`
-	SetTime    tableSetTimeCommand    `cmd:"" help:"Give a table another time column."`
+	Rename     tableRenameCommand     `cmd:"" help:"Rename a table."`
+	SetTime    tableSetTimeCommand    `cmd:"" help:"Set or remove the time column of a table."`
 	DropColumn tableDropColumnCommand `cmd:"" help:"Remove a column of a table with its values."`
 }
 
@@ -38,9 +38,9 @@ type tableListCommand struct {
 }
 
 func (tableListCommand) Help() string {
-	return `Shows the number of rows of each table of the event store, how many of them are only in the log so far,
-the Parquet files with the others, the least and greatest event time, and after which time rows are
-removed. Rows of a delete under way still count. The command works while an engine runs.
+	return `Shows for each table of the event store the number of rows, the number of rows that are only in the log,
+the number and size of the Parquet files, the range of event times, and the retention. The counts include
+rows of an unfinished delete. The command works with or without a running engine.
 
 Examples:
   perigee table list
@@ -78,9 +78,9 @@ type tableShowCommand struct {
 }
 
 func (tableShowCommand) Help() string {
-	return `Shows what a table of the event store consists of: its columns, its Parquet files with the rows, the
-bytes and the event times of each, the deletes and recomputes that are under way, and with unique: how many rows were
-dropped because their key had been seen.
+	return `Shows the columns of a table of the event store, its Parquet files with their rows, bytes and event times,
+and its unfinished deletes and recomputes. For a table with unique, it also shows the number of rows that
+were dropped because their key had been seen.
 
 Examples:
   perigee table show events
@@ -104,7 +104,7 @@ func (s *tableShowCommand) Run(c *console) error {
 	return nil
 }
 
-// findTable describes the table of a name, which SQL compares without case.
+// findTable describes the table with a name. Like SQL, it ignores case.
 func findTable(data, name string) (*eventsql.Table, error) {
 	tables, err := eventsql.Tables(context.Background(), data)
 	if err != nil {
@@ -127,8 +127,8 @@ func findTable(data, name string) (*eventsql.Table, error) {
 
 func printTable(w io.Writer, t *eventsql.Table) {
 	fmt.Fprintf(w, "table         %s\n", t.Name)
-	fmt.Fprintf(w, "rows          %s, of which %s are only in the log\n", thousands(uint64(t.Rows)), thousands(uint64(t.LogRows)))
-	fmt.Fprintf(w, "files         %d with %s\n", len(t.Files), byteCount(uint64(t.Bytes)))
+	fmt.Fprintf(w, "rows          %s (%s only in the log)\n", thousands(uint64(t.Rows)), thousands(uint64(t.LogRows)))
+	fmt.Fprintf(w, "files         %d, %s\n", len(t.Files), byteCount(uint64(t.Bytes)))
 	if t.Oldest != nil {
 		fmt.Fprintf(w, "event times   %s to %s UTC\n", timeText(t.Oldest), timeText(t.Newest))
 	}
@@ -154,10 +154,10 @@ func printTable(w io.Writer, t *eventsql.Table) {
 		fmt.Fprintf(w, "\n%s\n", files.Render())
 	}
 	for _, d := range t.Deletes {
-		fmt.Fprintf(w, "delete %d, asked %s UTC, is under way: WHERE %s\n", d.Number, d.Asked.UTC().Format(timeLayout), firstLine(d.Where, 100))
+		fmt.Fprintf(w, "delete %d, requested %s UTC, is running: WHERE %s\n", d.Number, d.Asked.UTC().Format(timeLayout), firstLine(d.Where, 100))
 	}
 	for _, r := range t.Recomputes {
-		fmt.Fprintf(w, "recompute %d of column %s, asked %s UTC, %s\n", r.Number, r.Column, r.Asked.UTC().Format(timeLayout), recomputeText(r))
+		fmt.Fprintf(w, "recompute %d of column %s, requested %s UTC, %s\n", r.Number, r.Column, r.Asked.UTC().Format(timeLayout), recomputeText(r))
 	}
 }
 
@@ -165,23 +165,22 @@ type tableDeleteCommand struct {
 	dataFlags
 	Table  string   `arg:"" help:"Name of the table."`
 	Where  []string `arg:"" optional:"" help:"WHERE and a condition in SQL."`
-	NoWait bool     `help:"Return when no query sees the rows any more, without waiting until no file has them."`
-	Cancel uint64   `placeholder:"NUMBER" help:"End the delete of that number, which is under way: rows that are still stored are rows of the table again."`
+	NoWait bool     `help:"Return as soon as queries no longer see the rows; do not wait for the files."`
+	Cancel uint64   `placeholder:"NUMBER" help:"Cancel the unfinished delete with this number. Rows that are still stored become visible again."`
 	Yes    bool     `short:"y" help:"Do not ask for confirmation."`
 }
 
 func (tableDeleteCommand) Help() string {
-	return `Deletes the rows that the table has now and for which the condition is true; rows that come later stay.
-At once no query sees them any more, also after a crash. Then the log and the Parquet files that have
-them are rewritten, and the command says when no byte of them is left. If it is stopped meanwhile, also
-with Ctrl-C, the engine goes on, or the next one does. Backups and exports keep the rows that they have.
+	return `Deletes the present rows for which the condition is true; later rows stay. Queries stop seeing these rows
+at once, even after a crash. The store then rewrites the log and the Parquet files that contain them, and
+the command reports when no file contains them. If you stop the command, for example with Ctrl-C, the
+engine continues, or the next one does. Backups and exports keep their rows.
 
---cancel ends a delete that is under way, whose number the command and "perigee table show" print. Rows
-that the log or a file still has are rows of the table again; those of files that were written since
-without them are gone.
+--cancel ends an unfinished delete; the command and "perigee table show" print its number. Rows that the
+log or a file still contains become visible again; rows of files that were already rewritten are gone.
 
-On a terminal the command first says how many rows it deletes, and asks; elsewhere --yes is required.
-A condition with characters that mean something to the shell, such as quotes and >, is put in quotes.
+On a terminal the command first prints the number of rows and asks for confirmation; elsewhere --yes is
+required. Quote a condition with special characters of the shell, such as quotes and >.
 
 Examples:
   perigee table delete events WHERE user = 7
@@ -221,30 +220,30 @@ func (d *tableDeleteCommand) Run(c *console) error {
 		return err
 	}
 	if d.NoWait {
-		fmt.Fprintf(c.out, "delete %d: no query sees the rows any more; perigee table show %s tells whether files still have them\n", deletion.Number, t.Name)
+		fmt.Fprintf(c.out, "delete %d: the rows are removed from queries; perigee table show %s shows whether files still contain them\n", deletion.Number, t.Name)
 		printData(c.out, data)
 		return nil
 	}
-	hide := spin(c, "no query sees the rows any more; rewriting the files that have them")
+	hide := spin(c, "the rows are removed from queries; rewriting files")
 	err = eventsql.WaitDeleted(ctx, data, deletion)
 	hide()
 	if err != nil && ctx.Err() != nil {
-		fmt.Fprintf(c.out, "delete %[1]d goes on: no query sees the rows any more; perigee table show %[2]s tells whether files still have them, and perigee table delete %[2]s --cancel %[1]d ends it\n",
+		fmt.Fprintf(c.out, "delete %[1]d continues: the rows are removed from queries; perigee table show %[2]s shows whether files still contain them, and perigee table delete %[2]s --cancel %[1]d cancels it\n",
 			deletion.Number, t.Name)
 		return exitError(128 + int(syscall.SIGINT))
 	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "delete %d: no query sees the rows any more, and no file has them\n", deletion.Number)
+	fmt.Fprintf(c.out, "delete %d: the rows are removed from queries and files\n", deletion.Number)
 	printData(c.out, data)
 	return nil
 }
 
-// cancel ends a delete that is under way.
+// cancel ends an unfinished delete.
 func (d *tableDeleteCommand) cancel(ctx context.Context, c *console, data string) error {
 	if len(d.Where) > 0 {
-		return event.WithHint(usageError("--cancel ends a delete, and takes no condition"), fmt.Sprintf("perigee table delete %s --cancel %d", d.Table, d.Cancel))
+		return event.WithHint(usageError("--cancel takes no condition"), fmt.Sprintf("write perigee table delete %s --cancel %d", d.Table, d.Cancel))
 	}
 	t, err := findTable(data, d.Table)
 	if err != nil {
@@ -254,23 +253,23 @@ func (d *tableDeleteCommand) cancel(ctx context.Context, c *console, data string
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "delete %d is canceled: rows that are still stored are rows of the table again; files written since without them: %d\n", d.Cancel, without)
+	fmt.Fprintf(c.out, "delete %d is canceled: rows that are still stored are visible again; files already rewritten without them: %d\n", d.Cancel, without)
 	printData(c.out, data)
 	return nil
 }
 
-// condition returns what follows the word WHERE.
+// condition returns the condition after the word WHERE.
 func (d *tableDeleteCommand) condition() (string, error) {
 	text := strings.TrimSpace(strings.Join(d.Where, " "))
 	word, condition, _ := strings.Cut(text, " ")
 	if !strings.EqualFold(word, "where") || strings.TrimSpace(condition) == "" {
-		return "", event.WithHint(usageError(fmt.Sprintf("%q does not say which rows to delete", text)),
+		return "", event.WithHint(usageError(fmt.Sprintf("no condition in %q", text)),
 			`write WHERE and a condition, as in: perigee table delete events "WHERE user = 7"`)
 	}
 	return strings.TrimSpace(condition), nil
 }
 
-// countRows counts the rows of a table that a condition is true for.
+// countRows counts the rows of a table for which a condition is true.
 func countRows(ctx context.Context, data, name, where string) (int, error) {
 	var answer strings.Builder
 	q := eventsql.Request{SQL: fmt.Sprintf("SELECT count(*) AS n FROM %q WHERE %s", name, where), Format: "csv"}
@@ -288,7 +287,7 @@ func timeText(t *time.Time) string {
 	return t.UTC().Format(timeLayout)
 }
 
-// retentionText spells a duration in days where it can.
+// retentionText writes whole days as days, and other durations unchanged.
 func retentionText(text string) string {
 	d, err := time.ParseDuration(text)
 	if err != nil || d == 0 || d%(24*time.Hour) != 0 {

@@ -18,15 +18,16 @@ type tableDropCommand struct {
 }
 
 func (tableDropCommand) Help() string {
-	return `Removes a table with its rows, its settings, and the positions of the pipelines that wrote to it. Backups and
-exports keep what they have. A pipeline that writes to a table of that name makes it again, as the
-configuration declares it then, and begins with what its source still has: each of those events is stored
-once. Other sinks of the pipeline keep their positions, and their rows.
+	return `Removes a table with its rows, its settings, and the positions of the pipelines that wrote to it. Backups
+and exports keep their rows. The next pipeline that writes to a table of that name creates it as declared
+in the configuration, and stores each event that its source still has, once. Other sinks of the pipeline
+keep their positions and rows.
 
-While an engine runs, the pipelines that write to the table must be paused: the command names them. A table
-that the engine's configuration declares is made again at once, without rows.
+While an engine runs, first pause the pipelines that write to the table; the command names them. The
+engine immediately creates the tables of its configuration again, without rows.
 
-On a terminal the command first says how many rows the table has, and asks; elsewhere --yes is required.
+On a terminal the command first prints the number of rows and asks for confirmation; elsewhere --yes is
+required.
 
 Examples:
   perigee table drop events
@@ -50,7 +51,7 @@ func (d *tableDropCommand) Run(c *console) error {
 	}
 	fmt.Fprintf(c.out, "table %s is dropped\n", t.Name)
 	if madeAgain {
-		fmt.Fprintln(c.out, "the configuration of the running engine declares it: it is there again, without rows")
+		fmt.Fprintln(c.out, "the running engine declares the table and has created it again, without rows")
 	}
 	printData(c.out, data)
 	return nil
@@ -64,7 +65,7 @@ func (f dataFlags) find(c *console, table string) (data string, conf *config.Con
 	return data, conf, t, err
 }
 
-// usesText says what a configuration, which may be nil, has to do with a table.
+// usesText lists the uses of a table in a configuration, which may be nil.
 func usesText(conf *config.Config, table string) string {
 	if conf == nil {
 		return ""
@@ -78,19 +79,19 @@ func usesText(conf *config.Config, table string) string {
 type tableRenameCommand struct {
 	dataFlags
 	Table   string `arg:"" name:"old" help:"Name of the table."`
-	To      string `arg:"" name:"new" help:"Its new name."`
-	Release bool   `help:"Free the old name: a pipeline that writes to it makes a new table, and begins with what its source has."`
+	To      string `arg:"" name:"new" help:"New name."`
+	Release bool   `help:"Free the old name. A pipeline that writes to it then creates a new table with the events that its source still has."`
 }
 
 func (tableRenameCommand) Help() string {
-	return `Gives a table another name. Its rows, settings and positions stay with it: a pipeline that writes to the new
-name goes on where it was.
+	return `Renames a table. The table keeps its rows, settings and positions, so a pipeline that writes to the new name
+continues from its position.
 
-The old name stays with the table too. A configuration that still has it is refused, and told the new name:
-otherwise a pipeline would make a new table, and store its events there once more. With --release the old
-name is free, also when the table was renamed before.
+The old name stays reserved: the store refuses a configuration with the old name, and the error gives the
+new one. Otherwise a pipeline would create a new table and store its events a second time. --release
+frees the old name, even of a table that was renamed before.
 
-While an engine runs whose configuration names the table, the command refuses: stop the engine, rename the
+The command refuses while an engine runs whose configuration names the table: stop the engine, rename the
 table, and write the new name in the configuration.
 
 Examples:
@@ -107,7 +108,7 @@ func (r *tableRenameCommand) Run(c *console) error {
 	t, err := findTable(data, name)
 	if err == nil {
 		name = t.Name
-	} else if !r.Release { // otherwise the table may have its new name already
+	} else if !r.Release { // with --release, the table may already have its new name
 		return err
 	}
 	if err := eventsql.RenameTable(context.Background(), data, eventsql.TableChange{Table: name, To: r.To, Release: r.Release}); err != nil {
@@ -116,7 +117,7 @@ func (r *tableRenameCommand) Run(c *console) error {
 	if t == nil {
 		fmt.Fprintf(c.out, "the name %s is free: table %s keeps its rows and positions\n", name, r.To)
 	} else {
-		fmt.Fprintf(c.out, "table %s is called %s now\n", name, r.To)
+		fmt.Fprintf(c.out, "table %s is renamed to %s\n", name, r.To)
 	}
 	if uses := usesText(conf, name); uses != "" && !r.Release {
 		fmt.Fprintf(c.out, "write %s in the configuration%s\n", r.To, uses)
@@ -129,21 +130,23 @@ type tableSetTimeCommand struct {
 	dataFlags
 	Table  string `arg:"" help:"Name of the table."`
 	Column string `arg:"" optional:"" help:"Column with the event's own time."`
-	None   bool   `help:"The table has no time column."`
-	Unit   string `enum:"s,ms,us,ns,text" default:"s" placeholder:"UNIT" help:"What numbers in the column count since 1970: s, ms, us or ns; with text, only text is a time."`
+	None   bool   `help:"Remove the time column setting."`
+	Unit   string `enum:"s,ms,us,ns,text" default:"s" placeholder:"UNIT" help:"Unit of numbers in the column, counted since 1970: s, ms, us or ns; with text, numbers are invalid."`
 	Type   string `enum:"timestamp,timestamp_ns," default:"" placeholder:"TYPE" help:"timestamp or timestamp_ns (default: timestamp_ns with the unit ns)."`
-	NoWait bool   `help:"Return when queries and events have the column, without waiting until the files are written again."`
+	NoWait bool   `help:"Return as soon as queries and events use the column; do not wait for the files to be rewritten."`
 }
 
 func (tableSetTimeCommand) Help() string {
-	return `Gives a table another time column: one that it has, with text such as 2026-11-23T09:30:00Z or numbers. Its
-values become times; an event without it is a dead letter from then on. So a table that was made before
-the configuration declared its time becomes what is declared. With --none the table loses its retention too.
+	return `Sets the time column of a table. The column must exist, with text such as 2026-11-23T09:30:00Z or with
+numbers. Its values become times; later events without the field become dead letters. Use it for a table
+that was created before the configuration declared its time. --none removes the time column setting, and
+with it the retention.
 
-If a row has no time there, the command changes nothing and says how many rows have none. While it reads
-the times, rows are appended; at the end they wait for a moment. Queries have the column when the command
-says so. Then files are written again, one for each day. If the command is stopped meanwhile, the engine
-goes on with that, and so does the next one, also after kill -9; each row is there once at any time.
+If a row has no valid time, the command changes nothing and prints the number of such rows. Appends
+continue while it reads the times, and wait for a moment at the end. The command reports when queries use
+the column. The engine then rewrites the files, one for each day. If you stop the command meanwhile, the
+engine continues, and so does the next one, even after kill -9. Queries see each row exactly once at any
+time.
 
 Examples:
   perigee table set-time events time
@@ -153,7 +156,7 @@ Examples:
 
 func (s *tableSetTimeCommand) Run(c *console) error {
 	if s.None == (s.Column != "") {
-		return event.WithHint(usageError("name the column with the times, or --none for no time column"), "perigee table set-time events time")
+		return event.WithHint(usageError("give either a column or --none"), "perigee table set-time events time")
 	}
 	data, _, t, err := s.find(c, s.Table)
 	if err != nil {
@@ -169,20 +172,20 @@ func (s *tableSetTimeCommand) Run(c *console) error {
 	if s.None {
 		fmt.Fprintf(c.out, "table %s has no time column now\n", t.Name)
 		if t.Retention != "" {
-			fmt.Fprintf(c.out, "its rows stay for ever: its retention of %s needs a time column, and is removed\n", t.Retention)
+			fmt.Fprintf(c.out, "its retention of %s needs a time column and is removed: rows are kept without limit\n", t.Retention)
 		}
 		printData(c.out, data)
 		return nil
 	}
 	files := ""
 	if !s.NoWait {
-		hide := spin(c, "queries have the time column; writing the files again")
+		hide := spin(c, "queries use the time column; rewriting files")
 		err := eventsql.WaitDivided(ctx, data, t.Name)
 		hide()
 		if err != nil {
 			return err
 		}
-		files = ", and its files hold one day each"
+		files = ", and each of its files holds one day"
 	}
 	fmt.Fprintf(c.out, "table %s has the time column %s now%s\n", t.Name, s.Column, files)
 	printData(c.out, data)
@@ -197,15 +200,16 @@ type tableDropColumnCommand struct {
 }
 
 func (tableDropColumnCommand) Help() string {
-	return `Removes a column of a table with its values. Queries do not see it any more; files lose the values when they
-are next written. A later event that has the field makes the column again: of the type that the
-configuration declares, or of the value's own. So a column whose type was inferred before it was declared
-becomes what is declared, without its old values.
+	return `Removes a column of a table with its values. Queries no longer see it; files lose the values when they are
+next rewritten. The next event with the field adds the column again, with the declared type, or with the
+type of the value. Use it for a column whose type was inferred before it was declared.
 
-The time column, the event column, and columns of sort, bloom, unique and computed stay: the command says
-which it is and what to do. Whether the function of another computed column reads the column, it cannot know.
+The command refuses to drop the time column, the event column, and columns of sort, bloom, unique and
+computed, and says what to do. It does not check whether the function of another computed column reads
+the column.
 
-On a terminal the command first says how many rows have a value, and asks; elsewhere --yes is required.
+On a terminal the command first prints the number of rows with a value and asks for confirmation;
+elsewhere --yes is required.
 
 Examples:
   perigee table drop-column orders price
@@ -222,7 +226,7 @@ func (d *tableDropColumnCommand) Run(c *console) error {
 		if err != nil {
 			return err
 		}
-		question := fmt.Sprintf("Drop column %s of table %s, which %s a value for, in data folder %s?", d.Column, t.Name, haveText(n), data)
+		question := fmt.Sprintf("Drop column %s of table %s, with values in %s, in data folder %s?", d.Column, t.Name, countOf(n, "row"), data)
 		if err := c.confirm(question + usesText(conf, t.Name)); err != nil {
 			return err
 		}
@@ -233,11 +237,4 @@ func (d *tableDropColumnCommand) Run(c *console) error {
 	fmt.Fprintf(c.out, "column %s of table %s is dropped\n", d.Column, t.Name)
 	printData(c.out, data)
 	return nil
-}
-
-func haveText(rows int) string {
-	if rows == 1 {
-		return "1 row has"
-	}
-	return countOf(rows, "row") + " have"
 }

@@ -26,24 +26,24 @@ import (
 type tailCommand struct {
 	Table string `arg:"" help:"Name of the table."`
 	dataFlags
-	Where  string `placeholder:"SQL" help:"Only rows for which this condition is true."`
-	Lua    string `type:"path" placeholder:"FILE" help:"Pass each row through this script, and print what it returns."`
-	Since  string `placeholder:"TIME" help:"Begin with the stored rows of this event time or later: 5m and 2d are before now, or 2026-11-22T09:00:00Z."`
+	Where  string `placeholder:"SQL" help:"Print only rows for which this condition is true."`
+	Lua    string `type:"path" placeholder:"FILE" help:"Pass each row through this script, and print its result."`
+	Since  string `placeholder:"TIME" help:"Begin with stored rows of this event time or later: 5m or 2d before now, or 2026-11-22T09:00:00Z."`
 	Limit  int    `placeholder:"N" help:"End after this number of rows."`
 	Format string `enum:"table,ndjson," default:"" help:"table or ndjson (default: table on a terminal, ndjson elsewhere)."`
 }
 
 func (tailCommand) Help() string {
-	return `Prints the rows that a running engine appends to a table of the event store, in the order in which it does,
-until Ctrl+C or the end of the engine. The command sees each row once.
+	return `Prints each row that a running engine appends to a table of the event store, once and in order, until
+Ctrl+C or the end of the engine.
 
 With --since it begins with the stored rows of that event time or later, at most the newest 10,000.
 
-A script is one of a pipeline: main(row) returns the row to print, changed or not, another table, or nil to
-leave it out. A row that it fails on goes to standard error with the reason.
+A script works as in a pipeline: main(row) returns the row to print, changed or not, another table, or nil
+to skip the row. If the script fails, the row goes to standard error with the reason.
 
-A reader that is slower than the table grows holds the engine up in nothing: rows that have gone to files
-meanwhile are skipped, and a line on standard error says so.
+A slow reader does not delay the engine: the command skips rows that have moved to files meanwhile, and
+reports this on standard error.
 
 Examples:
   perigee tail events
@@ -104,7 +104,7 @@ func (t *tailCommand) request() (eventsql.TailRequest, error) {
 	return q, nil
 }
 
-// loadFilter loads the script that rows pass through.
+// loadFilter loads the script of --lua.
 func loadFilter(ctx context.Context, c *console, file string) (script.Script, error) {
 	code, err := (&evalCommand{Script: file}).code()
 	if err != nil {
@@ -117,13 +117,13 @@ func loadFilter(ctx context.Context, c *console, file string) (script.Script, er
 }
 
 // errEnoughRows ends a tail that has printed its last row.
-var errEnoughRows = errors.New("the limit of rows is reached")
+var errEnoughRows = errors.New("row limit reached")
 
 // A rowPrinter prints the batches of a tail.
 type rowPrinter struct {
 	err    io.Writer
-	limit  int           // of rows; 0 is none
-	script script.Script // nil if there is none
+	limit  int           // maximum number of rows; 0 is no limit
+	script script.Script // nil without --lua
 	print  func(rows [][]byte) error
 
 	printed int
@@ -133,7 +133,7 @@ type rowPrinter struct {
 // add prints the rows of a batch.
 func (p *rowPrinter) add(ctx context.Context, b *eventsql.TailBatch) error {
 	if b.Skipped {
-		fmt.Fprintln(p.err, "rows were skipped: there were more than could be shown")
+		fmt.Fprintln(p.err, "rows were skipped: the table grows faster than they are read")
 	}
 	rows := bytes.Split(bytes.TrimSuffix(b.Rows, []byte{'\n'}), []byte{'\n'})
 	if len(b.Rows) == 0 {
@@ -180,7 +180,7 @@ func (p *rowPrinter) runScript(ctx context.Context, rows [][]byte) (passed [][]b
 	return passed, err
 }
 
-// printLines prints rows as they are.
+// printLines prints rows unchanged.
 func printLines(out io.Writer, rows [][]byte) error {
 	if len(rows) == 0 {
 		return nil
@@ -189,8 +189,8 @@ func printLines(out io.Writer, rows [][]byte) error {
 	return err
 }
 
-// A rowTable prints rows in columns, which get wider as rows need it. It prints a header when
-// rows have other columns than those before.
+// A rowTable prints rows in columns, which grow with their cells. It prints a header whenever
+// the names of the columns change.
 type rowTable struct {
 	out    io.Writer
 	names  []string
@@ -233,7 +233,7 @@ func (t *rowTable) write(text *strings.Builder, rows [][]string) {
 	}
 }
 
-// parseRow returns the names and values of a JSON object, escaped and cut.
+// parseRow returns the names and values of a JSON object, escaped and shortened to cellMax.
 func parseRow(row []byte) (names, cells []string, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(row))
 	if _, err = decoder.Token(); err != nil {

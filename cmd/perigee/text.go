@@ -10,17 +10,16 @@ import (
 	"github.com/perigeedb/perigee/internal/terminal"
 )
 
-// timeLayout is how times are printed; they are in UTC.
+// timeLayout is the format of printed times, in UTC.
 const timeLayout = "2006-01-02 15:04:05"
 
-// firstLine returns the first line of a text, escaped and cut to a number of
-// characters.
-func firstLine(text string, most int) string {
+// firstLine returns the first line of a text, escaped and shortened to width characters.
+func firstLine(text string, width int) string {
 	line, _, cut := strings.Cut(text, "\n")
 	line = strings.ReplaceAll(terminal.Escape(line), "\t", " ")
 	runes := []rune(line)
-	if len(runes) > most {
-		runes, cut = runes[:most-1], true
+	if len(runes) > width {
+		runes, cut = runes[:width-1], true
 	}
 	if cut {
 		return string(runes) + "…"
@@ -28,7 +27,7 @@ func firstLine(text string, most int) string {
 	return string(runes)
 }
 
-// countOf is a number and what it counts.
+// countOf returns a number and a noun, in the plural unless the number is 1.
 func countOf(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -44,5 +43,5 @@ func newTable(header ...any) table.Writer {
 	return t
 }
 
-// printData says which data folder an answer is about.
+// printData prints the data folder of an answer.
 func printData(w io.Writer, data string) { fmt.Fprintf(w, "data folder: %s\n", data) }

@@ -26,28 +26,29 @@ type verifyCommand struct {
 	ID       string        `name:"id" default:"id" placeholder:"FIELD" help:"Field that identifies an event: verify sets it to a number, and every sink must have a column for it."`
 	Kills    int           `default:"500" help:"Total number of processes to kill."`
 	Quick    bool          `help:"Kill 40 processes, in about a minute."`
-	Round    string        `placeholder:"NAME" help:"Only rounds with this in their name."`
-	Soak     time.Duration `placeholder:"DURATION" help:"Instead of killing: push events faster than the sink writes them for this long, and measure the memory."`
-	Seed     uint64        `help:"Seed of a run: repeats its faults in the same order."`
+	Round    string        `placeholder:"NAME" help:"Run only rounds with this text in their name."`
+	Soak     time.Duration `placeholder:"DURATION" help:"Instead of killing processes, push events faster than the sink writes them for this long, and measure the memory."`
+	Seed     uint64        `help:"Seed of an earlier run: repeats its faults in the same order."`
 	Keep     bool          `help:"Keep the folder with servers, workers and logs after a success too."`
 }
 
 func (verifyCommand) Help() string {
-	return `Proves on this machine that each event is written exactly once with your pipeline. Private servers of
-the same kinds replace source and sinks (Redis, MariaDB, PostgreSQL: redis-server, mariadbd and postgres
-must be installed; the event store and files need nothing). Script, computed columns and the columns of the
-sinks stay; hashes of a Redis sink become a list, so that a duplicate shows. Your own servers are neither touched nor needed.
+	return `Tests on this machine that your pipeline writes each event exactly once. Private servers of the same kinds
+replace source and sinks. Redis, MariaDB and PostgreSQL need an installed redis-server, mariadbd and
+postgres; the event store and files need nothing. Script, computed columns and the columns of the sinks
+stay the same; hashes of a Redis sink become a list, so that a duplicate shows up. The command does not
+use your own servers.
 
-While events flow, verify kills workers and servers, workers also at named points of a batch's way,
-suspends them inside transactions until others have taken over, cuts and stalls connections, and restores
-Redis and the database to older states under running producers. Then it looks for every event: each sink
-must have the rows that the script returns for it, or it must be a dead letter, exactly once. Events that
-Redis was made to forget may have been written before, but not twice.
+While events flow, verify kills workers and servers, kills workers at named points of a batch, suspends
+them inside transactions until others have taken over, cuts and stalls connections, and restores Redis
+and the database to older states under running producers. Then it accounts for every event: either each
+sink has the rows that the script returns for it, or it is a dead letter, exactly once. Events that Redis
+lost through a restore may be missing, but must not appear twice.
 
-Events are taken from --events in turn, with a new number in the field --id.
+The command sends the events of --events in turn, each with a new number in the field --id.
 
-Exit code: 0 when no event was lost or duplicated, 1 otherwise, 2 for a usage error. After a
-failure the folder with all logs is kept, and the seed that repeats the faults is printed.
+Exit code: 0 if no event was lost or duplicated, 1 otherwise, 2 for a usage error. After a failure the
+command keeps the folder with all logs, and prints the seed that repeats the faults.
 
 Examples:
   perigee verify --quick
@@ -81,7 +82,7 @@ func (v *verifyCommand) Run(c *console) error {
 	} else {
 		err = os.RemoveAll(folder)
 	}
-	return event.WithHint(err, fmt.Sprintf("--seed %d repeats the faults; faults.log and worker-N/worker.log in the folder of the round tell what happened", v.Seed))
+	return event.WithHint(err, fmt.Sprintf("read faults.log and worker-N/worker.log in the folder of the round; --seed %d repeats the faults", v.Seed))
 }
 
 func (v *verifyCommand) run(c *console, folder string) error {
@@ -146,9 +147,9 @@ func (v *verifyCommand) report(c *console, t *chaos.Totals) {
 	least, median, most := t.TakeoverTimes()
 	out.AppendRow(table.Row{"takeover by others: least, median, most", fmt.Sprintf("%.1f, %.1f, %.1f s of %d",
 		least.Seconds(), median.Seconds(), most.Seconds(), len(t.Takeovers))})
-	out.AppendRow(table.Row{"events, and those that Redis forgot", fmt.Sprintf("%d, %d", t.Events, t.Forgotten)})
-	out.AppendRow(table.Row{"rows, and dead letters", fmt.Sprintf("%d, %d", t.Rows, t.Dead)})
-	out.AppendRow(table.Row{"lost, and duplicated", fmt.Sprintf("%d, %d", t.Lost, t.Duplicated)})
+	out.AppendRow(table.Row{"events sent, events lost by Redis", fmt.Sprintf("%d, %d", t.Events, t.Forgotten)})
+	out.AppendRow(table.Row{"rows, dead letters", fmt.Sprintf("%d, %d", t.Rows, t.Dead)})
+	out.AppendRow(table.Row{"lost, duplicated", fmt.Sprintf("%d, %d", t.Lost, t.Duplicated)})
 	fmt.Fprintln(c.out, out.Render())
 	fmt.Fprintf(c.out, "figure verify_kills %d\nfigure verify_lost %d\nfigure verify_duplicated %d\n", t.Kills, t.Lost, t.Duplicated)
 }
@@ -158,7 +159,7 @@ func (v *verifyCommand) soak(ctx context.Context, c *console, r *chaos.Runner, r
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "verify: %v with a slow sink: %v; %d events were left waiting\n", v.Soak, soak.Report, soak.Backlog)
+	fmt.Fprintf(c.out, "verify: %v with a slow sink: %v; %d events still waiting\n", v.Soak, soak.Report, soak.Backlog)
 	soak.Print(c.out)
 	return soak.Err()
 }

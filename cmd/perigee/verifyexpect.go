@@ -12,8 +12,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// expect returns what tells the result that each event must have: it runs the script of
-// a worker's configuration, without an engine.
+// expect returns a function that computes the expected result of each event: it runs the
+// script of a worker's configuration without an engine.
 func expect(c *console) chaos.ExpectFunc {
 	return func(ctx context.Context, file string, events [][]byte) ([]chaos.Expected, error) {
 		options := engineOptions(c, nil, nil)
@@ -49,7 +49,7 @@ func runScript(ctx context.Context, p *engine.Pipeline, events [][]byte) ([]chao
 	return all, nil
 }
 
-// addResult adds the result of a run to what is expected of its events.
+// addResult adds the result of a run to the expected results of its events.
 func addResult(all []chaos.Expected, p *engine.Pipeline, result *event.Result) {
 	for s := range result.Outputs {
 		out := &result.Outputs[s]

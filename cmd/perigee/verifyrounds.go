@@ -18,8 +18,8 @@ import (
 	"github.com/perigeedb/perigee/source/generate"
 )
 
-// sampleEvents is the size of the sample that events are taken from in turn: what
-// happens to one event of the sample happens to one in every thousand.
+// sampleEvents is the size of the sample, whose events are sent in turn: one event of the
+// sample stands for one in every thousand sent.
 const sampleEvents = 1000
 
 // rejectedEvery is the interval of the events in the sample that the example's script
@@ -80,7 +80,7 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 	return rounds, nil
 }
 
-// usualKills is the number of kills that the counts below are for.
+// usualKills is the number of kills for which the counts below are meant.
 const usualKills = 70
 
 // faultCounts returns the faults of a round. Six in ten kill a worker at a named point.
@@ -99,7 +99,7 @@ func (v *verifyCommand) faultCounts(kills, workers int) chaos.FaultCounts {
 	return s
 }
 
-// userRounds run the user's pipeline with one worker, two and three.
+// userRounds returns rounds of the user's pipeline with one, two and three workers.
 func (v *verifyCommand) userRounds(c *console) (rounds []chaos.Round, err error) {
 	p, err := v.read(c, v.Config, v.Pipeline)
 	if err != nil {
@@ -111,7 +111,8 @@ func (v *verifyCommand) userRounds(c *console) (rounds []chaos.Round, err error)
 	return rounds, nil
 }
 
-// exampleRounds run the example with every combination of source and sink that differs.
+// exampleRounds returns rounds of the example with every distinct combination of source and
+// sink.
 func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round, error) {
 	folder, err := createFolder(folder, "example")
 	if err != nil {
@@ -172,7 +173,7 @@ func poison(folder string) (*chaos.ScriptFix, error) {
 	}, nil
 }
 
-// read reads a pipeline from a configuration without faults.
+// read reads a pipeline from a configuration, which must have no faults.
 func (v *verifyCommand) read(c *console, file, name string) (*chaos.Pipeline, error) {
 	conf, err := configFlags{Config: file}.load(context.Background(), c)
 	if err != nil {

@@ -46,7 +46,7 @@ func (versionCommand) Run(c *console) error {
 	return nil
 }
 
-// engineVersions names the Lua engine and the other libraries that do the work.
+// engineVersions returns the versions of the Lua engine, DuckDB and the node database.
 func engineVersions() []string {
 	versions := append([]string{lua.Engine()}, eventsql.Version()...)
 	if version := nodedb.Version(); version != "" {

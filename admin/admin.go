@@ -1,9 +1,9 @@
-// Package admin holds the operations on a data folder: what its pipelines do, pausing
-// and resuming them, their dead letters, and the positions that they continue from.
+// Package admin provides the operations on a data folder: show, pause and resume its
+// pipelines, manage their dead letters, and move the positions that they continue from.
 //
-// The operations are the same whether an engine runs in the folder or not. Open asks
-// the running engine through its socket, and otherwise locks the folder and works on
-// its files. An engine makes an Admin with New and serves its Handlers on the socket.
+// The operations are the same with and without a running engine. Open connects to the
+// running engine through its socket, or locks the folder and works on its files. An
+// engine creates an Admin with New and serves its Handlers on the socket.
 //
 //	a, err := admin.Open("perigee-data", nil)
 //	if err != nil { … }
@@ -35,8 +35,8 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// ErrNoEngine says that an operation needs a running engine and none runs in the data
-// folder.
+// ErrNoEngine is returned by operations that need a running engine if none runs in the
+// data folder.
 var ErrNoEngine = errors.New("no engine is running")
 
 // An Admin operates on one data folder.
@@ -46,7 +46,7 @@ type Admin struct {
 
 	engine      bool // this Admin belongs to a running engine
 	pipelines   func() []Pipeline
-	deadLetters *deadletter.Store // nil until there is a file of them
+	deadLetters *deadletter.Store // nil until their file exists
 	closers     []io.Closer
 }
 
@@ -65,14 +65,14 @@ type Sink struct {
 }
 
 // New returns the Admin of a running engine, which owns the data folder. pipelines
-// returns its pipelines of the moment.
+// returns the present pipelines.
 func New(data string, deadLetters *deadletter.Store, pipelines func() []Pipeline) *Admin {
 	return &Admin{data: data, engine: true, deadLetters: deadLetters, pipelines: pipelines}
 }
 
-// Open returns the Admin of a data folder. If an engine runs in it, that engine does the
-// work. Otherwise the folder is locked until Close, and pipelines describes those of
-// the configuration: positions cannot be shown or moved without it. It may be nil.
+// Open returns the Admin of a data folder. A running engine performs the operations.
+// Without one, Open locks the folder until Close, and pipelines describes the pipelines
+// of the configuration. It may be nil, but positions cannot be shown or moved then.
 //
 // Without pipelines, a folder in which no engine has run is an error.
 func Open(data string, pipelines []Pipeline) (*Admin, error) {
@@ -101,7 +101,7 @@ const hintOfFolder = "name the engine's data folder with --data, or its configur
 // Data returns the data folder.
 func (a *Admin) Data() string { return a.data }
 
-// Remote reports whether a running engine does the work.
+// Remote reports whether a running engine performs the operations.
 func (a *Admin) Remote() bool { return a.remote != nil }
 
 // Close releases the folder.
@@ -117,30 +117,30 @@ func (a *Admin) Close() error {
 	return errors.Join(errs...)
 }
 
-// A Status is what a pipeline of a running engine does.
+// A Status is the state of a pipeline of a running engine.
 type Status struct {
 	Pipeline    string         `json:"pipeline"`
 	State       pipeline.State `json:"state"`
 	Reason      string         `json:"reason,omitempty"`    // why it is retrying, paused or stopped
 	Since       *time.Time     `json:"since,omitempty"`     // of a pause
-	Next        *time.Time     `json:"next,omitempty"`      // when a pipeline that paused itself tries a batch
+	Next        *time.Time     `json:"next,omitempty"`      // next trial of a pipeline that paused itself
 	WhyEmpty    string         `json:"why_empty,omitempty"` // why the source has no partition, as in "no file matches logs/*"
 	Open        int            `json:"open_partitions"`
 	Held        int            `json:"leased_partitions"` // by this worker
-	Elsewhere   int            `json:"other_partitions"`  // that this worker has no lease of
-	Worker      string         `json:"worker"`            // name of this one
-	Workers     int            `json:"workers"`           // alive; 0 when partitions are not shared
-	Read        uint64         `json:"read"`              // events read since the start, again or for the first time
+	Elsewhere   int            `json:"other_partitions"`  // leased by other workers
+	Worker      string         `json:"worker"`            // name of this worker
+	Workers     int            `json:"workers"`           // live workers; 0 if partitions are not shared
+	Read        uint64         `json:"read"`              // events read since the start, including repeated reads
 	Events      uint64         `json:"events"`            // committed in every sink since the start
 	Dropped     uint64         `json:"dropped"`           // by the script
 	Dead        uint64         `json:"dead"`              // events that became dead letters since the start
 	Lag         uint64         `json:"lag"`               // events that wait in the source
-	Circuit     bool           `json:"circuit_open"`      // nothing is read because nothing could be written
+	Circuit     bool           `json:"circuit_open"`      // reading has stopped because writing fails
 	DeadLetters int            `json:"dead_letters"`      // stored, of all runs
 	Sinks       []SinkStatus   `json:"sinks"`
 }
 
-// A SinkStatus is what one sink of a pipeline has got since the start.
+// A SinkStatus describes one sink of a pipeline since the start.
 type SinkStatus struct {
 	Name    string `json:"name"`
 	Rows    uint64 `json:"rows"`
@@ -194,8 +194,8 @@ func (a *Admin) Status(ctx context.Context) ([]Status, error) {
 }
 
 // Pause stops a pipeline from reading, now and after restarts, until Resume. It does not
-// wait for batches in flight: Status tells when no partition is open any more. Without
-// an engine the pipeline starts paused.
+// wait for batches in flight; Status reports the open partitions. Without an engine the
+// pipeline starts paused.
 func (a *Admin) Pause(ctx context.Context, name, reason string) error {
 	if reason == "" {
 		reason = "paused by an operator"
@@ -217,7 +217,7 @@ func (a *Admin) Pause(ctx context.Context, name, reason string) error {
 	return pipeline.WritePause(a.data, name, &pipeline.Pause{Reason: reason, Since: time.Now().UTC().Truncate(time.Second)})
 }
 
-// Resume ends a pause, or does nothing if the pipeline is not paused.
+// Resume ends a pause. It does nothing if the pipeline is not paused.
 func (a *Admin) Resume(ctx context.Context, name string) error {
 	if a.remote != nil {
 		_, err := call[struct{}](ctx, a.remote, "resume", pauseRequest{Pipeline: name})
@@ -247,7 +247,7 @@ func (a *Admin) find(name string) (*Pipeline, error) {
 }
 
 // namesFile lists the pipelines of the folder's last engine, so that a command without
-// configuration can check the names that it is given.
+// a configuration can check names.
 const namesFile = "pipelines"
 
 // WriteNames stores the names of an engine's pipelines in its data folder.
@@ -259,8 +259,8 @@ func WriteNames(data string, names []string) error {
 	return nil
 }
 
-// names lists the pipelines that are known: those of the configuration, or those of the
-// folder's last engine.
+// names returns the names of the configured pipelines, or those of the folder's last
+// engine.
 func (a *Admin) names() (names []string, err error) {
 	for _, p := range a.pipelines() {
 		names = append(names, p.Name)
@@ -275,8 +275,8 @@ func (a *Admin) names() (names []string, err error) {
 	return strings.Fields(string(text)), nil
 }
 
-// checkName returns an error with the nearest name if no pipeline has this one. also
-// are further names that are right.
+// checkName returns an error with the nearest name if no pipeline has this name. also
+// lists further valid names.
 func (a *Admin) checkName(name string, also ...string) error {
 	names, err := a.names()
 	if err != nil || slices.Contains(names, name) || slices.Contains(also, name) {

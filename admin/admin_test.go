@@ -527,7 +527,7 @@ func TestRemote(t *testing.T) {
 		expectError(t, name, operate(), `unknown pipeline "lynes"`, `did you mean "lines"?`)
 	}
 	s.Close()
-	expectError(t, "after the engine's end", a.Resume(t.Context(), "lines"), "ask the engine in "+data, "")
+	expectError(t, "after the engine's end", a.Resume(t.Context(), "lines"), "send a request to the engine in "+data, "")
 }
 
 // TestListingBreaksOff: an engine that ends while it lists, or whose letters cannot be read to
@@ -549,8 +549,8 @@ func TestListingBreaksOff(t *testing.T) {
 		{"fails after the first", func(w io.Writer, _ *http.Request) error {
 			_, _ = io.WriteString(w, `{"error":"one"}`+strings.Repeat(" ", 10_000))
 			return errors.New("no")
-		}, []string{"one"}, "the engine broke off its answer: unexpected EOF", "its log says why"},
-		{"no JSON", func(w io.Writer, _ *http.Request) error { _, err := io.WriteString(w, "oops"); return err }, nil, "the engine broke off its answer: invalid character", "its log says why"},
+		}, []string{"one"}, "the engine ended the connection during its answer: unexpected EOF", "read the reason in the log of the engine"},
+		{"no JSON", func(w io.Writer, _ *http.Request) error { _, err := io.WriteString(w, "oops"); return err }, nil, "the engine ended the connection during its answer: invalid character", "read the reason in the log of the engine"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := open(t, serve(t, test.answer))
@@ -584,11 +584,11 @@ func TestListingBreaksOff(t *testing.T) {
 		})}
 		go s.Serve(l)
 		defer s.Close()
-		expectError(t, "an error in no words", open(t, data).Resume(t.Context(), "lines"), "the engine answered 502 Bad Gateway", "")
+		expectError(t, "an error in no words", open(t, data).Resume(t.Context(), "lines"), "answered with status 502 Bad Gateway", "")
 	}
 	a := open(t, serve(t, func(w io.Writer, _ *http.Request) error { _, err := io.WriteString(w, "oops"); return err }))
 	_, err := a.CountDeadLetters(t.Context(), Filter{})
-	expectError(t, "an answer that is no JSON", err, "the engine broke off its answer", "its log says why")
+	expectError(t, "an answer that is no JSON", err, "the engine ended the connection during its answer", "read the reason in the log of the engine")
 }
 
 // TestConnectFails: a socket that cannot be asked is an error, not an absent engine.

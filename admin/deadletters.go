@@ -17,35 +17,34 @@ import (
 type Filter struct {
 	Pipeline string    `json:"pipeline,omitempty"`
 	Stage    string    `json:"stage,omitempty"` // where the event failed: parse, script, column or sink; or damaged
-	Sink     string    `json:"sink,omitempty"`  // that rejected a row of the event
-	Text     string    `json:"text,omitempty"`  // in the error or the event, in any case of letters
-	Since    time.Time `json:"since,omitzero"`  // last stored then or later
-	Before   time.Time `json:"before,omitzero"` // last stored earlier
-	IDs      []string  `json:"ids,omitempty"`   // each may be shortened to its first characters
+	Sink     string    `json:"sink,omitempty"`  // sink that rejected a row of the event
+	Text     string    `json:"text,omitempty"`  // text in the error or the event; case does not matter
+	Since    time.Time `json:"since,omitzero"`  // last stored at this time or later
+	Before   time.Time `json:"before,omitzero"` // last stored before this time
+	IDs      []string  `json:"ids,omitempty"`   // full IDs or their first characters
 }
 
-// A DeadLetter is an event that could not be processed, or a row of it that one sink
-// rejected.
+// A DeadLetter is a failed event, or a row of it that a sink rejected.
 type DeadLetter struct {
 	ID          string    `json:"id"`
 	Pipeline    string    `json:"pipeline"`
 	Partition   string    `json:"partition"`
 	Position    uint64    `json:"position"`
-	Sink        string    `json:"sink,omitempty"` // that rejected the row
-	Number      uint32    `json:"number"`         // of the row among those of the event, from 0
+	Sink        string    `json:"sink,omitempty"` // sink that rejected the row
+	Number      uint32    `json:"number"`         // index of the row among the rows of the event, from 0
 	First       time.Time `json:"first"`          // when it was first stored
 	Time        time.Time `json:"time"`           // when it was last stored
-	Retried     int       `json:"retried"`        // how often
+	Retried     int       `json:"retried"`        // number of retries
 	Uncommitted bool      `json:"uncommitted"`    // its batch is not committed: the event may be read again
 	Stage       string    `json:"stage"`
 	Error       string    `json:"error"`
 	Traceback   string    `json:"traceback,omitempty"`
 	Script      string    `json:"script,omitempty"`
 	Original    string    `json:"original,omitempty"`
-	Bytes       []byte    `json:"original_base64,omitempty"` // in place of Original if the event is not UTF-8
+	Bytes       []byte    `json:"original_base64,omitempty"` // set instead of Original if the event is not UTF-8
 }
 
-// Event returns the event as it was read.
+// Event returns the bytes of the event as read.
 func (d *DeadLetter) Event() []byte {
 	if d.Bytes != nil {
 		return d.Bytes
@@ -93,7 +92,7 @@ func (a *Admin) DeadLetters(ctx context.Context, f Filter) iter.Seq2[DeadLetter,
 	}
 }
 
-// CountDeadLetters returns how many dead letters f selects.
+// CountDeadLetters returns the number of dead letters that f selects.
 func (a *Admin) CountDeadLetters(ctx context.Context, f Filter) (int, error) {
 	if a.remote != nil {
 		return call[int](ctx, a.remote, "count-dead-letters", f)
@@ -105,8 +104,8 @@ func (a *Admin) CountDeadLetters(ctx context.Context, f Filter) (int, error) {
 	return a.deadLetters.Count(filter)
 }
 
-// PurgeDeadLetters deletes the selected dead letters, with the events in them, and
-// returns how many they were.
+// PurgeDeadLetters deletes the selected dead letters with their events, and returns their
+// number.
 func (a *Admin) PurgeDeadLetters(ctx context.Context, f Filter) (int, error) {
 	if a.remote != nil {
 		return call[int](ctx, a.remote, "purge-dead-letters", f)
@@ -118,16 +117,16 @@ func (a *Admin) PurgeDeadLetters(ctx context.Context, f Filter) (int, error) {
 	return a.deadLetters.Purge(filter)
 }
 
-// A Queue counts the dead letters that wait to be retried.
+// A Queue counts the dead letters that wait for their retry.
 type Queue struct {
 	Waiting map[string]int `json:"waiting"`           // by pipeline
-	Orphans []string       `json:"orphans,omitempty"` // pipelines among them that the running engine does not have
+	Orphans []string       `json:"orphans,omitempty"` // pipelines in Waiting that the running engine does not have
 }
 
-// A RetryResult says what RetryDeadLetters did.
+// A RetryResult is the result of RetryDeadLetters.
 type RetryResult struct {
 	Queued      int `json:"queued"`
-	Uncommitted int `json:"uncommitted"` // left alone: their events may be read again without a retry
+	Uncommitted int `json:"uncommitted"` // skipped, because their events may be read again without a retry
 	Queue
 }
 
@@ -150,7 +149,7 @@ func (a *Admin) RetryDeadLetters(ctx context.Context, f Filter) (r RetryResult, 
 	return r, err
 }
 
-// DeadLetterQueue returns the dead letters that wait to be retried.
+// DeadLetterQueue counts the dead letters that wait for their retry.
 func (a *Admin) DeadLetterQueue(ctx context.Context) (q Queue, err error) {
 	if a.remote != nil {
 		return call[Queue](ctx, a.remote, "dead-letter-queue", nil)
@@ -170,8 +169,8 @@ func (a *Admin) DeadLetterQueue(ctx context.Context) (q Queue, err error) {
 	return q, err
 }
 
-// resolve checks a filter and completes its IDs. A pipeline that is not configured any
-// more may still have dead letters.
+// resolve checks a filter and completes its IDs. A pipeline that was removed from the
+// configuration may still have dead letters.
 func (a *Admin) resolve(f Filter) (deadletter.Filter, error) {
 	filter := deadletter.Filter{Pipeline: f.Pipeline, Stage: f.Stage, Sink: f.Sink, Text: f.Text, Since: f.Since, Before: f.Before}
 	if f.Pipeline != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// A Position is how far one sink is in one partition.
+// A Position is the position of one sink in one partition.
 type Position struct {
 	Pipeline  string `json:"pipeline"`
 	Partition string `json:"partition"`
@@ -25,7 +25,7 @@ type Position struct {
 	Committed string `json:"committed"` // ranges
 	Events    uint64 `json:"events"`    // in these ranges
 
-	Source string  `json:"source,omitempty"` // the range that the source has, or why it is unknown
+	Source string  `json:"source,omitempty"` // the range in the source, or the reason why it is unknown
 	Lag    *uint64 `json:"lag,omitempty"`    // positions in the source after the last committed one
 }
 
@@ -35,10 +35,10 @@ type PositionFilter struct {
 	Retries  bool   `json:"retries,omitempty"` // also those of retried dead letters
 }
 
-// boundsTimeout bounds how long a source may take to say what it has.
+// boundsTimeout bounds the time of a source to report its range.
 const boundsTimeout = 5 * time.Second
 
-// Positions returns what the sinks that remember positions have committed.
+// Positions returns the committed ranges of all sinks that store positions.
 func (a *Admin) Positions(ctx context.Context, f PositionFilter) ([]Position, error) {
 	if a.remote != nil {
 		return call[[]Position](ctx, a.remote, "positions", f)
@@ -85,7 +85,7 @@ func (p *Pipeline) positions(ctx context.Context, retries bool) (all []Position,
 	return all, nil
 }
 
-// bounds asks the source what it has, if it can tell.
+// bounds returns the range of positions in the source, if the source can report it.
 func (p *Pipeline) bounds(ctx context.Context) (map[string]event.Range, error) {
 	bounds := p.Source.Traits().Bounds
 	if bounds == nil {
@@ -96,7 +96,7 @@ func (p *Pipeline) bounds(ctx context.Context) (map[string]event.Range, error) {
 	return bounds(ctx)
 }
 
-// compare compares what is committed, up to end, with what the source has.
+// compare compares the committed positions, up to end, with the range in the source.
 func (p *Position) compare(end uint64, bounds map[string]event.Range, err error) {
 	if err != nil {
 		p.Source = err.Error()
@@ -109,15 +109,15 @@ func (p *Position) compare(end uint64, bounds map[string]event.Range, err error)
 	}
 }
 
-// A committedRanges holds what one sink of a pipeline has committed, by partition.
+// A committedRanges holds the committed ranges of one sink of a pipeline, by partition.
 type committedRanges struct {
 	sink   string
 	store  sink.PositionStore
 	ranges map[string]event.Ranges
 }
 
-// committed reads what the sinks of a pipeline have committed; only names one of them,
-// or is empty.
+// committed reads the committed ranges of the sinks of a pipeline; only selects one sink,
+// or all if it is empty.
 func (p *Pipeline) committed(ctx context.Context, only string) (all []committedRanges, err error) {
 	for _, s := range p.Sinks {
 		store := s.Sink.Traits().Positions
@@ -140,18 +140,18 @@ func countEvents(ranges event.Ranges) (n uint64) {
 	return n
 }
 
-// A Move says which position to set. Either Next or Rewind is used.
+// A Move describes a change of a position. Rewind takes precedence over Next.
 type Move struct {
 	Pipeline  string  `json:"pipeline"`
-	Partition string  `json:"partition,omitempty"` // or the first characters of its name; needed where there are several
-	Sink      string  `json:"sink,omitempty"`      // empty for every sink that remembers positions
+	Partition string  `json:"partition,omitempty"` // or the first characters of its name; required if the pipeline has several
+	Sink      string  `json:"sink,omitempty"`      // empty for every sink that stores positions
 	Next      uint64  `json:"next"`                // the position of the event to continue with
-	Rewind    *uint64 `json:"rewind,omitempty"`    // how many events to go back instead
-	Force     bool    `json:"force,omitempty"`     // fence a worker that has the partition
+	Rewind    *uint64 `json:"rewind,omitempty"`    // number of events to go back, instead of Next
+	Force     bool    `json:"force,omitempty"`     // proceed even if a worker owns the partition; that worker is fenced
 	DryRun    bool    `json:"dry_run,omitempty"`   // change nothing
 }
 
-// A MoveResult says what a Move does, or would do.
+// A MoveResult describes the effect of a Move.
 type MoveResult struct {
 	Pipeline  string     `json:"pipeline"`
 	Partition string     `json:"partition"`
@@ -159,7 +159,7 @@ type MoveResult struct {
 	Sinks     []SinkMove `json:"sinks"`
 }
 
-// A SinkMove is what a Move does in one sink.
+// A SinkMove describes the effect of a Move in one sink.
 type SinkMove struct {
 	Sink          string `json:"sink"`
 	ReadAgain     string `json:"read_again"` // ranges; empty for none
@@ -168,9 +168,9 @@ type SinkMove struct {
 	EventsSkipped uint64 `json:"events_skipped"`
 }
 
-// SetPosition changes the position that a pipeline continues from. It refuses a
-// partition that a worker has, unless the move is forced: then that worker is fenced
-// and continues from the new position.
+// SetPosition changes the position that a pipeline continues from. It refuses to move a
+// partition that a worker owns. If the move is forced, it fences that worker, which then
+// continues from the new position.
 func (a *Admin) SetPosition(ctx context.Context, m Move) (*MoveResult, error) {
 	if a.remote != nil {
 		return call[*MoveResult](ctx, a.remote, "set-position", m)
@@ -210,7 +210,7 @@ func (a *Admin) planMove(ctx context.Context, m Move) (*movePlan, error) {
 		return nil, err
 	}
 	if len(plan.committed) == 0 {
-		return nil, event.WithHint(fmt.Errorf("pipeline %s has no such sink that remembers positions", p.Name), "perigee position show lists the sinks")
+		return nil, event.WithHint(fmt.Errorf("pipeline %s has no sink %q that stores positions", p.Name, m.Sink), "perigee position show lists the sinks")
 	}
 	if plan.partition, err = plan.findPartition(m.Partition); err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (a *Admin) planMove(ctx context.Context, m Move) (*movePlan, error) {
 	return plan, err
 }
 
-// findPartition returns the partition whose name begins with prefix, or the only one.
+// findPartition returns the partition whose name begins with prefix, or the only partition.
 func (m *movePlan) findPartition(prefix string) (string, error) {
 	matches := map[string]bool{}
 	for _, c := range m.committed {
@@ -237,11 +237,11 @@ func (m *movePlan) findPartition(prefix string) (string, error) {
 	names := slices.Sorted(maps.Keys(matches))
 	switch len(names) {
 	case 0:
-		return "", event.WithHint(fmt.Errorf("no sink of pipeline %s remembers a partition %q", m.pipeline.Name, prefix), "perigee position show lists them")
+		return "", event.WithHint(fmt.Errorf("no sink of pipeline %s has a position of partition %q", m.pipeline.Name, prefix), "perigee position show lists the partitions")
 	case 1:
 		return names[0], nil
 	}
-	return "", event.WithHint(fmt.Errorf("pipeline %s has %d partitions that match", m.pipeline.Name, len(names)), "name one with --partition: "+strings.Join(names, ", "))
+	return "", event.WithHint(fmt.Errorf("pipeline %s has %d matching partitions", m.pipeline.Name, len(names)), "choose one with --partition: "+strings.Join(names, ", "))
 }
 
 // rewind sets next to a number of events before the first position that a sink has not
@@ -281,11 +281,11 @@ func (m *movePlan) result() *MoveResult {
 	return r
 }
 
-// moveLease is how long no other worker can take over the partition that is moved.
+// moveLease is the lease on a partition during a move: no worker can take it over meanwhile.
 const moveLease = 10 * time.Second
 
-// reserve makes sure that no worker has the partition until release is called, unless
-// the move is forced.
+// reserve keeps workers from the partition until release is called. It fails if a worker
+// owns the partition, unless the move is forced.
 func (a *Admin) reserve(ctx context.Context, m *movePlan, force bool) (release func(), err error) {
 	const hint = "pause the pipeline first (perigee pause), or fence the worker with --force"
 	release = func() {}
@@ -311,7 +311,7 @@ func (a *Admin) reserve(ctx context.Context, m *movePlan, force bool) (release f
 	return release, nil
 }
 
-// dropOutbox drops the outputs that the outbox would still write to the sinks.
+// dropOutbox drops the stored outputs that the outbox would still write to the sinks.
 func (a *Admin) dropOutbox(m *movePlan) error {
 	if p := m.pipeline.Running; p != nil {
 		return p.DiscardOutbox(m.partition)

@@ -217,19 +217,19 @@ func TestSetPosition(t *testing.T) {
 		"a partition that only one sink has": {
 			Move{Partition: "orders/2", Next: 3}, "lines orders/2 continues from 3; first: 5 again [3,8), 0 skipped ; second: 0 again , 0 skipped ", "", "", "12 6"},
 		"several partitions": {
-			Move{Partition: "orders", Next: 3}, "", "pipeline lines has 2 partitions that match", "--partition: orders/1, orders/2", "12 6"},
+			Move{Partition: "orders", Next: 3}, "", "pipeline lines has 2 matching partitions", "--partition: orders/1, orders/2", "12 6"},
 		"no name of several": {
-			Move{Next: 3}, "", "pipeline lines has 2 partitions that match", "--partition: orders/1, orders/2", "12 6"},
+			Move{Next: 3}, "", "pipeline lines has 2 matching partitions", "--partition: orders/1, orders/2", "12 6"},
 		"an unknown partition": {
-			Move{Partition: "x", Next: 3}, "", `no sink of pipeline lines remembers a partition "x"`, "perigee position show lists them", "12 6"},
+			Move{Partition: "x", Next: 3}, "", `no sink of pipeline lines has a position of partition "x"`, "perigee position show lists the partitions", "12 6"},
 		"an unknown partition, rewound": {
-			Move{Partition: "x", Rewind: count(1)}, "", `no sink of pipeline lines remembers a partition "x"`, "perigee position show lists them", "12 6"},
+			Move{Partition: "x", Rewind: count(1)}, "", `no sink of pipeline lines has a position of partition "x"`, "perigee position show lists the partitions", "12 6"},
 		"a batch of retries": {
 			Move{Partition: "retry@0", Next: 1, Sink: "first"}, "lines retry@0123456789abcdef continues from 1; first: 0 again , 0 skipped ", "", "", "12 6"},
 		"an unknown sink": {
-			Move{Partition: "orders/1", Sink: "third"}, "", "pipeline lines has no such sink that remembers positions", "perigee position show lists the sinks", "12 6"},
+			Move{Partition: "orders/1", Sink: "third"}, "", `pipeline lines has no sink "third" that stores positions`, "perigee position show lists the sinks", "12 6"},
 		"a sink without positions": {
-			Move{Partition: "orders/1", Sink: "print"}, "", "pipeline lines has no such sink that remembers positions", "perigee position show lists the sinks", "12 6"},
+			Move{Partition: "orders/1", Sink: "print"}, "", `pipeline lines has no sink "print" that stores positions`, "perigee position show lists the sinks", "12 6"},
 		"a sink that fails": {
 			Move{Partition: "orders/1", Next: 13}, "", "sink first: cannot set", "", "12 6"},
 	} {

@@ -27,8 +27,8 @@ type pauseRequest struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// Handlers are the routes of an engine's socket, by pattern as http.ServeMux has them.
-// Open uses them from other processes.
+// Handlers returns the routes of an engine's socket, by pattern of http.ServeMux. Other
+// processes use them through Open.
 func (a *Admin) Handlers() map[string]http.Handler {
 	handlers := map[string]http.Handler{
 		"status": handle(func(ctx context.Context, _ struct{}) ([]Status, error) { return a.Status(ctx) }),
@@ -53,7 +53,7 @@ func (a *Admin) Handlers() map[string]http.Handler {
 	return routes
 }
 
-// handle makes a handler of an operation: its request and its result are JSON.
+// handle returns a handler for an operation whose request and result are JSON.
 func handle[In, Out any](operation func(context.Context, In) (Out, error)) http.Handler {
 	return Handler(func(w io.Writer, r *http.Request) error {
 		var in In
@@ -68,8 +68,8 @@ func handle[In, Out any](operation func(context.Context, In) (Out, error)) http.
 	})
 }
 
-// handleStream makes a handler of an operation whose results are one JSON document per
-// line.
+// handleStream returns a handler for an operation that writes its results as one JSON
+// document per line.
 func handleStream[In, Out any](operation func(context.Context, In) iter.Seq2[Out, error]) http.Handler {
 	return Handler(func(w io.Writer, r *http.Request) error {
 		var in In
@@ -89,7 +89,7 @@ func handleStream[In, Out any](operation func(context.Context, In) iter.Seq2[Out
 	})
 }
 
-// An Error is an error that the engine answered with.
+// An Error is an error in the answer of the engine.
 type Error struct {
 	Message string `json:"error"`
 	Hint    string `json:"hint,omitempty"`
@@ -102,9 +102,9 @@ func (e *Error) Error() string { return e.Message }
 // ErrorHint implements event.Hinter.
 func (e *Error) ErrorHint() string { return e.Hint }
 
-// Handler makes a route of the socket from a function that writes an answer. An error
-// before the first byte becomes a status with an Error. A later one breaks the
-// connection off, so that nobody takes a part of an answer for the whole.
+// Handler returns a handler for a function that writes an answer. An error before the
+// first byte becomes a status with an Error. A later error breaks the connection, so that
+// no client takes a part of an answer for the whole.
 func Handler(answer func(io.Writer, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &startedWriter{w: w}
@@ -124,7 +124,7 @@ func Handler(answer func(io.Writer, *http.Request) error) http.Handler {
 	})
 }
 
-// A startedWriter remembers whether anything was written.
+// A startedWriter records whether anything was written.
 type startedWriter struct {
 	w       http.ResponseWriter
 	started bool
@@ -135,19 +135,18 @@ func (s *startedWriter) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-// Flush implements http.Flusher: an answer that goes on for long reaches its reader piece by
-// piece.
+// Flush implements http.Flusher: a long answer reaches its reader piece by piece.
 func (s *startedWriter) Flush() {
-	_ = http.NewResponseController(s.w).Flush() // the next write says whether the client is gone
+	_ = http.NewResponseController(s.w).Flush() // the next write fails if the client is gone
 }
 
-// A client asks the engine that runs in a data folder.
+// A client sends requests to the engine that runs in a data folder.
 type client struct {
 	data string
 	http http.Client
 }
 
-// dial returns a client of the engine in a data folder, or nil when none runs there.
+// dial returns a client of the engine in a data folder, or nil if none runs there.
 func dial(data string) (*client, error) {
 	conn, err := net.Dial("unix", filepath.Join(data, datafolder.SocketName))
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
@@ -185,7 +184,7 @@ func (c *client) post(ctx context.Context, path string, query url.Values, body i
 		response, err = c.http.Do(request)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask the engine in %s: %w", c.data, err)
+		return nil, fmt.Errorf("send a request to the engine in %s: %w", c.data, err)
 	}
 	if response.StatusCode == http.StatusOK {
 		return response.Body, nil
@@ -193,7 +192,7 @@ func (c *client) post(ctx context.Context, path string, query url.Values, body i
 	defer response.Body.Close()
 	var answer Error
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Message == "" {
-		return nil, fmt.Errorf("the engine answered %s", response.Status)
+		return nil, fmt.Errorf("the engine in %s answered with status %s", c.data, response.Status)
 	}
 	return nil, &answer
 }
@@ -251,11 +250,11 @@ func stream[Out any](ctx context.Context, c *client, name string, in any) iter.S
 }
 
 func brokenOff(err error) error {
-	return event.WithHint(fmt.Errorf("the engine broke off its answer: %w", err), "its log says why")
+	return event.WithHint(fmt.Errorf("the engine ended the connection during its answer: %w", err), "read the reason in the log of the engine")
 }
 
 // Post sends a request to another route of the engine's socket and copies the answer to
-// out. It returns ErrNoEngine when no engine runs in the data folder.
+// out. It returns ErrNoEngine if no engine runs in the data folder.
 func Post(ctx context.Context, data, path string, query url.Values, body io.Reader, out io.Writer) error {
 	c, err := dial(data)
 	if err != nil {

@@ -59,7 +59,7 @@ func TestPost(t *testing.T) {
 		{"an error after a part", func(w io.Writer, _ *http.Request) error {
 			fmt.Fprint(w, large)
 			return errors.New("broke off")
-		}, large, "the engine broke off its answer: unexpected EOF", "its log says why"},
+		}, large, "the engine ended the connection during its answer: unexpected EOF", "read the reason in the log of the engine"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,12 +1,11 @@
 // Package config describes what an engine runs. A configuration is a file of strict
 // YAML with variables from the environment, or a Go value of type Config.
 //
-// Nothing is guessed. An unknown key or kind, a value of the wrong type, and a key that
-// is missing or given twice are each an Error with file, line, column, the source line
-// and the nearest known name; one reading reports all that it finds. ${NAME},
-// ${NAME:-default} and ${NAME:?message} stand for environment variables wherever a
-// value may stand, $$ for a dollar sign. A variable's value is never parsed as YAML and
-// never part of an error.
+// The package guesses nothing. An unknown key or kind, a value of the wrong type, a missing
+// key and a duplicate key are each an Error with file, line, column, the source line and
+// the nearest known name; Load reports all of them at once. Any value may contain
+// environment variables: ${NAME}, ${NAME:-default} or ${NAME:?message}; $$ is a dollar
+// sign. The value of a variable is never parsed as YAML and never part of an error.
 //
 //	c := &config.Config{
 //		Data: dir,
@@ -18,7 +17,7 @@
 //		}},
 //	}
 //
-// The package knows the shape of a pipeline and no kind of source or sink: a kind
+// The package defines the shape of a pipeline, but no kind of source or sink: each kind
 // decodes its own settings. A Config is not safe for concurrent use while it is
 // decoded.
 package config
@@ -34,21 +33,21 @@ import (
 	"unicode/utf8"
 )
 
-// A Config is a configuration: what Load has read, or a literal. A zero field of a
-// literal means the default, except that without Reload scripts are only checked when
-// asked for.
+// A Config is a configuration, read by Load or written as a literal. A zero field of a
+// literal means the default, except for Reload: 0 disables regular checks for new
+// versions of scripts.
 type Config struct {
-	File      string        // where it was read; empty for a literal
+	File      string        // path of the file; empty for a literal
 	Folder    string        // relative paths start here (default: the working folder)
 	Base      string        // relative paths of code start here: a folder or an address that ends in a slash (default Folder)
 	Data      string        // the data folder (default DefaultData in Folder)
-	HTTP      string        // address to listen on, or HTTPOff; empty for what the engine's options say
-	Reload    time.Duration // interval between checks for new versions of scripts; 0 for only when asked
+	HTTP      string        // address to listen on, or HTTPOff; empty for the address in the engine's options
+	Reload    time.Duration // interval between checks for new versions of scripts; 0 for none
 	Allow     Allow
 	S3        S3
 	Query     Query
-	Tables    []Table    // of the event store; others are made on first use
-	Functions []Computed // of SQL, with the row for argument
+	Tables    []Table    // tables of the event store; other tables are created on first use
+	Functions []Computed // functions of SQL, with a row as argument
 	Pipelines []Pipeline
 
 	faults    Errors // of the file
@@ -62,7 +61,7 @@ type Allow struct {
 	origin
 }
 
-// S3 says where s3:// addresses lead. Empty fields come from the environment.
+// S3 locates the service of s3:// addresses. Empty fields come from the environment.
 type S3 struct {
 	Endpoint  string `yaml:"endpoint" help:"http(s)://host:port of the service (default AWS_ENDPOINT_URL)"`
 	Region    string `yaml:"region" help:"region of the buckets (default AWS_REGION)"`
@@ -80,8 +79,8 @@ type Pipeline struct {
 	Sinks    []Sink     // with different names
 	Lanes    int        // batches in flight; 0 for the default
 	Batch    Batch
-	MaxEvent int           // bytes of an event, beyond which it is a dead letter; 0 for the default
-	Lease    time.Duration // after which others take over from a worker that is silent; 0 for the default
+	MaxEvent int           // maximum bytes of an event; a larger one becomes a dead letter; 0 for the default
+	Lease    time.Duration // time after which others take over from a silent worker; 0 for the default
 
 	read bool // from a file, or checked
 }
@@ -96,15 +95,15 @@ type Source struct {
 // A Sink is a kind of sink and its settings.
 type Sink struct {
 	Kind     string
-	Name     string // by which scripts route to it; the kind for the only sink of a pipeline
-	Routed   bool   // the sink gets only what the script routes to it
+	Name     string // name for routing; the kind for the only sink of a pipeline
+	Routed   bool   // the sink gets only rows that the script routes to it
 	Settings any    // of a literal: the kind's own struct, or a map as in YAML
 	settings
 }
 
 // A Computed is a column whose value a function computes from the row.
 type Computed struct {
-	Name     string `yaml:"name,required" help:"field that gets the value"`
+	Name     string `yaml:"name,required" help:"field to set"`
 	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, string, timestamp or json"`
 	Func     string `yaml:"func,required" help:"Lua code, a path, an address, a Go plugin (.so), make://identifier or make://timestamp"`
 	FuncName string `yaml:"funcname" help:"function to call (default main, in a plugin Main)"`
@@ -113,11 +112,11 @@ type Computed struct {
 
 // Batch bounds a batch; 0 for the default.
 type Batch struct {
-	Events int `yaml:"events" help:"events in a batch at most (default 1000)"`
-	Bytes  int `yaml:"bytes,size" help:"bytes in a batch at most (default 1MiB)"`
+	Events int `yaml:"events" help:"maximum number of events in a batch (default 1000)"`
+	Bytes  int `yaml:"bytes,size" help:"maximum number of bytes in a batch (default 1MiB)"`
 }
 
-// A Script is code, or says where code is, and the limits it runs under.
+// A Script is code, or the location of code, with its limits.
 type Script struct {
 	Language string // empty for the first of the engine
 	Text     string // code, a path or an address
@@ -128,54 +127,53 @@ type Script struct {
 	origin
 }
 
-// IsolateProcess runs a script in processes of its own.
+// IsolateProcess runs a script in separate processes.
 const IsolateProcess = "process"
 
 // ScriptSettings are the keys of a script beside its code.
 type ScriptSettings struct {
 	Limits
 	Pool    Pool   `yaml:"pool"`
-	Isolate string `yaml:"isolate" help:"process: run the script in processes of its own, for authors who are not trusted"`
+	Isolate string `yaml:"isolate" help:"process: run the script in separate processes, for authors you do not trust"`
 }
 
-// A Pool says how many VMs a script has; 0 for the default, which adapts.
+// A Pool sets the number of VMs of a script; 0 for the adaptive default.
 type Pool struct {
-	Core   int           `yaml:"core" help:"VMs that are kept (default one per core of the machine; -1 for none)"`
-	Max    int           `yaml:"max" help:"VMs at most (default eight per core of the machine; -1 for no limit)"`
-	Eager  bool          `yaml:"eager" help:"create a VM as soon as none is free, not only when all are waiting"`
+	Core   int           `yaml:"core" help:"number of permanent VMs (default one per core of the machine; -1 for none)"`
+	Max    int           `yaml:"max" help:"maximum number of VMs (default eight per core of the machine; -1 for no limit)"`
+	Eager  bool          `yaml:"eager" help:"create a VM as soon as none is free, instead of only while all wait"`
 	Idle   time.Duration `yaml:"idle" help:"idle time after which a VM beyond the core is released (default 10s)"`
-	Memory int           `yaml:"memory,size" help:"bytes of all VMs (default 512MiB)"`
+	Memory int           `yaml:"memory,size" help:"memory limit of all VMs (default 512MiB)"`
 }
 
 // Limits of a script; 0 for the default.
 type Limits struct {
-	EventTime time.Duration `yaml:"event_time" help:"time for one event (default 100ms)"`
-	BatchTime time.Duration `yaml:"batch_time" help:"time for a batch (default 2s)"`
-	WallTime  time.Duration `yaml:"wall_time" help:"wall-clock time for one event, with what it waits (default 10 times event_time)"`
-	Memory    int           `yaml:"memory,size" help:"bytes that one VM may hold (default 64MiB)"`
-	Output    int           `yaml:"output,size" help:"bytes of output for one batch (default 64MiB)"`
+	EventTime time.Duration `yaml:"event_time" help:"time limit of an event (default 100ms)"`
+	BatchTime time.Duration `yaml:"batch_time" help:"time limit of a batch (default 2s)"`
+	WallTime  time.Duration `yaml:"wall_time" help:"wall-clock time limit of an event, including waits (default 10 times event_time)"`
+	Memory    int           `yaml:"memory,size" help:"memory limit of one VM (default 64MiB)"`
+	Output    int           `yaml:"output,size" help:"maximum output of a batch (default 64MiB)"`
 }
 
-// settings are those of a kind, not decoded yet.
+// settings are the settings of a kind before they are decoded.
 type settings struct {
 	kind string
 	node *node
 	origin
 }
 
-// Decode fills the struct behind into from the settings, by its tags (see Fields).
+// Decode fills the struct into from the settings, by its tags (see Fields).
 func (s settings) Decode(into any) error {
 	return s.document.decodeOnly(s.node, into, s.kind)
 }
 
-// origin remembers where in the file something stands.
+// origin is a place in the file.
 type origin struct {
 	document *document // nil in a literal
 	at       place
 }
 
-// At adds to an error the place of what it is about, and a hint. Errors that have
-// a place keep it.
+// At adds a place and a hint to an error. An error that already has a place keeps it.
 func (o origin) At(err error, hint string) error {
 	switch err.(type) {
 	case nil, *Error, Errors:
@@ -208,8 +206,8 @@ func (s settings) At(err error, hint string) error {
 	return o.At(err, hint)
 }
 
-// CommentHint returns a hint if YAML has cut a text at " #", which begins a comment. A
-// text in quotes or in a block is never cut.
+// CommentHint returns a hint if YAML has cut off a text at " #", which begins a comment.
+// YAML never cuts off a text in quotes or in a block.
 func (o origin) CommentHint(text string) string {
 	if o.document == nil || o.at.line < 1 || o.at.line > len(o.document.lines) {
 		return ""
@@ -222,12 +220,12 @@ func (o origin) CommentHint(text string) string {
 		return ""
 	}
 	column := len(line) - len([]rune(comment)) + 1
-	return fmt.Sprintf(`YAML takes everything after " #" for a comment (%s:%d:%d): put the code in quotes, or below "|" on lines of its own`,
+	return fmt.Sprintf(`YAML takes everything after " #" for a comment (%s:%d:%d): quote the code, or write it below "|" on separate lines`,
 		o.document.file, o.at.line, column)
 }
 
-// Locate returns a fault in code with its place in the file, if the code stands there word for
-// word behind o's place: on one line, or in a block.
+// Locate returns a fault in code with its place in the file, if the file contains the same
+// code after o's place: on one line, or in a block.
 func (o origin) Locate(fault *Error, code string) *Error {
 	if o.document == nil || fault.Line < 1 {
 		return fault
@@ -246,8 +244,8 @@ func (o origin) Locate(fault *Error, code string) *Error {
 	return fault
 }
 
-// indexOfLines returns how far the text is indented with which lines begin, or -1. A text of one
-// line may be anywhere in its line.
+// indexOfLines returns the indentation of a text at the beginning of lines, or -1 if lines do
+// not begin with the text. A text of one line may be anywhere in its line.
 func indexOfLines(lines, text []string) int {
 	indent := strings.Index(lines[0], text[0])
 	if indent < 0 || len(text) == 1 {
@@ -262,31 +260,31 @@ func indexOfLines(lines, text []string) int {
 	return indent
 }
 
-// Known are the names that a configuration may use.
+// Known lists the names that a configuration may use.
 type Known struct {
 	Sources   []string
 	Sinks     []string
-	Languages []string // the first is meant where a script names none
+	Languages []string // the first is the default
 	Types     []string // of computed columns
 	// ColumnTypes are the types of columns of tables.
 	ColumnTypes []string
 }
 
-// Defaults for what a file leaves out.
+// Defaults for missing keys.
 const (
 	// DefaultData is the data folder, in the folder of the configuration.
 	DefaultData   = "perigee-data"
 	DefaultReload = "30s"
 )
 
-// HTTPOff is the HTTP of an engine that listens nowhere.
+// HTTPOff is the value of HTTP that disables the listener.
 const HTTPOff = "off"
 
-// sizeMax keeps a file given by mistake from being read into memory.
+// sizeMax is the maximum size of a configuration; it guards against wrong files.
 const sizeMax = 4 << 20
 
-// Load reads the file at path. It returns the faults of the file as Errors, together
-// with what could be read; Resolve returns them again. lookup is os.LookupEnv.
+// Load reads the file at path. It returns the faults of the file as Errors, with the
+// readable part; Resolve returns the faults again. lookup is os.LookupEnv.
 func Load(path string, known Known, lookup func(string) (string, bool)) (*Config, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -302,7 +300,7 @@ func Load(path string, known Known, lookup func(string) (string, bool)) (*Config
 	return Parse(path, string(text), known, lookup)
 }
 
-// Parse is Load for the text of the file at path, which may be an address.
+// Parse is like Load for the text of the file at path, which may be an address.
 func Parse(path, text string, known Known, lookup func(string) (string, bool)) (*Config, error) {
 	folder := filepath.Dir(path)
 	if strings.Contains(path, "://") {

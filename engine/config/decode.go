@@ -10,7 +10,7 @@ import (
 	"github.com/perigeedb/perigee/internal/nearest"
 )
 
-// A Field is one key that a config struct knows.
+// A Field is one key of a config struct.
 type Field struct {
 	Key      string
 	Kind     string // "string", "duration", "size", "list of …", …
@@ -28,11 +28,11 @@ var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 // from its tags:
 //
 //	Address string `yaml:"address,required" help:"host and port"`
-//	Memory  int    `yaml:"memory,size"      help:"bytes that it may hold"`
+//	Memory  int    `yaml:"memory,size"      help:"memory limit"`
 //
 // A field without a yaml tag is not part of the configuration, except the fields of an
-// embedded struct. A key that earlier versions had is tagged "moved": it is refused, and
-// its help says where the setting is now.
+// embedded struct. A key of earlier versions is tagged "moved": the configuration is refused,
+// and the help of the key names the new place of the setting.
 func Fields(config any) []Field {
 	t := reflect.TypeOf(config)
 	for t.Kind() == reflect.Pointer {
@@ -72,7 +72,7 @@ func fieldsOf(t reflect.Type) []Field {
 	return fields
 }
 
-// describeType names a type for people who write configurations.
+// describeType describes a type for users.
 func describeType(t reflect.Type, size bool) (string, []Field) {
 	switch {
 	case size:
@@ -103,7 +103,7 @@ func describeType(t reflect.Type, size bool) (string, []Field) {
 	return "integer", nil
 }
 
-// decode fills v from n. Errors call the value name.
+// decode fills v from n. name is the name of the value in errors.
 func (d *document) decode(n *node, v reflect.Value, name string, size bool) {
 	if n.shape == null || n.broken {
 		return
@@ -150,7 +150,7 @@ func shapeOf(k reflect.Kind) shape {
 	return scalar
 }
 
-// hasShape reports whether n has the wanted shape, and adds a fault if not.
+// hasShape reports whether n has a shape, and adds a fault otherwise.
 func (d *document) hasShape(n *node, want shape, name string) bool {
 	if n.shape == want {
 		return true
@@ -163,8 +163,8 @@ func (d *document) hasShape(n *node, want shape, name string) bool {
 	return false
 }
 
-// hintShape adds a hint with the right line to the fault about a value whose place is that
-// of a mapping.
+// hintShape adds a hint with the correct line to a fault about a scalar in the place of a
+// mapping.
 func (d *document) hintShape(n *node, t reflect.Type, name string) {
 	fault := d.faults[len(d.faults)-1]
 	fields := fieldsOf(t)
@@ -205,7 +205,7 @@ func (d *document) decodeMap(n *node, v reflect.Value) {
 	}
 }
 
-// decodeStruct fills a struct by its tags. also are further keys that n may have.
+// decodeStruct fills a struct by its tags. also lists further valid keys of n.
 func (d *document) decodeStruct(n *node, v reflect.Value, name string, also ...string) {
 	fields := fieldsOf(v.Type())
 	known := slices.Clone(also)
@@ -241,8 +241,7 @@ func (d *document) reportMissing(n *node, e *entry, f Field, name string) {
 	d.addFault(n.at, f.Help, "key %q is missing in %s", f.Key, name)
 }
 
-// reportUnknown adds a fault for every unknown key, and returns the known keys that were
-// probably meant.
+// reportUnknown adds a fault for every unknown key, and returns the most similar known keys.
 func (d *document) reportUnknown(n *node, name string, known, moved []string) (meant []string) {
 	for _, e := range n.entries {
 		if !slices.Contains(known, e.key) && !slices.Contains(moved, e.key) {

@@ -32,7 +32,7 @@ func (e *Error) Excerpt() string {
 	if strings.TrimSpace(e.Source) == "" {
 		return ""
 	}
-	// A tab stays a tab, so that the caret stands where the terminal shows the column.
+	// Keep tabs, so that the caret is below the column on the terminal.
 	indent := strings.Map(func(r rune) rune {
 		if r == '\t' {
 			return r
@@ -47,7 +47,7 @@ func firstRunes(s string, n int) string {
 	return string(runes[:min(max(n, 0), len(runes))])
 }
 
-// Errors are all faults of one reading, in the order of the file.
+// Errors holds all faults of a configuration, in the order of the file.
 type Errors []*Error
 
 func (es Errors) Error() string {
@@ -67,7 +67,7 @@ func (es Errors) Error() string {
 	return s.String()
 }
 
-// sorted returns the errors in the order of the file, or nil if there are none.
+// sorted returns the errors in the order of the file, or nil without errors.
 func (es Errors) sorted() error {
 	if len(es) == 0 {
 		return nil
@@ -81,8 +81,8 @@ func (es Errors) sorted() error {
 	return es
 }
 
-// Join returns the faults of several readings of one file together. If one of the errors
-// is neither an *Error nor Errors, Join returns that error alone.
+// Join joins faults of one file. If one of the errors is neither an *Error nor Errors, Join
+// returns that error alone.
 func Join(errs ...error) error {
 	var all Errors
 	for _, err := range errs {

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Variables are replaced before YAML reads the text, and filled in afterwards, so that a
-// value can hold any character and never becomes syntax. In between, each occurrence is
-// a run of one private-use character that is as long as the occurrence: all columns in
-// the file stay the same.
+// Placeholders replace variables before YAML parses the text, and values replace the
+// placeholders afterwards, so that a value can contain any character and never becomes
+// syntax. A placeholder is a run of one private-use character with the length of the
+// occurrence, so all columns in the file stay the same.
 const (
 	maskFirst = 0xF0000
 	maskLast  = 0xFFFFD
@@ -81,7 +81,7 @@ func unmask(s string, put func(index int) string) string {
 
 func isMask(r rune) bool { return r >= maskFirst && r <= maskLast }
 
-// evaluate returns the value as a shell would: with a default or a message, an empty
+// evaluate returns the value by the rules of a shell: with a default or a message, an empty
 // variable counts as unset.
 func (x variableUse) evaluate(lookup func(string) (string, bool)) (string, error) {
 	if x.raw == "$$" {
@@ -89,7 +89,7 @@ func (x variableUse) evaluate(lookup func(string) (string, bool)) (string, error
 	}
 	m := inside.FindStringSubmatch(x.raw)
 	if m == nil {
-		return "", fmt.Errorf("%s is not a variable: want ${NAME}, ${NAME:-default} or ${NAME:?message}", x.raw)
+		return "", fmt.Errorf("invalid variable %s: use ${NAME}, ${NAME:-default} or ${NAME:?message}", x.raw)
 	}
 	name, operator, word := m[1], m[2], m[3]
 	value, set := lookup(name)

@@ -16,13 +16,12 @@ import (
 	"time"
 )
 
-// literalName stands for the file in the errors of a literal.
+// literalName is the name of the file in errors of a literal.
 const literalName = "configuration"
 
-// Resolve checks a configuration and fills its defaults in. It returns a copy in which
-// the settings of every pipeline can be decoded, together with all faults, as Errors;
-// those that Load found are among them. Pipelines of a literal are checked like those
-// of a file.
+// Resolve checks a configuration and fills in its defaults. It returns a copy in which the
+// settings of every pipeline can be decoded, and all faults, including those that Load
+// found, as Errors. It checks pipelines of a literal like those of a file.
 func (c *Config) Resolve(known Known) (*Config, error) {
 	resolved := *c
 	if c.File == "" {
@@ -88,12 +87,12 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 		resolved.Pipelines = append(resolved.Pipelines, p)
 	}
 	if len(c.Pipelines) == 0 && len(faults) == 0 {
-		faults = append(faults, &Error{File: cmp.Or(c.File, literalName), Message: "there is no pipeline"})
+		faults = append(faults, &Error{File: cmp.Or(c.File, literalName), Message: "the configuration has no pipeline"})
 	}
 	return &resolved, faults.sorted()
 }
 
-// toNode writes a pipeline of a literal as its YAML would be.
+// toNode returns a pipeline of a literal as the node of its YAML.
 func (p *Pipeline) toNode(known Known) *node {
 	n := &node{shape: mapping}
 	if p.Source.Kind != "" {
@@ -148,8 +147,7 @@ func (n *node) set(key string, value *node) {
 	n.entries = append(n.entries, entry{key: key, value: value})
 }
 
-// nodeOf writes a Go value as its YAML would be. Fields of structs that are zero are
-// left out.
+// nodeOf returns a Go value as the node of its YAML, without zero fields of structs.
 func nodeOf(v reflect.Value, size bool) *node {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if v.IsNil() {
@@ -202,8 +200,8 @@ func mapOf(v reflect.Value) map[string]reflect.Value {
 
 func scalarNode(text string) *node { return &node{shape: scalar, raw: text, text: text} }
 
-// SharesCode reports whether code in two resolved configurations means the same: paths
-// start at the same place, and the same hosts are allowed.
+// SharesCode reports whether locations of code mean the same in two resolved configurations:
+// paths start at the same place, and the same hosts are allowed.
 func (c *Config) SharesCode(other *Config) bool {
 	return c.Folder == other.Folder && c.Base == other.Base && slices.Equal(c.Allow.Hosts, other.Allow.Hosts) &&
 		c.S3.Endpoint == other.S3.Endpoint && c.S3.Region == other.S3.Region &&

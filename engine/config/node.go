@@ -51,7 +51,7 @@ func (n *node) get(key string) *entry {
 	return nil
 }
 
-// A document is a file that has been read, and the faults found in it so far.
+// A document is a parsed file, with the faults found in it so far.
 type document struct {
 	file        string
 	lines       []string
@@ -62,7 +62,7 @@ type document struct {
 	secrets     []string // literal values that errors must not show
 }
 
-// lineBreaks replaces everything that YAML takes for the end of a line.
+// lineBreaks replaces every line break of YAML by a newline.
 var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // parse reads the text into nodes. The node is nil if the text is not YAML.
@@ -93,7 +93,7 @@ func parse(file, text string, lookup func(string) (string, bool)) (*document, *n
 	return d, root
 }
 
-// indentHint is for what is not YAML, nearly always because of its indentation.
+// indentHint is the hint for invalid YAML, which is nearly always a fault of indentation.
 const indentHint = "keys of one mapping begin in the same column, and those below a key two spaces further:\n" + pipelineExample
 
 func (d *document) addSyntaxFault(err error) {
@@ -138,7 +138,7 @@ func (d *document) convertNode(y ast.Node) *node {
 		if n := d.anchors[y.Value.GetToken().Value]; n != nil {
 			return n
 		}
-		d.addFault(at, "", "there is no anchor &%s above", y.Value.GetToken().Value)
+		d.addFault(at, "", "unknown anchor &%s: declare it above", y.Value.GetToken().Value)
 	case *ast.TagNode:
 		d.addFault(at, "", "tags are not supported")
 	case *ast.NullNode:
@@ -177,7 +177,7 @@ func (d *document) convertMapping(y ast.MapNode, at place) *node {
 func (d *document) convertScalar(masked string, at place) *node {
 	n := &node{shape: scalar, at: at, raw: d.rawText(masked)}
 	if strings.Contains(masked, "${") {
-		d.addFault(at, "close it with } on the same line, or write $$ for a dollar sign", "a variable that begins with ${ has no end")
+		d.addFault(at, "close it with } on the same line, or write $$ for a dollar sign", "the variable after ${ is not closed")
 		n.broken = true
 	}
 	n.text = unmask(masked, func(i int) string {
@@ -200,13 +200,12 @@ func (d *document) convertScalar(masked string, at place) *node {
 	return n
 }
 
-// rawText replaces masks by the uses of the variables.
+// rawText replaces placeholders by the original variables.
 func (d *document) rawText(masked string) string {
 	return unmask(masked, func(i int) string { return d.expressions[i].raw })
 }
 
-// addFault adds an error. It quotes the source line as it is in the file, with the names
-// of variables.
+// addFault adds an error. It quotes the original source line, with the names of variables.
 func (d *document) addFault(at place, hint, format string, args ...any) {
 	e := &Error{File: d.file, Line: at.line, Column: at.column, Message: d.mask(fmt.Sprintf(format, args...)), Hint: d.mask(hint)}
 	if at.line >= 1 && at.line <= len(d.lines) {

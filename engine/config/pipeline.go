@@ -13,13 +13,13 @@ import (
 	"github.com/perigeedb/perigee/internal/nearest"
 )
 
-// leaseMin is long enough to renew a lease in time on a busy machine.
+// leaseMin is the minimum lease, which a busy machine can still renew in time.
 const leaseMin = time.Second
 
 // pipelineName matches the names of pipelines, which become part of keys in databases.
 var pipelineName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 
-// readConfig reads the top of the file.
+// readConfig reads the top level of the file.
 func (d *document) readConfig(root *node, c *Config, known Known) {
 	var top struct {
 		Data   string   `yaml:"data"`
@@ -47,7 +47,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	d.readQuery(root, c)
 	c.HTTP = top.HTTP
 	if err := validateHTTP(c.HTTP); err != nil {
-		d.addFault(root.get("http").value.at, `use "off" to listen nowhere`, "http: %v", err)
+		d.addFault(root.get("http").value.at, `use "off" to disable the listener`, "http: %v", err)
 	}
 	c.Tables = d.readTables(root, known)
 	c.Functions = d.readComputed(root, "functions", nil, known)
@@ -58,7 +58,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	case e == nil:
 		d.addFault(root.at, "", `key "pipelines" is missing in the configuration`)
 	case e.value.shape == null || e.value.shape == mapping && len(e.value.entries) == 0:
-		d.addFault(e.at, "", "there is no pipeline")
+		d.addFault(e.at, "", "the configuration has no pipeline")
 	case e.value.shape != mapping && !e.value.broken:
 		d.hasShape(e.value, mapping, "pipelines")
 		d.faults[len(d.faults)-1].Hint = "each pipeline is below its name:\n" + pipelineExample
@@ -69,7 +69,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	}
 }
 
-// pipelineExample is the least configuration, for hints.
+// pipelineExample is a minimal configuration, for hints.
 const pipelineExample = "pipelines:\n  NAME:\n    source: {file: {path: events.ndjson}}\n    sink: {stdout: {}}"
 
 func validateHTTP(text string) error {
@@ -79,7 +79,7 @@ func validateHTTP(text string) error {
 	return address.Validate(text)
 }
 
-// originOf returns the origin of the value below key, or of n if there is no such key.
+// originOf returns the origin of the value below key, or of n if the key is missing.
 func (d *document) originOf(n *node, key string) origin {
 	if e := n.get(key); e != nil {
 		return origin{d, e.value.at}
@@ -120,7 +120,7 @@ func (d *document) readComputed(n *node, key string, before []Computed, known Kn
 	return all
 }
 
-// checkComputed reports whether a column can be used, and adds a fault if not.
+// checkComputed reports whether a column is valid, and adds a fault otherwise.
 func (d *document) checkComputed(item *node, what string, c Computed, before []Computed, known Known) bool {
 	faults := len(d.faults)
 	if c.Name != "" && slices.ContainsFunc(before, func(b Computed) bool { return b.Name == c.Name }) {
@@ -135,7 +135,7 @@ func (d *document) checkComputed(item *node, what string, c Computed, before []C
 func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pipeline {
 	p := Pipeline{Name: e.key, read: true}
 	if !pipelineName.MatchString(e.key) {
-		d.addFault(e.at, "use up to 64 letters, digits and _ . -", "invalid name of a pipeline: %s", quoteShort(e.key))
+		d.addFault(e.at, "use up to 64 letters, digits and _ . -", "invalid pipeline name %s", quoteShort(e.key))
 	}
 	var rest struct {
 		Lanes    int           `yaml:"lanes"`
@@ -155,7 +155,7 @@ func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pip
 	d.checkNotNegative(e.value, "lanes", rest.Lanes)
 	d.checkNotNegative(e.value, "max_event", rest.MaxEvent)
 	if lease := e.value.get("lease"); lease != nil && rest.Lease < leaseMin {
-		d.addFault(lease.value.at, "the default is 10s: after that time others take over from a dead worker", "lease must be at least %v", leaseMin)
+		d.addFault(lease.value.at, "the default is 10s; after this time others take over from a dead worker", "lease must be at least %v", leaseMin)
 	}
 	p.Source = d.readSource(e, known.Sources)
 	p.Sinks = d.readSinks(e, known.Sinks)
@@ -217,7 +217,7 @@ func (d *document) readKind(pipeline entry, key string, kinds []string) settings
 	return d.settingsOf(kind)
 }
 
-// noKind stands for a kind that is missing at e.
+// noKind returns the settings for a kind that is missing at e.
 func (d *document) noKind(e entry) settings {
 	return settings{node: &node{}, origin: origin{d, e.at}}
 }
@@ -246,7 +246,7 @@ func (d *document) readScript(e *entry, languages []string) *Script {
 	d.decodeStruct(e.value, reflect.ValueOf(&settings).Elem(), "script", append([]string{"funcname"}, languages...)...)
 	s.Limits, s.Pool, s.Isolate = settings.Limits, settings.Pool, settings.Isolate
 	if s.Isolate != "" && s.Isolate != IsolateProcess {
-		d.addFault(e.value.get("isolate").value.at, "leave the key out to run the script in the engine's own process", "isolate must be process, not %s", quoteShort(s.Isolate))
+		d.addFault(e.value.get("isolate").value.at, "remove the key to run the script in the engine's own process", "isolate must be process, not %s", quoteShort(s.Isolate))
 	}
 	if name := e.value.get("funcname"); name != nil && !name.value.broken && d.hasShape(name.value, scalar, "funcname") {
 		s.Func = name.value.text
@@ -295,8 +295,8 @@ func orElse(texts ...string) string {
 // UseData replaces the data folder that the configuration names.
 func (c *Config) UseData(folder string) { c.Data, c.dataNamed = folder, true }
 
-// FormerData returns the folder that earlier versions took for the default, which was in
-// the working folder, or "" if that is the data folder or the configuration names one.
+// FormerData returns the default folder of earlier versions, in the working folder. It
+// returns "" if that is the data folder, or if the configuration names one.
 func (c *Config) FormerData() string {
 	former := dataFolder("", DefaultData)
 	if c.dataNamed || c.Data == former {
@@ -305,8 +305,8 @@ func (c *Config) FormerData() string {
 	return former
 }
 
-// dataFolder returns the absolute path of the data folder, which starts in the folder of
-// the configuration.
+// dataFolder returns the absolute path of the data folder. A relative path starts in the
+// folder of the configuration.
 func dataFolder(folder, path string) string {
 	path = orElse(path, DefaultData)
 	if filepath.IsAbs(path) {

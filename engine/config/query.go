@@ -9,22 +9,21 @@ import (
 	"github.com/perigeedb/perigee/internal/httpserver"
 )
 
-// Query says where SQL over the event store is answered besides the engine's socket, and what
-// one query may need.
+// Query configures the HTTP address for SQL over the event store, and the limits of a query.
 type Query struct {
-	Listen string        `yaml:"listen" help:"address to answer SQL over HTTP on, as 127.0.0.1:4292 (default none)"`
-	Token  string        `yaml:"token" help:"clients must send it as Authorization: Bearer TOKEN; required beyond loopback; give it as ${NAME}"`
-	Cert   string        `yaml:"cert" help:"file with the certificate, for TLS"`
-	Key    string        `yaml:"key" help:"file with its key"`
-	Time   time.Duration `yaml:"time" help:"how long a query may take (default 30s)"`
-	Memory int           `yaml:"memory,size" help:"memory that a query may use (default 256MiB)"`
+	Listen string        `yaml:"listen" help:"address for SQL over HTTP, such as 127.0.0.1:4292 (default none)"`
+	Token  string        `yaml:"token" help:"token that clients send as Authorization: Bearer TOKEN; required beyond loopback; write it as ${NAME}"`
+	Cert   string        `yaml:"cert" help:"certificate file, for TLS"`
+	Key    string        `yaml:"key" help:"key file of the certificate"`
+	Time   time.Duration `yaml:"time" help:"time limit of a query (default 30s)"`
+	Memory int           `yaml:"memory,size" help:"memory limit of a query (default 256MiB)"`
 	origin
 }
 
-// DefaultQueryTime is how long a query may take.
+// DefaultQueryTime is the default time limit of a query.
 const DefaultQueryTime = 30 * time.Second
 
-// Access is where queries are answered over HTTP.
+// Access returns the settings of the HTTP address for queries.
 func (q *Query) Access() *httpserver.Access {
 	return &httpserver.Access{Listen: q.Listen, Token: q.Token, Cert: q.Cert, Key: q.Key}
 }

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// secretPatterns find what must not be shown: the literal value of a key whose name
-// speaks of a secret, and a password in a URL. They search the text, because a file that
-// is not YAML is quoted too.
+// secretPatterns match secrets: the literal value of a key with a telling name, and a
+// password in a URL. They search the text, because errors quote invalid YAML too.
 var secretPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)["']?[\w-]*(?:password|passwd|passphrase|secret|token|credential|authorization|api[_-]?key|access[_-]?key)[\w-]*["']?[ \t]*:[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([^\s"'{\[,#}][^,#}\n]*))`),
 	regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@"']*:([^@/\s"']+)@`),
@@ -16,8 +15,8 @@ var secretPatterns = []*regexp.Regexp{
 
 const maskedSecret = "(secret)"
 
-// secretsIn returns the literal values of secrets in a text, the longest first. Uses of
-// variables are no secrets: errors quote their names.
+// secretsIn returns the literal values of secrets in a text, the longest first. Variables
+// are not secrets, because errors quote only their names.
 func secretsIn(text string) (secrets []string) {
 	for _, pattern := range secretPatterns {
 		for _, groups := range pattern.FindAllStringSubmatch(text, -1) {
@@ -32,7 +31,7 @@ func secretsIn(text string) (secrets []string) {
 	return slices.Compact(secrets)
 }
 
-// mask replaces the secrets of the document in a text that is shown.
+// mask replaces the secrets of the document in a text.
 func (d *document) mask(text string) string {
 	for _, secret := range d.secrets {
 		text = strings.ReplaceAll(text, secret, maskedSecret)

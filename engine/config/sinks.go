@@ -22,7 +22,7 @@ func (d *document) readSinks(pipeline entry, kinds []string) []Sink {
 		return nil
 	}
 	if several.value.shape == null || several.value.shape == mapping && len(several.value.entries) == 0 {
-		d.addFault(several.at, "give each a name: sinks: {table: {KIND: {…}}, …}", "pipeline %s has no sink", pipeline.key)
+		d.addFault(several.at, "name each sink: sinks: {table: {KIND: {…}}, …}", "pipeline %s has no sink", pipeline.key)
 		return nil
 	}
 	if !d.hasShape(several.value, mapping, "sinks") {
@@ -40,7 +40,7 @@ func (d *document) readSinks(pipeline entry, kinds []string) []Sink {
 func (d *document) readSink(e entry, kinds []string) Sink {
 	s := Sink{Name: e.key, settings: d.noKind(e)}
 	if !pipelineName.MatchString(e.key) {
-		d.addFault(e.at, "use up to 64 letters, digits and _ . -", "invalid name of a sink: %s", quoteShort(e.key))
+		d.addFault(e.at, "use up to 64 letters, digits and _ . -", "invalid sink name %s", quoteShort(e.key))
 	}
 	if e.value.shape == null {
 		e.value = &node{shape: mapping, at: e.at}
@@ -76,7 +76,7 @@ func (d *document) readSink(e entry, kinds []string) Sink {
 // checkSinks checks the sinks of a pipeline together.
 func (d *document) checkSinks(pipeline entry, at *entry, all []Sink) {
 	if len(all) > sinksMax {
-		d.addFault(at.at, "", "pipeline %s has %d sinks; at most %d are possible", pipeline.key, len(all), sinksMax)
+		d.addFault(at.at, "", "pipeline %s has %d sinks; at most %d are allowed", pipeline.key, len(all), sinksMax)
 	}
 	routed := func(s Sink) bool { return s.Routed }
 	first := slices.IndexFunc(all, routed)
@@ -84,11 +84,11 @@ func (d *document) checkSinks(pipeline entry, at *entry, all []Sink) {
 		return
 	}
 	if !slices.ContainsFunc(all, func(s Sink) bool { return !s.Routed }) {
-		d.addFault(at.at, "remove routed from one of them: it gets what the script does not route",
+		d.addFault(at.at, "remove routed from one of them; it then gets the rows that the script does not route",
 			"every sink of pipeline %s is routed", pipeline.key)
 	}
 	if s := pipeline.value.get("script"); s == nil || s.value.shape == null && !s.value.broken {
 		e := at.value.get(all[first].Name).value.get("routed")
-		d.addFault(e.at, "", "sink %s is routed, but pipeline %s has no script that could route to it", all[first].Name, pipeline.key)
+		d.addFault(e.at, "", "sink %s is routed, but pipeline %s has no script to route rows to it", all[first].Name, pipeline.key)
 	}
 }

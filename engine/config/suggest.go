@@ -8,10 +8,11 @@ import (
 	"github.com/perigeedb/perigee/internal/nearest"
 )
 
-// namesShown is the largest number of known names in a hint; more would hide the answer.
+// namesShown is the maximum number of known names in a hint.
 const namesShown = 12
 
-// elsewhere are names that databases and other programs have for ours, the likeliest first.
+// elsewhere maps names of databases and other programs to names of a configuration, the
+// likeliest first.
 var elsewhere = map[string][]string{
 	"int": {"int64"}, "integer": {"int64"}, "bigint": {"int64"}, "long": {"int64"}, "smallint": {"int32"},
 	"text": {"string"}, "varchar": {"string"}, "char": {"string"}, "str": {"string"}, "uuid": {"string"},
@@ -26,7 +27,7 @@ var elsewhere = map[string][]string{
 	"postgresql": {"postgres"}, "mariadb": {"mysql"}, "pg": {"postgres"}, "stdin": {"file"}, "duckdb": {"eventstore"}, "valkey": {"redis"}, "jetstream": {"nats"},
 }
 
-// suggestName returns a hint with the known name that was probably meant.
+// suggestName returns a hint with the most similar known name.
 func suggestName(name string, known []string) string {
 	known = slices.Sorted(slices.Values(known))
 	var parts []string
@@ -39,7 +40,7 @@ func suggestName(name string, known []string) string {
 	return strings.Join(parts, " ")
 }
 
-// suggestNear is suggestName for a message that lists the known names.
+// suggestNear is like suggestName, for a message that lists the known names.
 func suggestNear(name string, known []string) string {
 	near := nearest.Name(name, known)
 	for _, other := range elsewhere[strings.ToLower(name)] {

@@ -13,26 +13,26 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A Table says what a table of the event store must have. A pipeline may also write to a
-// table that is not declared: it is made without settings when it is first used.
+// A Table is the declaration of a table of the event store. A pipeline may also write to an
+// undeclared table, which is created without settings on first use.
 type Table struct {
 	Name      string
 	Schema    string        `yaml:"schema" help:"file or address (https://…, s3://…) with the keys event, time, time_unit, unknown, unique and columns of this table"`
-	Event     string        `yaml:"event" help:"column with the event's name, by which files are sorted and found"`
-	Time      string        `yaml:"time" help:"column with the event's own time, which every event must have"`
-	TimeUnit  string        `yaml:"time_unit" help:"s, ms, us or ns for numbers since 1970, text for RFC 3339 only (default: RFC 3339, or a number of seconds). With ns the column is of type timestamp_ns"`
-	Retention time.Duration `yaml:"retention" help:"age, by the event's own time, at which rows are removed, as 30d (default: they are kept)"`
-	Sort      []string      `yaml:"sort" help:"columns that files are sorted by (default: the event column, then the time column)"`
-	Bloom     []string      `yaml:"bloom" help:"columns with a bloom filter in every file beside the event column, for searches for rare values"`
-	Unknown   string        `yaml:"unknown" help:"fields that are not declared: add a column for each, keep them in the JSON column _rest, or drop them (default add)"`
-	Unique    Unique        `yaml:"unique" help:"drop events whose key was stored within a window before"`
-	Columns   []Column      `yaml:"columns" help:"columns whose type is declared; events that do not fit are dead letters"`
-	Computed  []Computed    `yaml:"computed" help:"columns whose value a function computes from the event, whatever pipeline writes it; table recompute fills them for rows that are stored"`
+	Event     string        `yaml:"event" help:"column with the event's name; files are sorted by it and have a bloom filter on it"`
+	Time      string        `yaml:"time" help:"column with the event's own time; an event without it becomes a dead letter"`
+	TimeUnit  string        `yaml:"time_unit" help:"unit of numbers since 1970: s, ms, us or ns; text accepts only RFC 3339 (default: RFC 3339, or a number of seconds). With ns the column is of type timestamp_ns"`
+	Retention time.Duration `yaml:"retention" help:"age, by the event's own time, after which rows are removed, such as 30d (default: rows are kept)"`
+	Sort      []string      `yaml:"sort" help:"columns to sort files by (default: the event column, then the time column)"`
+	Bloom     []string      `yaml:"bloom" help:"further columns with a bloom filter in every file, for searches for rare values"`
+	Unknown   string        `yaml:"unknown" help:"undeclared fields: add a column for each, keep them in the JSON column _rest, or drop them (default add)"`
+	Unique    Unique        `yaml:"unique" help:"drop an event if an event with the same key arrived within a window before it"`
+	Columns   []Column      `yaml:"columns" help:"columns with a declared type; events that do not fit become dead letters"`
+	Computed  []Computed    `yaml:"computed" help:"columns whose value a function computes from the event, for every pipeline; table recompute fills them for stored rows"`
 	origin
-	node *node // that declares it in the configuration
+	node *node // declaration in the configuration
 }
 
-// A tableSchema is what a table may have in a text of its own.
+// A tableSchema holds the keys that a schema file may have.
 type tableSchema struct {
 	Event    string   `yaml:"event"`
 	Time     string   `yaml:"time"`
@@ -42,24 +42,24 @@ type tableSchema struct {
 	Columns  []Column `yaml:"columns"`
 }
 
-// Unique drops events that a producer has sent before.
+// Unique drops repeated events of a producer.
 type Unique struct {
-	Key    []string      `yaml:"key,required" help:"declared columns that tell one event from another"`
-	Window time.Duration `yaml:"window,required" help:"time since the event with the same key arrived, as 1d"`
-	Memory int           `yaml:"memory,size" help:"memory for the keys of a window, of which each takes 18 to 28 bytes (default 256MiB)"`
+	Key    []string      `yaml:"key,required" help:"declared columns that identify an event"`
+	Window time.Duration `yaml:"window,required" help:"time since the arrival of the event with the same key, such as 1d"`
+	Memory int           `yaml:"memory,size" help:"memory limit of the keys of a window, 18 to 28 bytes each (default 256MiB)"`
 }
 
 // A Column is a column of a table with a declared type.
 type Column struct {
 	Name     string `yaml:"name,required" help:"name of the column"`
 	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, decimal(18,2), string, bytes, timestamp, timestamp_ns or json"`
-	Field    string `yaml:"field" help:"field of the event, as user.email (default: the name)"`
-	Unit     string `yaml:"unit" help:"of a timestamp: s, ms, us or ns for numbers since 1970, text for RFC 3339 only"`
-	Required bool   `yaml:"required" help:"events without the field are dead letters"`
+	Field    string `yaml:"field" help:"field of the event, such as user.email (default: the name)"`
+	Unit     string `yaml:"unit" help:"unit of a timestamp: s, ms, us or ns for numbers since 1970; text accepts only RFC 3339"`
+	Required bool   `yaml:"required" help:"an event without the field becomes a dead letter"`
 	origin
 }
 
-// What a table does with fields that are not declared.
+// Treatment of undeclared fields.
 const (
 	UnknownAdd  = "add"
 	UnknownKeep = "keep"
@@ -71,7 +71,7 @@ var (
 	timeUnits    = []string{"s", "ms", "us", "ns", "text"}
 )
 
-// restColumn is the name of the column with the fields that have no column of their own.
+// restColumn is the name of the column with all fields that have no separate column.
 const restColumn = "_rest"
 
 // readTables reads "tables: {NAME: {…}, …}".
@@ -82,7 +82,7 @@ func (d *document) readTables(root *node, known Known) (tables []Table) {
 	}
 	for _, one := range e.value.entries {
 		if i := slices.IndexFunc(tables, func(t Table) bool { return strings.EqualFold(t.Name, one.key) }); i >= 0 {
-			d.addFault(one.at, "SQL does not distinguish names by case", "table %s is declared before as %s", one.key, tables[i].Name)
+			d.addFault(one.at, "SQL ignores the case of names", "table %s is already declared as %s", one.key, tables[i].Name)
 		}
 		tables = append(tables, d.readTable(one, known))
 	}
@@ -98,7 +98,7 @@ func (d *document) readTable(e entry, known Known) Table {
 	if e.value.shape != null && d.hasShape(e.value, mapping, name) {
 		d.decodeStruct(e.value, reflect.ValueOf(&t).Elem(), name)
 		t.Name, t.node = e.key, e.value
-		if t.Schema == "" { // otherwise ReadSchema knows the columns
+		if t.Schema == "" { // otherwise ReadSchema checks the columns
 			d.checkTable(e.value, &t, known)
 		}
 	}
@@ -106,8 +106,8 @@ func (d *document) readTable(e entry, known Known) Table {
 	return t
 }
 
-// KeywordColumns returns a fault for each declared column whose name is a keyword of SQL. Queries
-// must write it in quotes, which is easily forgotten; nothing else is wrong with it.
+// KeywordColumns returns a fault for each declared column whose name is a keyword of SQL,
+// because queries must write it in quotes. Such names are valid otherwise.
 func (c *Config) KeywordColumns() (faults Errors) {
 	for i := range c.Tables {
 		t := &c.Tables[i]
@@ -131,7 +131,7 @@ func (c *Config) KeywordColumns() (faults Errors) {
 	return faults
 }
 
-// atKey returns the place of the value of a key in the configuration, or that of the table.
+// atKey returns the place of the value of a key in the configuration, or the place of the table.
 func (t *Table) atKey(key string) origin {
 	o := t.origin
 	if t.node != nil {
@@ -142,9 +142,9 @@ func (t *Table) atKey(key string) origin {
 	return o
 }
 
-// ReadSchema adds what the text of the table's schema says, which is YAML with keys of a
-// table. It returns the faults of the text, which it calls file, and those that the
-// configuration has with it, as Errors.
+// ReadSchema adds the settings of the table's schema, a YAML text with keys of a table. It
+// returns its faults, and those of the configuration together with it, as Errors. file is
+// the name of the text in these errors.
 func (t *Table) ReadSchema(file, text string, known Known) error {
 	d, root := parse(file, text, func(string) (string, bool) { return "", false })
 	if root == nil {
@@ -161,7 +161,7 @@ func (t *Table) ReadSchema(file, text string, known Known) error {
 	d.decodeStruct(root, reflect.ValueOf(&s).Elem(), "the schema of table "+t.Name)
 	for _, e := range root.entries {
 		if t.node.get(e.key) != nil {
-			d.addFault(e.at, "remove one of them", "the configuration has %s of table %s too", e.key, t.Name)
+			d.addFault(e.at, "remove one of them", "the configuration also sets %s of table %s", e.key, t.Name)
 		}
 	}
 	if len(d.faults) > 0 {
@@ -186,11 +186,10 @@ func (t *Table) ReadSchema(file, text string, known Known) error {
 	return nil
 }
 
-// AtSchema adds to an error about the table's schema its place in the configuration, and a
-// hint.
+// AtSchema adds the place of schema in the configuration, and a hint, to an error.
 func (t *Table) AtSchema(err error, hint string) error { return t.atKey("schema").At(err, hint) }
 
-// checkTable checks the settings of a table that stand in n, against all of them.
+// checkTable checks the settings of a table in n, together with all its other settings.
 func (d *document) checkTable(n *node, t *Table, known Known) {
 	if n.get("unknown") != nil {
 		d.checkChoice(n, "unknown", t.Unknown, unknownModes)
@@ -230,21 +229,21 @@ func (d *document) checkTable(n *node, t *Table, known Known) {
 	}
 }
 
-// checkChoice adds a fault if a value is given that is none of the choices.
+// checkChoice adds a fault if the value of a key is not one of the choices.
 func (d *document) checkChoice(n *node, key, value string, choices []string) {
 	if value != "" && !slices.Contains(choices, value) {
 		d.addFault(n.get(key).value.at, suggestNear(value, choices), "%s must be one of %s, not %s", key, strings.Join(choices, ", "), quoteShort(value))
 	}
 }
 
-// checkColumn checks column i of a table, which n declares.
+// checkColumn checks column i of a table, declared in n.
 func (d *document) checkColumn(n *node, t *Table, i int, known Known) {
 	c := t.Columns[i]
 	before := slices.ContainsFunc(t.Columns[:i], func(b Column) bool { return strings.EqualFold(b.Name, c.Name) })
 	switch {
 	case c.Name == "":
 	case strings.EqualFold(c.Name, restColumn):
-		d.addFault(n.get("name").value.at, "it holds the fields without a column of their own", "no column can be called %s", restColumn)
+		d.addFault(n.get("name").value.at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", restColumn)
 	case before:
 		d.addFault(n.get("name").value.at, "", "column %s is declared twice", c.Name)
 	}
@@ -257,7 +256,7 @@ func (d *document) checkColumn(n *node, t *Table, i int, known Known) {
 		d.addFault(at, suggestName(base, known.ColumnTypes), "unknown type %q of column %s", c.Type, c.Name)
 		return
 	case message != "":
-		d.addFault(at, "write the digits in all and those after the point, as decimal(18,2)", "type %q of column %s: %s", c.Type, c.Name, message)
+		d.addFault(at, "write the total number of digits and the number after the point, such as decimal(18,2)", "type %q of column %s: %s", c.Type, c.Name, message)
 	}
 	d.checkChoice(n, "unit", c.Unit, timeUnits)
 	if c.Unit != "" && !isTime(base) {
@@ -265,7 +264,7 @@ func (d *document) checkColumn(n *node, t *Table, i int, known Known) {
 	}
 }
 
-// checkComputedColumn checks computed column i of a table, which n declares.
+// checkComputedColumn checks computed column i of a table, declared in n.
 func (d *document) checkComputedColumn(n *node, t *Table, i int, known Known) {
 	c := t.Computed[i]
 	if !d.checkComputed(n, "column", c, t.Computed[:i], known) {
@@ -275,22 +274,22 @@ func (d *document) checkComputedColumn(n *node, t *Table, i int, known Known) {
 	at := n.get("name").value.at
 	switch {
 	case same(restColumn):
-		d.addFault(at, "it holds the fields without a column of their own", "no column can be called %s", restColumn)
+		d.addFault(at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", restColumn)
 	case same(t.Time):
-		d.addFault(at, "compute it in the script of the pipeline", "the time column %s of table %s cannot be computed by the table", t.Time, t.Name)
+		d.addFault(at, "compute it in the script of the pipeline", "table %[2]s cannot compute its time column %[1]s", t.Time, t.Name)
 	case slices.ContainsFunc(t.Columns, func(b Column) bool { return same(b.Name) }):
 		d.addFault(at, "remove it from columns", "column %s is both declared and computed", c.Name)
 	case slices.ContainsFunc(t.Computed[:i], func(b Computed) bool { return same(b.Name) }):
-		d.addFault(at, "SQL does not distinguish names by case", "column %s is computed twice", c.Name)
+		d.addFault(at, "SQL ignores the case of names", "column %s is computed twice", c.Name)
 	}
 }
 
-// digitsMax is the largest number of digits of a decimal.
+// digitsMax is the maximum number of digits of a decimal.
 const digitsMax = 38
 
 var decimalType = regexp.MustCompile(`^decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)$`)
 
-// splitType returns the name of a type without its digits, and what is wrong with those.
+// splitType returns the name of a type without its digits, and a message if those are invalid.
 func splitType(text string) (base, fault string) {
 	base, _, hasDigits := strings.Cut(text, "(")
 	if base != "decimal" {
@@ -326,20 +325,20 @@ func (d *document) checkTimeColumn(t *Table) {
 			d.addFault(c.at, "declare it as timestamp or timestamp_ns, or leave it out", "the time column %s of table %s is declared as %s of type %s", t.Time, t.Name, c.Name, c.Type)
 		}
 		if c.Unit != "" && t.TimeUnit != "" {
-			d.addFault(c.at, "remove unit, or time_unit", "the unit of the time column %s is given twice", t.Time)
+			d.addFault(c.at, "remove unit, or time_unit", "both unit and time_unit set the unit of the time column %s", t.Time)
 		}
 	}
 }
 
-// uniqueWindowMax is how long a key can be remembered.
+// uniqueWindowMax is the maximum window of a key.
 const uniqueWindowMax = 366 * 24 * time.Hour
 
-// checkUnique checks the key of a table, which n declares.
+// checkUnique checks the key of a table, declared in n.
 func (d *document) checkUnique(n *node, t *Table) {
 	if window := n.get("window"); window != nil {
 		w, err := parseDuration(window.value.text)
 		if err == nil && w >= 0 && (w < time.Second || w%time.Second != 0 || w > uniqueWindowMax) {
-			d.addFault(window.value.at, "use whole seconds, up to 366d, such as 10m or 1d", "window cannot be %s", quoteShort(window.value.text))
+			d.addFault(window.value.at, "use whole seconds, up to 366d, such as 10m or 1d", "invalid window %s", quoteShort(window.value.text))
 		}
 	}
 	if m := t.Unique.Memory; n.get("memory") != nil && m < 1<<20 {
@@ -350,7 +349,7 @@ func (d *document) checkUnique(n *node, t *Table) {
 		return
 	}
 	if len(key.value.items) == 0 {
-		d.addFault(key.at, "name the columns that tell one event from another", "key is empty")
+		d.addFault(key.at, "name the columns that identify an event", "key is empty")
 	}
 	types := map[string]string{}
 	declared := []string{}
@@ -370,15 +369,15 @@ func (d *document) checkUnique(n *node, t *Table) {
 		case !found:
 			d.addFault(item.at, cmp.Or(suggestNear(item.text, declared), "declare its type below columns"), "key names column %s, which is not declared", quoteShort(item.text))
 		case base == "float64" || base == "decimal" || base == "json":
-			d.addFault(item.at, "use columns of another type, such as int64 or string", "key names column %s of type %s, in which equal values may be spelled differently", item.text, base)
+			d.addFault(item.at, "use columns of another type, such as int64 or string", "key names column %s of type %s, which may spell equal values differently", item.text, base)
 		case slices.ContainsFunc(key.value.items[:i], func(n *node) bool { return strings.EqualFold(n.text, item.text) }):
 			d.addFault(item.at, "", "key names column %s twice", quoteShort(item.text))
 		}
 	}
 }
 
-// checkNamed checks columns that a setting names. If undeclared fields become columns, they
-// may be undeclared.
+// checkNamed checks the columns that a setting names. They may be undeclared only if
+// undeclared fields become columns.
 func (d *document) checkNamed(setting *entry, t *Table) {
 	if cmp.Or(t.Unknown, UnknownAdd) == UnknownAdd {
 		return
@@ -404,5 +403,5 @@ func (d *document) checkNamed(setting *entry, t *Table) {
 	}
 }
 
-// toNode writes a table of a literal as its YAML would be.
+// toNode returns the table of a literal as the node of its YAML.
 func (t *Table) toNode() *node { return nodeOf(reflect.ValueOf(*t), false) }

@@ -85,7 +85,7 @@ func TestTablesOfALiteral(t *testing.T) {
 	}
 	literal.Tables = []Table{{Name: "events", Unknown: "kep"}, {Name: "EVENTS"}}
 	_, err = literal.Resolve(known)
-	for _, want := range []string{`unknown must be one of add, keep, drop, not "kep"`, `did you mean "keep"?`, "table EVENTS is declared before as events"} {
+	for _, want := range []string{`unknown must be one of add, keep, drop, not "kep"`, `did you mean "keep"?`, "table EVENTS is already declared as events"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
@@ -179,7 +179,7 @@ columns:
 		"a list":                     {`{schema: s}`, "- a", `schema.yaml:1:1: the schema must be a mapping, not a list`},
 		"no YAML":                    {`{schema: s}`, "a: [", `schema.yaml:1:4: not YAML`},
 		"a key of the engine":        {`{schema: s}`, "retention: 1d", `schema.yaml:1:1: unknown key "retention" in the schema of table events`},
-		"a key in both":              {`{schema: s, time: at}`, "columns: []\ntime: at", `schema.yaml:2:1: the configuration has time of table events too`},
+		"a key in both":              {`{schema: s, time: at}`, "columns: []\ntime: at", `schema.yaml:2:1: the configuration also sets time of table events`},
 		"a type":                     {`{schema: s}`, "columns:\n  - {name: a, type: strin}", `schema.yaml:2:21: unknown type "strin" of column a`},
 		"a time column":              {`{schema: s, time: at}`, "columns:\n  - {name: at, type: string}", `schema.yaml:2:6: the time column at of table events is declared as at of type string`},
 		"a unit without a time":      {`{schema: s}`, "time_unit: ms", `schema.yaml:1:1: time_unit of table events needs a time column`},

@@ -13,7 +13,7 @@ import (
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// units of a size. A name comes before the names that it ends in.
+// units of a size. Each name precedes its own suffixes.
 var units = []struct {
 	name  string
 	bytes float64
@@ -22,8 +22,8 @@ var units = []struct {
 	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
 }
 
-// decodeScalar fills v from a scalar. A number or a word may be in quotes, because a
-// variable often is.
+// decodeScalar fills v from a scalar. A number or a word may be quoted, because variables
+// often are.
 func (d *document) decodeScalar(n *node, v reflect.Value, name string, size bool) {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		d.decodeText(n, u, name)
@@ -34,8 +34,8 @@ func (d *document) decodeScalar(n *node, v reflect.Value, name string, size bool
 	}
 }
 
-// decodeText fills a value that decodes itself. Its error may quote the value, so it is
-// only passed on if the value itself is in the file.
+// decodeText fills a value that decodes itself. Its error may quote the value, so decodeText
+// returns it only if the value is literally in the file.
 func (d *document) decodeText(n *node, u encoding.TextUnmarshaler, name string) {
 	err := u.UnmarshalText([]byte(n.text))
 	switch {
@@ -47,7 +47,7 @@ func (d *document) decodeText(n *node, u encoding.TextUnmarshaler, name string) 
 	}
 }
 
-// setScalar parses text into v. If it cannot, it returns a description of what is wanted.
+// setScalar parses text into v. On failure it returns a description of valid values.
 func setScalar(v reflect.Value, text string, size bool) (wanted string) {
 	switch k := v.Kind(); {
 	case v.Type() == duration:
@@ -95,10 +95,10 @@ func setDuration(v reflect.Value, text string) string {
 	return ""
 }
 
-// daysMax is what a time.Duration can hold.
+// daysMax is the maximum number of days of a time.Duration.
 const daysMax = int(math.MaxInt64 / (24 * time.Hour))
 
-// parseDuration is time.ParseDuration with days of 24 hours, which come first: 30d, 1d12h.
+// parseDuration is like time.ParseDuration, and accepts leading days of 24 hours: 30d, 1d12h.
 func parseDuration(text string) (time.Duration, error) {
 	number, rest, found := strings.Cut(text, "d")
 	days, err := strconv.Atoi(number)
@@ -147,9 +147,9 @@ func wholeNumber(err error) string {
 
 // quoteShort quotes a text and shortens it.
 func quoteShort(s string) string {
-	const most = 60
-	if runes := []rune(s); len(runes) > most {
-		s = string(runes[:most]) + "…"
+	const width = 60
+	if runes := []rune(s); len(runes) > width {
+		s = string(runes[:width]) + "…"
 	}
 	return strconv.Quote(s)
 }

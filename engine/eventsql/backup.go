@@ -13,8 +13,8 @@ import (
 	"github.com/perigeedb/perigee/internal/datafolder"
 )
 
-// Backup writes the event store in a data folder, as it is now, to out. If an engine runs
-// there, it goes on meanwhile.
+// Backup writes the event store in a data folder, as it is now, to out. A running engine
+// continues meanwhile.
 func Backup(ctx context.Context, data string, out io.Writer) error {
 	err := admin.Post(ctx, data, "/backup", nil, nil, out)
 	if !errors.Is(err, admin.ErrNoEngine) {
@@ -29,8 +29,8 @@ func Backup(ctx context.Context, data string, out io.Writer) error {
 	})
 }
 
-// Restore makes the event store of a backup in a data folder that has none, and in which no
-// engine runs.
+// Restore restores an event store from a backup, into a data folder that has no event store
+// and no running engine.
 func Restore(data string, backup io.Reader) error {
 	lock, err := datafolder.Lock(data)
 	if err != nil {

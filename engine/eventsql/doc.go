@@ -8,33 +8,33 @@
 //		Services: []engine.Service{store},
 //	}
 //
-// A Store belongs to one engine. Without cgo there is no event store: Kinds is empty
+// A Store belongs to one engine. Builds without cgo have no event store: Kinds is empty
 // and queries return the error of Available.
 package eventsql
 
 import "time"
 
-// A Request is SQL and how its rows are written.
+// A Request is a query with its parameters, format and limits.
 type Request struct {
 	SQL    string
-	Params []string // as name=text, or name:type=text
+	Params []string // each name=text or name:type=text
 	Format string   // one of Formats
 	Rows   int64    // maximum number of rows; 0 is no limit
-	Shown  int      // rows that a table shows of a longer result, from both ends; 0 shows its first
+	Shown  int      // rows that a table shows of a longer result, from both ends; 0 shows the first rows
 	Time   time.Duration
-	Memory int64 // bytes; 0 is the engine's
+	Memory int64 // bytes; 0 for the engine's limit
 
-	// Where the SQL begins in a text, for errors. May be empty.
+	// Place of the SQL in a text, for errors. May be empty.
 	File         string
 	Text         string
 	Line, Column int
 }
 
-// Formats are how rows can be written.
+// Formats lists the formats of results.
 const Formats = "table,json,ndjson,csv,arrow,parquet"
 
 // IsBinary reports whether a format is not text.
 func IsBinary(format string) bool { return format == "arrow" || format == "parquet" }
 
-// A Macro is a function of SQL that is written in SQL.
+// A Macro is an SQL function that is written in SQL.
 type Macro struct{ Call, Doc string }

@@ -30,14 +30,14 @@ import (
 	eventsink "github.com/perigeedb/perigee/sink/eventstore"
 )
 
-// Available reports whether this build has an event store. err says why not.
+// Available returns nil, because this build has an event store.
 func Available() (err error) { return nil }
 
-// RunWorker runs a worker of the event store if this process was started as one, and then
-// does not return. Call it first in main: the store starts the program again for queries.
+// RunWorker runs a worker of the event store if this process was started as one; it does not
+// return then. Call it first in main: the store starts copies of the program for queries.
 func RunWorker() { eventstore.RunWorker() }
 
-// Version names the library that answers queries.
+// Version returns the version of the library that answers queries.
 func Version() []string { return []string{eventstore.Version()} }
 
 // Functions returns the functions that queries may call.
@@ -61,30 +61,29 @@ func Macros() []Macro {
 // folderName is the event store's folder in the data folder.
 const folderName = "events"
 
-// A Store is the event store of one engine. It opens its files when they are first
-// needed: an engine that does not use them does not pay for them. A Store is safe for
-// concurrent use.
+// A Store is the event store of one engine. It opens its files on first use, so they cost
+// nothing in an engine that does not use them. A Store is safe for concurrent use.
 type Store struct {
 	mu          sync.Mutex
-	folder      string              // empty until it is known
-	deadLetters *deadletter.Store   // nil until there are some
+	folder      string              // empty until known
+	deadLetters *deadletter.Store   // nil until their file exists
 	host        *engine.Host        // nil without a running engine
-	tables      []config.Table      // that are declared
-	writers     map[string][]string // pipelines by the lower-case name of the table that they write to
-	undeclared  map[string]bool     // tables that this store has made, until their first rows
+	tables      []config.Table      // declared tables
+	writers     map[string][]string // pipelines by the lower-case name of their table
+	undeclared  map[string]bool     // tables that this store has created, until their first rows
 	functions   []eventstore.Function
 	computed    []eventstore.ComputedColumn
 	log         *slog.Logger // nil before Start
 	opened      *eventstore.Store
 	query       config.Query
-	listener    *listener                        // nil without a port
+	listener    *listener                        // nil without listen
 	imports     map[[2]string]*eventstore.Import // by table and file
-	closing     <-chan struct{}                  // closed when the engine begins to close
+	closing     <-chan struct{}                  // closed when the engine starts to close
 }
 
 var _ engine.Service = (*Store)(nil)
 
-// Kinds returns the sinks that write to the store.
+// Kinds returns the kind of sink that writes to the store.
 func (s *Store) Kinds() []sink.Kind {
 	kind := eventsink.Kind(s.openTable, s.reportUndeclared)
 	create := kind.New
@@ -116,7 +115,7 @@ func (s *Store) Start(h engine.Host) error {
 	return err
 }
 
-// Address returns where SQL is answered over HTTP, or nil.
+// Address returns the HTTP address for SQL, or nil.
 func (s *Store) Address() net.Addr {
 	if s.listener == nil {
 		return nil
@@ -160,7 +159,7 @@ func (s *Store) options() (o eventstore.Options) {
 	return o
 }
 
-// openExisting opens the store, but creates none.
+// openExisting opens the store, and fails if it does not exist.
 func (s *Store) openExisting() (*eventstore.Store, error) {
 	if _, err := os.Stat(s.folder); err != nil {
 		return nil, event.WithHint(fmt.Errorf("no event store: %w", err),
@@ -169,8 +168,8 @@ func (s *Store) openExisting() (*eventstore.Store, error) {
 	return s.open()
 }
 
-// openFor opens the store for a query. Where there is no event store, an empty one can
-// still answer queries about system tables.
+// openFor opens the store for a query. If it does not exist, an empty store answers queries
+// about system tables.
 func (s *Store) openFor(sql string) (store *eventstore.Store, release func() error, err error) {
 	_, absent := os.Stat(s.folder)
 	if absent == nil || s.deadLetters == nil || !s.readsSystemTable(sql) {
@@ -191,7 +190,7 @@ func (s *Store) openFor(sql string) (store *eventstore.Store, release func() err
 // handler answers SQL, with limits up to most.
 func (s *Store) handler(most eventstore.Limits) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var sql bytes.Buffer // a longer text stays in the body, and is refused with it
+		var sql bytes.Buffer // a longer text stays in the body, and the handler refuses it
 		io.Copy(&sql, io.LimitReader(r.Body, sqlPrefixMax))
 		r.Body = io.NopCloser(io.MultiReader(&sql, r.Body))
 		store, release, err := s.openFor(sql.String())
@@ -206,8 +205,8 @@ func (s *Store) handler(most eventstore.Limits) http.Handler {
 
 const sqlPrefixMax = 1 << 20
 
-// Query runs one SQL statement that reads, and writes its rows to out. If an engine runs in
-// the data folder, it answers. A fault in the SQL is a *config.Error with its place.
+// Query runs one SQL statement that reads, and writes its rows to out. A running engine in the
+// data folder answers it. A fault in the SQL is a *config.Error with its place.
 func Query(ctx context.Context, data string, q Request, out io.Writer) error {
 	sql := q.SQL
 	err := admin.Post(ctx, data, "/query", q.address(), strings.NewReader(sql), out)
@@ -230,7 +229,7 @@ func Query(ctx context.Context, data string, q Request, out io.Writer) error {
 	return err
 }
 
-// explain adds the line of the SQL to an error that has a place in it.
+// explain adds the line of the SQL to an error with a place in it.
 func (q *Request) explain(line, column int, message, hint string, err error) error {
 	if line == 0 {
 		return event.WithHint(&faultySQL{message, err}, hint)
@@ -245,7 +244,7 @@ func (q *Request) explain(line, column int, message, hint string, err error) err
 	return &config.Error{File: cmp.Or(q.File, "SQL"), Line: line, Column: column, Message: message, Hint: hint, Source: config.LineOf(text, line)}
 }
 
-// A faultySQL is an error whose hint is printed by itself.
+// A faultySQL is an error whose hint is printed separately.
 type faultySQL struct {
 	message string // without the hint
 	err     error
@@ -254,7 +253,7 @@ type faultySQL struct {
 func (e *faultySQL) Error() string { return e.message }
 func (e *faultySQL) Unwrap() error { return e.err }
 
-// withStore uses the store of a data folder in which no engine runs.
+// withStore calls use with the store of a data folder in which no engine runs.
 func withStore(data string, use func(*Store) error) (err error) {
 	s := &Store{folder: filepath.Join(data, folderName)}
 	_, noEvents := os.Stat(s.folder)
@@ -275,7 +274,7 @@ func withStore(data string, use func(*Store) error) (err error) {
 	return errors.Join(use(s), s.Close())
 }
 
-// address writes a request as settings in the address of its POST.
+// address returns the URL of a request, with its settings as parameters.
 func (q *Request) address() url.Values {
 	v := url.Values{"format": {q.Format}}
 	if q.Rows > 0 {
@@ -317,8 +316,8 @@ func writeRows(ctx context.Context, store *eventstore.Store, q Request, out io.W
 	return eventstore.Encode(out, rows)
 }
 
-// ReadIDs calls each with the whole number in a column of every row of a table. No
-// engine may run in the data folder.
+// ReadIDs calls each with the value of an integer column of every row of a table. No engine
+// may run in the data folder.
 func ReadIDs(ctx context.Context, data, table, column string, each func(id uint64)) error {
 	return withStore(data, func(s *Store) error {
 		store, err := s.openExisting()

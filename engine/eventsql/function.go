@@ -34,15 +34,15 @@ func (s *Store) SetFunctions(functions []engine.Function) {
 	}
 }
 
-// setFunctions gives the functions, which Configure has checked, to the open store.
+// setFunctions passes the functions, which Configure has checked, to the open store.
 func (s *Store) setFunctions() {
 	if err := s.opened.SetFunctions(s.functions); err != nil && s.log != nil {
-		s.log.Warn("functions of SQL are missing", "error", err)
+		s.log.Warn("cannot set the SQL functions", "error", err)
 	}
 	s.opened.SetComputed(s.computed)
 }
 
-// checkFunctions returns an error with its place if a function cannot have its name.
+// checkFunctions returns an error with its place if the name of a function is taken.
 func checkFunctions(functions []config.Computed) error {
 	for _, f := range functions {
 		if err := eventstore.CheckFunctionName(f.Name); err != nil {
@@ -52,19 +52,18 @@ func checkFunctions(functions []config.Computed) error {
 	return nil
 }
 
-// computeBy returns a function that adds a computed column to rows with a script that was
-// loaded for that.
+// computeBy returns a function that adds a computed column to rows by a script.
 func computeBy(s script.Script) func(context.Context, *event.Batch, *event.Result) error {
 	return func(ctx context.Context, rows *event.Batch, res *event.Result) error {
 		err := s.Run(ctx, rows, res)
-		if _, ok := errors.AsType[*script.LimitError](err); ok { // for several rows: more would take for ever
+		if _, ok := errors.AsType[*script.LimitError](err); ok { // a limit for several rows: further rows would take too long
 			return &eventstore.FunctionError{Err: err}
 		}
 		return err
 	}
 }
 
-// callScript returns a function that passes rows through a script that was loaded for values.
+// callScript returns a function that computes values from rows by a script.
 func callScript(s script.Script) func(context.Context, [][]byte) ([][]byte, error) {
 	return func(ctx context.Context, rows [][]byte) ([][]byte, error) {
 		batch := event.Batch{Partition: "sql"}

@@ -30,14 +30,14 @@ type Importer struct {
 	append   func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error)
 }
 
-// An importBegun is what an import that begins finds.
+// An importBegun is the state of the table when an import begins.
 type importBegun struct {
-	Next     uint64 `json:"next"`     // first row that the table may lack
-	Inferred bool   `json:"inferred"` // the import has made the table, and nothing declares its columns
+	Next     uint64 `json:"next"`     // first row that is not known to be imported
+	Inferred bool   `json:"inferred"` // the import has created the table without declared columns
 }
 
-// Import calls use to import a file into the event store in a data folder. If an engine
-// runs there, it writes the rows.
+// Import calls use to import a file into the event store in a data folder. A running engine
+// writes the rows.
 func Import(ctx context.Context, data string, file ImportFile, use func(*Importer) error) error {
 	var answer bytes.Buffer
 	request, err := json.Marshal(file)
@@ -46,7 +46,7 @@ func Import(ctx context.Context, data string, file ImportFile, use func(*Importe
 	}
 	err = admin.Post(ctx, data, "/import", nil, bytes.NewReader(request), &answer)
 	if errors.Is(err, admin.ErrNoEngine) {
-		if err := durable.MkdirAll(filepath.Join(data, folderName), 0o700); err != nil { // the import may be the first to write
+		if err := durable.MkdirAll(filepath.Join(data, folderName), 0o700); err != nil { // the event store may not exist yet
 			return fmt.Errorf("create the event store: %w", err)
 		}
 		return withStore(data, func(s *Store) error {
@@ -71,14 +71,15 @@ func Import(ctx context.Context, data string, file ImportFile, use func(*Importe
 	return use(i)
 }
 
-// Next returns the first row of the file that the table may lack. It has all before.
+// Next returns the number of the first row that is not known to be imported. All rows before
+// it are imported.
 func (i *Importer) Next() uint64 { return i.begun.Next }
 
-// Inferred describes the table that the import has made from its first rows, or is nil.
+// Inferred describes the table that the import has created with inferred types, or is nil.
 func (i *Importer) Inferred() *Inferred { return i.inferred }
 
-// Append appends rows, which are durable when it returns, or returns those that the table
-// cannot have, and then appends none.
+// Append appends rows, which are durable when it returns. If the table rejects some of them,
+// it returns these and appends none.
 func (i *Importer) Append(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
 	rejected, err := i.append(ctx, rows)
 	if docs := rows.split(); i.begun.Inferred && i.inferred == nil && err == nil && len(rejected) == 0 && len(docs) > 0 {
@@ -95,7 +96,7 @@ func (r *ImportRows) split() [][]byte {
 	return bytes.Split(bytes.TrimSuffix(r.Documents, []byte{'\n'}), []byte{'\n'})
 }
 
-// sendRows has the engine append rows.
+// sendRows sends rows to the engine.
 func sendRows(ctx context.Context, data string, file ImportFile, rows *ImportRows) (rejected []RejectedRow, err error) {
 	var leaveOut []string
 	for _, row := range rows.LeaveOut {
@@ -127,7 +128,7 @@ func (s *Store) beginImport(ctx context.Context, file ImportFile) (begun importB
 	table := eventstore.TableConfig{Time: file.Time}
 	for _, c := range file.Columns {
 		column := tableColumn(&config.Column{Name: c.Name, Type: c.Type})
-		column.Path = []string{c.Name} // which may have dots
+		column.Path = []string{c.Name} // a name may contain dots
 		if c.Name != file.Time || column.Type == event.Timestamp || column.Type == event.TimestampNS {
 			table.Columns = append(table.Columns, column)
 		}
@@ -148,17 +149,17 @@ func (s *Store) beginImport(ctx context.Context, file ImportFile) (begun importB
 
 func (f *ImportFile) key() [2]string { return [2]string{f.Table, f.File} }
 
-// importRows appends rows of an import that has begun.
+// importRows appends rows of a started import.
 func (s *Store) importRows(ctx context.Context, file ImportFile, rows *ImportRows) ([]RejectedRow, error) {
 	s.mu.Lock()
 	i := s.imports[file.key()]
 	s.mu.Unlock()
 	if i == nil {
-		return nil, errors.New("the engine has been started again during the import: import the file again")
+		return nil, errors.New("the engine was restarted during the import: import the file again")
 	}
 	err := i.Append(ctx, rows.First, rows.Count, rows.split(), rows.LeaveOut)
 	if errors.Is(err, eventstore.ErrFenced) {
-		return nil, event.WithHint(errors.New("another import of the same file has taken over"), "wait for its end, and import the file again if it fails")
+		return nil, event.WithHint(errors.New("another import of the same file has taken over"), "wait for it, and import the file again if it fails")
 	}
 	rejected, ok := errors.AsType[*eventstore.RejectedRows](err)
 	if !ok {

@@ -18,7 +18,7 @@ import (
 	"github.com/perigeedb/perigee/internal/httpserver"
 )
 
-// closeTime is how long answers under way may take when the engine ends.
+// closeTime bounds unfinished answers when the engine ends.
 const closeTime = 3 * time.Second
 
 // A listener answers POST /query on a port.
@@ -28,7 +28,7 @@ type listener struct {
 	serving sync.WaitGroup
 }
 
-// listen serves a handler where the configuration says.
+// listen serves a handler at the address of the configuration.
 func listen(q config.Query, handler http.Handler, log *slog.Logger) (*listener, error) {
 	access := q.Access()
 	certificates, err := access.LoadCertificates()
@@ -37,7 +37,7 @@ func listen(q config.Query, handler http.Handler, log *slog.Logger) (*listener, 
 	}
 	port, err := access.Open(certificates)
 	if err != nil {
-		return nil, &event.PermanentError{Err: err, Hint: "choose another address for listen below query, or stop the program that has this one"}
+		return nil, &event.PermanentError{Err: err, Hint: "choose another address for listen below query, or stop the program that uses this one"}
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/query", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,15 +17,15 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// Available reports whether this build has an event store. err says why not.
+// Available returns an error if this build has no event store.
 func Available() (err error) {
 	return event.WithHint(errors.New("this perigee has no event store: it was built without cgo, or not for Linux"), "build it on Linux with CGO_ENABLED=1")
 }
 
-// RunWorker does nothing: there is no event store.
+// RunWorker does nothing, because this build has no event store.
 func RunWorker() {}
 
-// Version names the library that answers queries: none.
+// Version returns no version.
 func Version() []string { return nil }
 
 // A Store is never used without cgo.
@@ -121,7 +121,7 @@ func DropColumn(context.Context, string, string, string) error { return Availabl
 // Uses returns nothing.
 func Uses(*config.Config, string) []string { return nil }
 
-// CheckTables returns nothing: Configure refuses tables.
+// CheckTables returns nothing, because Configure refuses tables.
 func CheckTables(*config.Config) ([]string, error) { return nil, nil }
 
 // Tail returns the error of Available.

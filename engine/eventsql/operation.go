@@ -18,7 +18,7 @@ import (
 // A handleFunc adds a route to the engine's socket.
 type handleFunc = func(pattern string, h http.Handler)
 
-// handleOperations adds the routes of what is done to the store beside queries.
+// handleOperations adds the routes of all operations other than queries.
 func (s *Store) handleOperations(handle handleFunc) {
 	s.handleChanges(handle)
 	handle("POST /tables", handleJSON(s, listTables))
@@ -40,10 +40,10 @@ func (s *Store) handleOperations(handle handleFunc) {
 	}))
 }
 
-// An operation is done to an open store. Its argument and result encode as JSON.
+// An operation acts on an open store. Its argument and result encode as JSON.
 type operation[In, Out any] func(ctx context.Context, s *eventstore.Store, in In) (Out, error)
 
-// handleJSON makes a route of an operation.
+// handleJSON returns a handler for an operation.
 func handleJSON[In, Out any](s *Store, operate operation[In, Out]) http.Handler {
 	return admin.Handler(func(w io.Writer, r *http.Request) error {
 		var in In
@@ -65,8 +65,8 @@ func handleJSON[In, Out any](s *Store, operate operation[In, Out]) http.Handler 
 	})
 }
 
-// do has the engine that runs in a data folder do an operation, or does it here if none
-// runs.
+// do sends an operation to the engine that runs in a data folder, or runs it in this process
+// if no engine runs.
 func do[In, Out any](ctx context.Context, data, path string, in In, operate operation[In, Out]) (out Out, err error) {
 	request, err := json.Marshal(in)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/perigeedb/perigee/eventstore"
 )
 
-// A ParquetFile is a Parquet file whose rows are read as JSON documents. It is for one
-// goroutine.
+// A ParquetFile reads the rows of a Parquet file as JSON documents. It is not safe for
+// concurrent use.
 type ParquetFile struct{ file *eventstore.ParquetFile }
 
-// OpenParquet opens a Parquet file, which a process of its own reads.
+// OpenParquet opens a Parquet file. A separate process reads it.
 func OpenParquet(ctx context.Context, name string) (*ParquetFile, error) {
 	file, err := eventstore.OpenParquet(ctx, name)
 	if err != nil {
@@ -24,8 +24,7 @@ func OpenParquet(ctx context.Context, name string) (*ParquetFile, error) {
 // Count returns the number of rows.
 func (f *ParquetFile) Count() uint64 { return uint64(f.file.Count()) }
 
-// Columns returns the columns of a table that has the rows, with types as a configuration
-// has them.
+// Columns returns the columns of a table for the rows, with types of a configuration.
 func (f *ParquetFile) Columns() (columns []Column) {
 	for _, c := range f.file.Columns() {
 		columns = append(columns, Column{Name: c.Name, Type: c.Type.String() + c.Digits.String()})
@@ -33,11 +32,11 @@ func (f *ParquetFile) Columns() (columns []Column) {
 	return columns
 }
 
-// Skip leaves out the next n rows.
+// Skip skips the next n rows.
 func (f *ParquetFile) Skip(n uint64) { f.file.Skip(int64(n)) }
 
-// Next returns the next row, valid until the next call, and io.EOF behind the last one.
-// rejected says what in it no document can have.
+// Next returns the next row, valid until the next call, or io.EOF after the last. rejected
+// describes a value that no document can contain.
 func (f *ParquetFile) Next(ctx context.Context) (doc []byte, rejected *RejectedRow, err error) {
 	doc, bad, err := f.file.Next(ctx)
 	if bad != nil {

@@ -16,8 +16,8 @@ import (
 	eventsink "github.com/perigeedb/perigee/sink/eventstore"
 )
 
-// DropTable removes a table with its rows, settings and positions. If an engine runs there whose
-// configuration declares the table, the engine makes it again, without rows.
+// DropTable removes a table with its rows, settings and positions. If the configuration of a
+// running engine declares the table, the engine creates it again, without rows.
 func DropTable(ctx context.Context, data, table string) (madeAgain bool, err error) {
 	return do(ctx, data, "/tables/drop", TableChange{Table: table}, dropTable)
 }
@@ -26,8 +26,8 @@ func dropTable(ctx context.Context, s *eventstore.Store, c TableChange) (bool, e
 	return false, s.DropTable(ctx, c.Table)
 }
 
-// RenameTable gives a table another name. Its positions stay with it, and so does the old name
-// unless c.Release: nothing can make a table of that name.
+// RenameTable renames a table, which keeps its positions. Unless c.Release, the old name stays
+// reserved: no new table can have it.
 func RenameTable(ctx context.Context, data string, c TableChange) error {
 	_, err := do(ctx, data, "/tables/rename", c, renameTable)
 	return err
@@ -37,8 +37,8 @@ func renameTable(ctx context.Context, s *eventstore.Store, c TableChange) (struc
 	return struct{}{}, s.RenameTable(ctx, c.Table, c.To, c.Release)
 }
 
-// SetTableTime gives a table another time column, or none. Once it has returned, queries and
-// events have it; WaitDivided returns once files hold one day each.
+// SetTableTime sets or removes the time column of a table. When it returns, queries and events
+// use the column. WaitDivided waits until each file holds one day.
 func SetTableTime(ctx context.Context, data string, c TableChange) error {
 	_, err := do(ctx, data, "/tables/set-time", c, setTableTime)
 	return err
@@ -52,7 +52,7 @@ func setTableTime(ctx context.Context, s *eventstore.Store, c TableChange) (stru
 	return struct{}{}, s.SetTime(ctx, c.Table, column)
 }
 
-// WaitDivided returns once the files of a table hold the rows of one day each.
+// WaitDivided returns once each file of a table holds the rows of one day.
 func WaitDivided(ctx context.Context, data, table string) error {
 	_, err := do(ctx, data, "/tables/divided", TableChange{Table: table}, waitDivided)
 	return err
@@ -72,7 +72,7 @@ func dropColumn(ctx context.Context, s *eventstore.Store, c TableChange) (struct
 	return struct{}{}, s.DropColumn(ctx, c.Table, c.Column)
 }
 
-// handleChanges adds the routes of what changes the tables of a running engine.
+// handleChanges adds the routes that change the tables of a running engine.
 func (s *Store) handleChanges(handle handleFunc) {
 	handle("POST /tables/drop", handleJSON(s, func(ctx context.Context, store *eventstore.Store, c TableChange) (bool, error) {
 		_, err := changeTable(ctx, s, store, c, s.refuseDrop, dropTable)
@@ -90,8 +90,8 @@ func (s *Store) handleChanges(handle handleFunc) {
 	handle("POST /tables/divided", handleJSON(s, waitDivided))
 }
 
-// changeTable does an operation unless refuse returns an error, and then brings the tables to what
-// the configuration declares: one that was dropped is made again.
+// changeTable runs an operation unless refuse returns an error, and then applies the declared
+// tables, which creates a dropped table again.
 func changeTable[Out any](ctx context.Context, s *Store, store *eventstore.Store, c TableChange,
 	refuse func(context.Context, TableChange) error, operate operation[TableChange, Out]) (out Out, err error) {
 	if err = refuse(ctx, c); err != nil {
@@ -106,7 +106,7 @@ func changeTable[Out any](ctx context.Context, s *Store, store *eventstore.Store
 	return out, nil
 }
 
-// declaration returns how the running engine's configuration declares a table, or nil.
+// declaration returns the declaration of a table in the running engine's configuration, or nil.
 func (s *Store) declaration(table string) *config.Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *Store) writersTo(table string) []string {
 	return s.writers[strings.ToLower(table)]
 }
 
-// refuseDrop keeps a table that a pipeline writes to now.
+// refuseDrop returns an error if a running pipeline writes to the table.
 func (s *Store) refuseDrop(ctx context.Context, c TableChange) error {
 	all, err := s.host.Status(ctx)
 	if err != nil {
@@ -138,14 +138,14 @@ func (s *Store) refuseDrop(ctx context.Context, c TableChange) error {
 		idle := p.Open == 0 && (p.State == pipeline.Paused || p.State == pipeline.Stopped)
 		if slices.Contains(writers, p.Pipeline) && !idle {
 			return event.WithHint(fmt.Errorf("pipeline %s writes to table %s", p.Pipeline, c.Table),
-				fmt.Sprintf("pause it first: perigee pause %s. After perigee resume it begins again with what its source has", p.Pipeline))
+				fmt.Sprintf("pause it first: perigee pause %s. After perigee resume it stores the events that its source still has", p.Pipeline))
 		}
 	}
 	return nil
 }
 
-// refuseRename keeps the name of a table that the configuration has: under the old name nothing
-// would be found.
+// refuseRename returns an error if the configuration names the table, because its pipelines
+// would not find it under the old name.
 func (s *Store) refuseRename(_ context.Context, c TableChange) error {
 	use := ""
 	if writers := s.writersTo(c.Table); len(writers) > 0 {
@@ -159,7 +159,7 @@ func (s *Store) refuseRename(_ context.Context, c TableChange) error {
 		fmt.Sprintf("stop the engine, rename the table, and write %s in the configuration", c.To))
 }
 
-// refuseSetTime keeps the time column that the configuration declares.
+// refuseSetTime returns an error if the configuration declares another time column.
 func (s *Store) refuseSetTime(_ context.Context, c TableChange) error {
 	if t := s.declaration(c.Table); t != nil && !strings.EqualFold(t.Time, c.Column) {
 		return event.WithHint(fmt.Errorf("the configuration of the running engine declares the time column %q for table %s", t.Time, t.Name),
@@ -168,7 +168,7 @@ func (s *Store) refuseSetTime(_ context.Context, c TableChange) error {
 	return nil
 }
 
-// refuseDropColumn keeps a column that is as the configuration declares it.
+// refuseDropColumn returns an error if the column matches its declaration in the configuration.
 func (s *Store) refuseDropColumn(_ context.Context, c TableChange) error {
 	t := s.declaration(c.Table)
 	if t == nil || !slices.ContainsFunc(t.Columns, func(column config.Column) bool { return strings.EqualFold(column.Name, c.Column) }) {
@@ -179,7 +179,7 @@ func (s *Store) refuseDropColumn(_ context.Context, c TableChange) error {
 		return err
 	}
 	wanted := tableConfig(t)
-	if catalog.Check(t.Name, &wanted) != nil { // the table cannot be as it is declared
+	if catalog.Check(t.Name, &wanted) != nil { // the declaration cannot be applied
 		return nil
 	}
 	return event.WithHint(fmt.Errorf("the configuration of the running engine declares column %s of table %s", c.Column, t.Name),
@@ -201,7 +201,7 @@ func writersOf(c *config.Config) map[string][]string {
 	return writers
 }
 
-// tableOf returns the table that a sink writes to, or "" if it is another kind of sink.
+// tableOf returns the table of a sink, or "" for another kind of sink.
 func tableOf(s *config.Sink) string {
 	var c eventsink.Config
 	if s.Kind != eventsink.Name || s.Decode(&c) != nil {
@@ -210,7 +210,7 @@ func tableOf(s *config.Sink) string {
 	return c.Table
 }
 
-// Uses says what a configuration has to do with a table.
+// Uses lists the uses of a table in a configuration.
 func Uses(c *config.Config, table string) (uses []string) {
 	for _, name := range writersOf(c)[strings.ToLower(table)] {
 		uses = append(uses, "pipeline "+name+" writes to it")
@@ -221,9 +221,9 @@ func Uses(c *config.Config, table string) (uses []string) {
 	return uses
 }
 
-// CheckTables returns what would keep the tables that exist from becoming what a configuration
-// declares, with the places in the configuration. An engine may run in the data folder. notes says
-// what would change without being a fault.
+// CheckTables returns the faults that would keep a configuration from being applied to the
+// existing tables, with their places in the configuration. An engine may run in the data
+// folder. notes lists changes that are not faults.
 func CheckTables(c *config.Config) (notes []string, err error) {
 	catalog, err := eventstore.ReadCatalog(filepath.Join(c.Data, folderName))
 	if err != nil {
@@ -238,9 +238,9 @@ func CheckTables(c *config.Config) (notes []string, err error) {
 		if err := catalog.Check(t.Name, &wanted); err != nil {
 			faults = append(faults, t.At(err, event.HintOf(err)))
 		} else if before := catalog.Key(t.Name); len(before) > 0 && !slices.Equal(before, wanted.Unique.Key) {
-			after := "nothing: rows may repeat"
+			after := "no key: rows may repeat"
 			if len(wanted.Unique.Key) > 0 {
-				after = strings.Join(wanted.Unique.Key, ", ") + ": events are no repetitions of rows in files any more"
+				after = strings.Join(wanted.Unique.Key, ", ") + ": the new key ignores rows that are already in files"
 			}
 			notes = append(notes, fmt.Sprintf("table %s: the key of unique changes from %s to %s", t.Name, strings.Join(before, ", "), after))
 		}

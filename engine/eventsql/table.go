@@ -73,9 +73,9 @@ func newDelete(d eventstore.Deletion) Delete {
 	return Delete{Number: d.Number, Table: d.Table, Where: d.Predicate, Asked: d.Asked}
 }
 
-// DeleteRows removes the rows that a table has now and for which where, an SQL expression
-// over the table's columns, is true. Once it has returned, no query sees them. WaitDeleted
-// tells when no file has them.
+// DeleteRows deletes the present rows of a table for which where, an SQL expression over the
+// table's columns, is true. When it returns, they are removed from queries. WaitDeleted
+// waits until they are removed from files.
 func DeleteRows(ctx context.Context, data, table, where string) (Delete, error) {
 	d, err := do(ctx, data, "/tables/delete", Delete{Table: table, Where: where}, deleteRows)
 	return d, whereError(where, err)
@@ -86,7 +86,7 @@ func deleteRows(ctx context.Context, s *eventstore.Store, d Delete) (Delete, err
 	return newDelete(deletion), err
 }
 
-// WaitDeleted returns once the rows of a delete are in no file.
+// WaitDeleted returns once no file contains the rows of a delete.
 func WaitDeleted(ctx context.Context, data string, d Delete) error {
 	_, err := do(ctx, data, "/tables/deleted", d, waitDeleted)
 	return err
@@ -96,8 +96,8 @@ func waitDeleted(ctx context.Context, s *eventstore.Store, d Delete) (struct{}, 
 	return struct{}{}, s.WaitDeleted(ctx, eventstore.Deletion{Number: d.Number, Table: d.Table, Predicate: d.Where, Asked: d.Asked})
 }
 
-// CancelDelete ends a delete of a table that is under way. Rows that files or the log still have
-// are rows of the table again. It returns how many files were written since without its rows.
+// CancelDelete ends an unfinished delete. Rows that files or the log still contain become
+// visible again. It returns the number of files that were already rewritten without its rows.
 func CancelDelete(ctx context.Context, data, table string, number uint64) (without int, err error) {
 	return do(ctx, data, "/tables/delete/cancel", Delete{Table: table, Number: number}, cancelDelete)
 }
@@ -106,9 +106,9 @@ func cancelDelete(_ context.Context, s *eventstore.Store, d Delete) (int, error)
 	return s.CancelDelete(d.Table, d.Number)
 }
 
-// RecomputeColumn begins to compute a column of the rows that a table has, with the function
-// that the configuration of the running engine has for it. The engine goes on with it in the
-// background, and so does the next one.
+// RecomputeColumn starts to compute a column of the stored rows of a table, with the function
+// in the configuration of the running engine. The engine continues in the background, and
+// so does the next one.
 func RecomputeColumn(ctx context.Context, data, table, column string) (Recompute, error) {
 	return do(ctx, data, "/tables/recompute", Recompute{Table: table, Column: column}, recomputeColumn)
 }
@@ -118,8 +118,8 @@ func recomputeColumn(ctx context.Context, s *eventstore.Store, r Recompute) (Rec
 	return newRecompute(begun), err
 }
 
-// CancelRecompute ends the recompute of a column that is under way. Files that are done keep their
-// new values; a later recompute computes all of them.
+// CancelRecompute ends the running recompute of a column. Finished files keep their new values;
+// a later recompute computes all files.
 func CancelRecompute(ctx context.Context, data, table, column string) (Recompute, error) {
 	return do(ctx, data, "/tables/recompute/cancel", Recompute{Table: table, Column: column}, cancelRecompute)
 }
@@ -143,12 +143,12 @@ func recomputeState(_ context.Context, s *eventstore.Store, r Recompute) (Recomp
 		}
 	}
 	if err == nil {
-		err = fmt.Errorf("nobody has asked for a recompute of column %s of table %s", r.Column, r.Table)
+		err = fmt.Errorf("no recompute of column %s of table %s was requested", r.Column, r.Table)
 	}
 	return r, err
 }
 
-// whereError adds the line of the predicate to an error that has a place in it.
+// whereError adds the line of the condition to an error with a place in it.
 func whereError(where string, err error) error {
 	q := Request{SQL: where}
 	if e, ok := errors.AsType[*eventstore.QueryError](err); ok {

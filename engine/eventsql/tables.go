@@ -12,8 +12,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore"
 )
 
-// Configure implements engine.Service: it takes over which tables are declared. If a table
-// cannot become what is declared, those before it in the file may have changed.
+// Configure implements engine.Service: it applies the declared tables. If a declaration cannot
+// be applied, the tables before it in the file may have changed.
 func (s *Store) Configure(c *config.Config) error {
 	if err := checkFunctions(c.Functions); err != nil {
 		return err
@@ -31,17 +31,18 @@ func (s *Store) Configure(c *config.Config) error {
 	return nil
 }
 
-// declareTables brings a store that was just opened to what is declared. A table that
-// cannot become so stays as it is, and its pipelines report why; the others go on.
+// declareTables applies the declared tables to a newly opened store. If a declaration cannot
+// be applied, the table stays unchanged and its pipelines report the reason; the others
+// continue.
 func (s *Store) declareTables() {
 	for i := range s.tables {
 		if err := declareTable(s.opened, &s.tables[i]); err != nil && s.log != nil {
-			s.log.Warn("a table cannot be as it is declared", "table", s.tables[i].Name, "error", err)
+			s.log.Warn("cannot apply the declaration of a table", "table", s.tables[i].Name, "error", err)
 		}
 	}
 }
 
-// declareTable makes a table, or brings it to what is declared.
+// declareTable creates a table, or applies its declaration.
 func declareTable(store *eventstore.Store, t *config.Table) error {
 	_, err := store.Table(t.Name, tableConfig(t))
 	return t.At(err, event.HintOf(err))
@@ -87,7 +88,7 @@ func tableConfig(t *config.Table) eventstore.TableConfig {
 	}
 	for _, computed := range t.Computed {
 		column := tableColumn(&config.Column{Name: computed.Name, Type: computed.Type})
-		column.Path = []string{computed.Name} // which may have dots
+		column.Path = []string{computed.Name} // a name may contain dots
 		c.Columns = append(c.Columns, column)
 	}
 	return c

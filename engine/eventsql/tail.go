@@ -17,8 +17,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore"
 )
 
-// Tail calls each with the rows that the engine in a data folder appends to a table, until ctx
-// or the engine ends, which is no error. It calls each once without rows when it has begun.
+// Tail calls each with the rows that the engine in a data folder appends to a table. It returns
+// nil when ctx or the engine ends. It calls each once without rows when it has started.
 func Tail(ctx context.Context, data string, q TailRequest, each func(*TailBatch) error) error {
 	request, err := json.Marshal(q)
 	if err != nil {
@@ -38,7 +38,7 @@ func Tail(ctx context.Context, data string, q TailRequest, each func(*TailBatch)
 	<-asked
 	if errors.Is(err, admin.ErrNoEngine) {
 		return event.WithHint(fmt.Errorf("%w in %s", err, data),
-			"only an engine appends rows: start it, or name its data folder with --data or --config; perigee query reads what is stored")
+			"start the engine, or name its data folder with --data or --config; perigee query reads stored rows")
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -74,7 +74,7 @@ func readBatches(r io.Reader, each func(*TailBatch) error) error {
 	}
 }
 
-// serveTail answers with batches: each is a line of JSON and the rows.
+// serveTail answers with batches, each a line of JSON followed by the rows.
 func (s *Store) serveTail(w io.Writer, r *http.Request) error {
 	var q TailRequest
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// undeclaredRowsMax bounds how many events the declaration of a table is inferred from.
+// undeclaredRowsMax is the maximum number of events from which a declaration is inferred.
 const undeclaredRowsMax = 1000
 
-// reportUndeclared logs the declaration that the first events of a table suggest, if this
-// store has made the table and the configuration does not declare it. Each table is reported
+// reportUndeclared logs a declaration that fits the first events of a table, if this store
+// has created the table and the configuration does not declare it. It reports each table
 // once.
 func (s *Store) reportUndeclared(table string, out *event.Output) {
 	s.mu.Lock()
@@ -36,25 +36,25 @@ func (s *Store) reportUndeclared(table string, out *event.Output) {
 	}
 	declaration := inferDeclaration(table, "", docs)
 	if declaration == "" {
-		s.log.Info("created a table that the configuration does not declare, with the columns of its events", "table", table)
+		s.log.Info("created an undeclared table with the columns of its events", "table", table)
 		return
 	}
-	s.log.Warn("created a table that the configuration does not declare: its times are text", "table", table, "declare", declaration,
-		"hint", "add what declare says to the configuration: perigee check then names the commands that bring the table to it")
+	s.log.Warn("created an undeclared table; its times are text", "table", table, "declare", declaration,
+		"hint", "add this declaration to the configuration; perigee check then names the commands that apply it to the table")
 }
 
-// A fieldSeen is what the values of a field have in common.
+// A fieldSeen counts the values of a field.
 type fieldSeen struct {
 	name   string
-	events int // that have a value
-	times  int // of which a time of RFC 3339
+	events int // events with a value
+	times  int // values that are RFC 3339 times
 }
 
-// timeNames are usual names of the time at which an event happened, the likeliest first.
+// timeNames are usual names of the field with the time of an event, the likeliest first.
 var timeNames = []string{"time", "timestamp", "ts", "at", "@timestamp", "event_time", "occurred_at", "created_at", "date"}
 
-// inferDeclaration returns the line of YAML that declares a table for such events, or "" if
-// nothing in them needs one. A table that has a time column keeps it; "" is none.
+// inferDeclaration returns the line of YAML that declares a table for events, or "" if they
+// need no declaration. time is the existing time column of the table, or "".
 func inferDeclaration(table, timeColumn string, docs [][]byte) string {
 	fields := seenFields(docs)
 	isTime := func(f *fieldSeen) bool { return f.times > 0 && f.times == f.events && !strings.Contains(f.name, ".") }
@@ -91,7 +91,7 @@ func timeRank(name string) int {
 	return len(timeNames)
 }
 
-// seenFields returns the fields of events, in the order in which they came.
+// seenFields returns the fields of events, in order of appearance.
 func seenFields(docs [][]byte) (fields []*fieldSeen) {
 	known := map[string]*fieldSeen{}
 	for _, doc := range docs {

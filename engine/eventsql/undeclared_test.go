@@ -41,7 +41,7 @@ func TestUndeclaredTableIsReported(t *testing.T) {
 			for _, pipeline := range []string{"first", "second"} { // of one table
 				writeTo(t, s, pipeline, test.docs)
 			}
-			if got := strings.ReplaceAll(log.String(), `\"`, `"`); strings.Count(got, "created a table") != 1 || !strings.Contains(got, test.want) {
+			if got := strings.ReplaceAll(log.String(), `\"`, `"`); strings.Count(got, "created an undeclared table") != 1 || !strings.Contains(got, test.want) {
 				t.Fatalf("the log says\n%s\nwant once %s", got, test.want)
 			}
 			if !strings.HasPrefix(test.want, "tables:") {

@@ -10,35 +10,34 @@ import (
 	"syscall"
 )
 
-// Check returns a *FolderError if the folder exists and somebody but this process's user and
-// root could change what is in it: put a link in the place of a file, or a file in the place of
-// another. It changes nothing.
+// Check returns a *FolderError if the folder exists and a user other than this process's
+// user and root could change it, for example replace a file by a link. It changes nothing.
 //
-// The right of a group counts as that of others, also where it is the user's own group: many
-// systems have one group for all people. Folders above are the operator's affair.
+// Write permission of a group counts as that of others, even of the user's own group, because
+// many systems share one group among all users. Check ignores the folders above.
 func Check(folder string) error {
 	info, err := os.Stat(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at data folder: %w", err)
+		return fmt.Errorf("check the data folder: %w", err)
 	}
 	owner, known := info.Sys().(*syscall.Stat_t)
 	if !known || !info.IsDir() {
-		return nil // opening it says what is wrong
+		return nil // opening the folder reports the fault
 	}
 	return judge(folder, int(owner.Uid), os.Geteuid(), info.Mode())
 }
 
-// judge decides whether a process of a user may trust a folder.
+// judge returns an error if a process of user me cannot trust a folder.
 func judge(folder string, owner, me int, mode fs.FileMode) error {
 	const othersWrite = 0o022
 	switch {
 	case owner != me && owner != 0:
 		return &FolderError{
 			Message: fmt.Sprintf("data folder %s belongs to %s, and this process runs as %s", folder, nameOf(owner), nameOf(me)),
-			Hint: fmt.Sprintf("run perigee as that user (sudo -u '#%d', docker run --user %[1]d), or give the folder to this one (chown -R %d %s), or set data to another folder",
+			Hint: fmt.Sprintf("run perigee as that user (sudo -u '#%d', docker run --user %[1]d), or change its owner (chown -R %d %s), or set data to another folder",
 				owner, me, folder),
 		}
 	case mode&othersWrite == 0:
@@ -46,16 +45,16 @@ func judge(folder string, owner, me int, mode fs.FileMode) error {
 	case owner == me:
 		return &FolderError{
 			Message: fmt.Sprintf("data folder %s can be changed by others (mode %#o)", folder, mode.Perm()),
-			Hint:    fmt.Sprintf("take the right away (chmod go-w %s), or set data to a folder below it, which perigee creates for its user alone", folder),
+			Hint:    fmt.Sprintf("remove the write permission of others (chmod go-w %s), or set data to a folder below it, which perigee creates with the right permissions", folder),
 		}
 	}
-	return &FolderError{ // a volume of a container, which root has made
+	return &FolderError{ // such as a volume of a container, created by root
 		Message: fmt.Sprintf("data folder %s can be changed by others (mode %#o), and belongs to root", folder, mode.Perm()),
-		Hint:    "set data to a folder below it, which perigee creates for its user alone",
+		Hint:    "set data to a folder below it, which perigee creates with the right permissions",
 	}
 }
 
-// nameOf names a user for people.
+// nameOf returns the name and ID of a user.
 func nameOf(id int) string {
 	u, err := user.LookupId(strconv.Itoa(id))
 	if err != nil {
@@ -64,7 +63,7 @@ func nameOf(id int) string {
 	return fmt.Sprintf("user %s (%d)", u.Username, id)
 }
 
-// A FolderError says that a folder cannot be trusted.
+// A FolderError is returned for a folder that other users could change.
 type FolderError struct {
 	Message string
 	Hint    string

@@ -1,6 +1,6 @@
-// Package datafolder locks the data folder of an engine, so that one process at a
-// time owns it, and names what others need to find there. Its functions may be called
-// by several goroutines at the same time.
+// Package datafolder locks the data folder of an engine, so that one process at a time
+// owns it, and names the files in it that other processes use. Its functions are safe for
+// concurrent use.
 package datafolder
 
 import (
@@ -16,15 +16,16 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// SocketName is the socket on which the engine serves commands.
+// SocketName is the name of the socket on which the engine serves commands.
 const SocketName = "perigee.sock"
 
-// lockName is the file that the owner of the folder keeps locked. The kernel
-// releases the lock when the process ends, however it ends.
+// lockName is the file that the owner of the folder keeps locked. The kernel releases the
+// lock when the process ends in any way.
 const lockName = "perigee.lock"
 
-// Lock creates the folder if it does not exist, and locks it for this process until
-// the returned Closer is closed. A folder that others could change is a *FolderError.
+// Lock creates the folder if it does not exist, and locks it for this process until the
+// returned Closer is closed. If others could change the folder, the error is a
+// *FolderError.
 func Lock(folder string) (io.Closer, error) {
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder: %w", err)
@@ -32,9 +33,9 @@ func Lock(folder string) (io.Closer, error) {
 	return LockFile(folder, lockName)
 }
 
-// LockFile locks a folder by the file name in it, for this process until the returned
-// Closer is closed. If another owner has it, also in this process, the error is an
-// *InUseError; if others could change the folder, a *FolderError.
+// LockFile locks a folder through the file name in it, until the returned Closer is closed.
+// If another owner, in this or another process, holds the lock, the error is an
+// *InUseError. If others could change the folder, it is a *FolderError.
 func LockFile(folder, name string) (io.Closer, error) {
 	if err := Check(folder); err != nil {
 		return nil, err
@@ -60,13 +61,13 @@ func LockFile(folder, name string) (io.Closer, error) {
 // A lockedFile is a file that this process has locked.
 type lockedFile struct{ file *os.File }
 
-// Close unlocks the file. Closing it alone does not while a process that is just being
-// started still has a copy of the descriptor.
+// Close unlocks the file explicitly, because a child process that is just being started may
+// still hold a copy of the descriptor, and with it the lock.
 func (l *lockedFile) Close() error {
 	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }
 
-// An InUseError says who owns a folder.
+// An InUseError is returned for a folder that another owner has locked.
 type InUseError struct {
 	Folder string
 	Owner  string // such as "process 17"
@@ -92,7 +93,7 @@ func writePID(file *os.File) error {
 	return err
 }
 
-// ownerOf names the process that holds the lock.
+// ownerOf returns the name of the process that holds the lock.
 func ownerOf(file *os.File) string {
 	text, _ := io.ReadAll(io.LimitReader(file, 32))
 	if pid := strings.TrimSpace(string(text)); pid != "" {

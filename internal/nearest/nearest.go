@@ -3,8 +3,8 @@ package nearest
 
 import "strings"
 
-// Name returns the known name that is closest to name, or "" if none is close enough to be
-// a misspelling. It ignores case.
+// Name returns the known name that is closest to name, or "" if none is similar enough.
+// It ignores case.
 func Name(name string, known []string) string {
 	best, least := "", max(1, len(name)/3)+1
 	for _, k := range known {
@@ -15,8 +15,8 @@ func Name(name string, known []string) string {
 	return best
 }
 
-// distance returns how many insertions, deletions, substitutions and transpositions of
-// adjacent bytes turn a into b.
+// distance returns the number of insertions, deletions, substitutions and transpositions of
+// adjacent bytes that turn a into b.
 func distance(a, b string) int {
 	var before []int
 	last := make([]int, len(b)+1)

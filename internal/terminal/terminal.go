@@ -1,5 +1,5 @@
-// Package terminal keeps what events, scripts and servers say from steering a terminal:
-// moving its cursor, changing its title, or turning text round.
+// Package terminal escapes text of events, scripts and servers, so that it cannot control a
+// terminal: move its cursor, change its title, or reverse the direction of text.
 package terminal
 
 import (
@@ -51,30 +51,30 @@ func Escape(text string) string {
 	return b.String()
 }
 
-// EscapeLine is Escape for a text that must stay in one line.
+// EscapeLine is like Escape, for a text that must stay on one line.
 func EscapeLine(text string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(Escape(text))
 }
 
-// steers reports whether a character does something to a terminal. The line and
-// paragraph separators end a line in some of them.
+// steers reports whether a character controls a terminal. The line and paragraph separators
+// end a line in some terminals.
 func steers(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// A Writer escapes what is written to it. It is used by one goroutine at a time.
+// A Writer escapes the text written to it. It is not safe for concurrent use.
 type Writer struct {
 	w       io.Writer
-	partial []byte // the beginning of a character whose end is in the next Write
+	partial []byte // the first bytes of a character that the next Write completes
 }
 
 // NewWriter returns a writer that escapes for w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Unwrap returns the writer below, for what may steer the terminal.
+// Unwrap returns the underlying writer, which does not escape.
 func (t *Writer) Unwrap() io.Writer { return t.w }
 
-// Fd returns the file descriptor of the writer below, which has one.
+// Fd returns the file descriptor of the underlying writer, which must have one.
 func (t *Writer) Fd() uintptr { return t.w.(interface{ Fd() uintptr }).Fd() }
 
 func (t *Writer) Write(p []byte) (int, error) {
@@ -87,7 +87,7 @@ func (t *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes the beginning of a character that has not come to its end.
+// Flush writes the bytes of an incomplete character.
 func (t *Writer) Flush() error {
 	_, err := io.WriteString(t.w, Escape(string(t.partial)))
 	t.partial = nil

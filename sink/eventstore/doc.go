@@ -1,4 +1,4 @@
-// Package eventstore is the sink that writes to the embedded event store. Rows
-// and ranges are committed in one transaction of the store, so that it gives
-// exactly once. Without cgo there is no event store, and the kind is absent.
+// Package eventstore is the sink that writes to the embedded event store. It
+// commits rows and ranges in one transaction of the store, and so delivers exactly
+// once. Builds without cgo have no event store and lack this kind.
 package eventstore

@@ -16,7 +16,7 @@ import (
 
 // Config is the sink's part of a pipeline's configuration.
 type Config struct {
-	Table string `yaml:"table,required" help:"Table of the event store; made when it is first used. Its columns, time column and retention are declared below tables"`
+	Table string `yaml:"table,required" help:"Table of the event store, created on first use. Declare its columns, time column and retention below tables"`
 
 	Time    struct{} `yaml:"time,moved" help:"declare the table at the top of the configuration: tables: {NAME: {time: COLUMN}}"`
 	Columns struct{} `yaml:"columns,moved" help:"declare the table at the top of the configuration: tables: {NAME: {columns: […]}}"`
@@ -25,13 +25,13 @@ type Config struct {
 // Name is the name of the kind in configurations.
 const Name = "eventstore"
 
-// Kind offers the event store to configurations. open is called when the first
-// partition is opened. It returns a table of the engine's store. written is called with the
-// first rows that a sink has written to its table; nil means nobody.
+// Kind returns the event store as a kind of sink. It calls open when the first partition is
+// opened; open returns a table of the engine's store. It calls written, unless nil, with
+// the first rows that a sink has written to its table.
 func Kind(open func(table string) (*store.Table, error), written func(table string, out *event.Output)) sink.Kind {
 	return sink.Kind{
 		Name:      Name,
-		Doc:       "Writes events to a table of the embedded event store, where SQL finds them at once.",
+		Doc:       "Writes events to a table of the embedded event store, where you can query them with SQL at once.",
 		Guarantee: sink.ExactlyOnce,
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
@@ -62,7 +62,7 @@ type eventSink struct {
 
 func newSink(pipeline string, c Config, open func(table string) (*store.Table, error)) (*eventSink, error) {
 	if c.Table == "" {
-		return nil, errors.New("table is missing: name the table that events go to")
+		return nil, errors.New("table is missing: name the table to write to")
 	}
 	if err := store.CheckTableName(c.Table); err != nil {
 		return nil, err
@@ -87,10 +87,10 @@ func (s *eventSink) Traits() sink.Traits {
 	return sink.Traits{Order: sink.AnyOrder, Positions: s, Check: s.check}
 }
 
-// check does not open the store: a running engine may have its lock.
+// check does not open the store, because a running engine may hold its lock.
 func (s *eventSink) check(ctx context.Context) error {
 	if info, err := os.Stat(s.data); err == nil && !info.IsDir() {
-		return &event.PermanentError{Err: fmt.Errorf("%s is not a folder", s.data), Hint: "name another folder with data in the configuration"}
+		return &event.PermanentError{Err: fmt.Errorf("%s is not a folder", s.data), Hint: "set data to another folder in the configuration"}
 	}
 	return ctx.Err()
 }
@@ -116,8 +116,8 @@ type writer struct {
 	sink *eventSink
 }
 
-// Verify implements sink.Writer. The store belongs to this process, so it cannot be
-// restored from a backup meanwhile.
+// Verify implements sink.Writer. This process owns the store, so nobody can restore it from
+// a backup meanwhile.
 func (writer) Verify(context.Context) error { return nil }
 
 func (w writer) Write(ctx context.Context, out *event.Output) error {
@@ -128,7 +128,7 @@ func (w writer) Write(ctx context.Context, out *event.Output) error {
 	return sinkError(err)
 }
 
-// sinkError returns the error of package sink that stands for one of the store.
+// sinkError converts an error of the store to one of package sink.
 func sinkError(err error) error {
 	if rejected, ok := errors.AsType[*store.RejectedRows](err); ok {
 		rows := make([]sink.RowError, len(rejected.Rows))
@@ -140,7 +140,7 @@ func sinkError(err error) error {
 		}
 		return &sink.RowErrors{Rows: rows}
 	}
-	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrDropped) { // then Open uses the table that has the name now
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrDropped) { // Open then uses the present table of that name
 		return sink.ErrFenced
 	}
 	return err

@@ -12,8 +12,7 @@ import (
 	"github.com/perigeedb/perigee/internal/testserver"
 )
 
-// says runs a command and holds what it prints, and its exit code, to the
-// expectation. It returns what it prints.
+// says runs a command, checks its output and exit code, and returns the output.
 func says(t *testing.T, code int, want string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("perigee", args...)
@@ -55,7 +54,7 @@ pipelines:
 	says(t, 0, "pipeline steady is paused until perigee resume steady\n", "pause", "steady", "--data", data)
 	settled := says(t, 1, `"open_partitions":0,`, "status", "--data", data, "--format", "json")
 	if again := says(t, 1, `"events_per_s":0}`, "status", "--data", data, "--format", "json"); again != settled {
-		t.Errorf("a paused pipeline goes on:\n%s%s", settled, again)
+		t.Errorf("a paused pipeline continues:\n%s%s", settled, again)
 	}
 	says(t, 1, "perigee: hint: did you mean \"steady\"? known: steady", "pause", "stedy", "--data", data)
 

@@ -15,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/engine/eventsql"
 )
 
-// TestMetricsPage holds the reference of metrics to the code.
+// TestMetricsPage compares the reference of metrics with the code.
 func TestMetricsPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
@@ -37,7 +37,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 }
 
-// TestLinks follows the links between pages, and to their headings.
+// TestLinks checks the links between pages, and to their headings.
 func TestLinks(t *testing.T) {
 	pages := []string{"../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md"}
 	for _, folder := range []string{"../../docs", "../../examples"} {
@@ -84,7 +84,7 @@ func anchorsOf(t *testing.T, page string) (anchors []string) {
 	return anchors
 }
 
-// TestSystemTablesPage holds the reference of system tables to the code.
+// TestSystemTablesPage compares the reference of system tables with the code.
 func TestSystemTablesPage(t *testing.T) {
 	if eventsql.SystemTables() == nil {
 		t.Skip("the event store needs cgo")
@@ -105,7 +105,7 @@ func TestSystemTablesPage(t *testing.T) {
 	}
 }
 
-// TestSQLPage holds the reference of SQL to the code.
+// TestSQLPage compares the reference of SQL with the code.
 func TestSQLPage(t *testing.T) {
 	if eventsql.Functions() == nil {
 		t.Skip("the event store needs cgo")
@@ -128,7 +128,7 @@ func TestSQLPage(t *testing.T) {
 	}
 }
 
-// TestPromisesPage looks for the tests that the page names.
+// TestPromisesPage checks that the named tests exist.
 func TestPromisesPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/promises.md")
 	if err != nil {
@@ -153,7 +153,7 @@ func TestPromisesPage(t *testing.T) {
 	}
 }
 
-// TestNodePage holds the reference of the node commands to the code.
+// TestNodePage compares the reference of the node commands with the code.
 func TestNodePage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/node-database.md")
 	if err != nil {
@@ -161,7 +161,7 @@ func TestNodePage(t *testing.T) {
 	}
 	parser, _ := newParser(console{out: io.Discard, err: io.Discard})
 	var want strings.Builder
-	want.WriteString("| command | what it does | flags |\n|---|---|---|\n")
+	want.WriteString("| command | effect | flags |\n|---|---|---|\n")
 	for _, command := range childOf(parser.Model.Node, "node").Children {
 		line := "perigee node " + command.Name
 		for _, argument := range command.Positional {

@@ -25,7 +25,7 @@ func (p *typist) Read(b []byte) (int, error) {
 	return copy(b, p.lines[p.typed-1]), nil
 }
 
-// TestEvalAnswersAtOnce: what a line has become is there before the next one is asked for.
+// TestEvalAnswersAtOnce: eval prints the result of a line before it reads the next one.
 func TestEvalAnswersAtOnce(t *testing.T) {
 	lines := []string{`{"n":1}` + "\n", `{"n":2}` + "\n"}
 	var out, errs bytes.Buffer

@@ -211,7 +211,7 @@ pipelines:
 // TestBesideRunningEngine asks an engine that owns the folder.
 func TestBesideRunningEngine(t *testing.T) {
 	if eventsql.Available() != nil {
-		t.Skip("there is no event store without cgo")
+		t.Skip("the event store needs cgo")
 	}
 	data := shortDir(t)
 	file := write(t, "slow.yaml", `
@@ -274,7 +274,7 @@ pipelines:
 // not start on a host without a private address.
 func TestF21ExitCodes(t *testing.T) {
 	if eventsql.Available() != nil {
-		t.Skip("there is no event store without cgo")
+		t.Skip("the event store needs cgo")
 	}
 	data := shortDir(t)
 	file := write(t, "few.yaml", `

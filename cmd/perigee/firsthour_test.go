@@ -17,9 +17,9 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// TestFirstHour does what a newcomer does: README and the tutorials as they are typed, also
-// from another folder, and configurations that are wrong until their hint is followed. README's
-// verify runs one of its rounds; make test-first-hour runs all.
+// TestFirstHour runs the commands of README and the tutorials as written, also from another
+// folder, and corrects wrong configurations by following their hints. README's verify runs one
+// of its rounds; make test-first-hour runs all.
 func TestFirstHour(t *testing.T) {
 	if !slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == "eventstore" }) {
 		t.Skip("the event store needs cgo")
@@ -46,7 +46,7 @@ func TestFirstHour(t *testing.T) {
 	fmt.Printf("figure first_hour_steps %d\nfigure first_hour_steps_failed %d\n", steps, failed)
 }
 
-// wants looks for what the commands of a page must print.
+// wants checks that the commands of a page have printed certain texts.
 func (p *page) wants(t *testing.T, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
@@ -57,7 +57,7 @@ func (p *page) wants(t *testing.T, wants ...string) {
 }
 
 // fromElsewhere runs a command in another folder, with the configuration's absolute path, and
-// looks for what it must print.
+// checks its output.
 func (p *page) fromElsewhere(t *testing.T, command, want string) {
 	t.Helper()
 	command = strings.ReplaceAll(command, "pipeline.yaml", filepath.Join(p.folder, "pipeline.yaml"))
@@ -105,15 +105,15 @@ func playNodeDatabase(t *testing.T) *page {
 	return p
 }
 
-// readmeEvents are events of which one has no email.
+// readmeEvents are events; one of them has no email.
 const readmeEvents = `{"id":1,"event_name":"open","email":"ada@example.com","time":"2026-11-22T10:00:00Z"}
 {"id":2,"event_name":"spam","email":"eve@example.net","time":"2026-11-22T10:00:01Z"}
 {"id":3,"event_name":"click","email":"grace@example.org","time":"2026-11-22T10:00:02Z"}
 {"id":4,"event_name":"open","email":null,"time":"2026-11-22T10:00:03Z"}
 `
 
-// playReadme writes the files of README, and types its commands, with real servers at other
-// ports. The script's mistake is an event without an email.
+// playReadme writes the files of README and runs its commands, with real servers at other
+// ports. The script fails for an event without an email.
 func playReadme(t *testing.T) *page {
 	p := openPage(t, "README.md")
 	m := newMail(t, testserver.Redis(t), maria.Server(t))
@@ -156,7 +156,7 @@ func playReadme(t *testing.T) *page {
 	return p
 }
 
-// runUntilDrained runs an engine until the table has the events, and ends it as README says.
+// runUntilDrained runs an engine until the table has the events, and drains it by SIGTERM.
 func (p *page) runUntilDrained(t *testing.T, m *mail, command string) {
 	t.Helper()
 	p.steps++
@@ -194,7 +194,7 @@ func (p *page) put(t *testing.T, name, text string) {
 	}
 }
 
-// link puts the command where make build puts it.
+// link puts the command in the folder that make build uses.
 func (p *page) link(t *testing.T) {
 	t.Helper()
 	command, err := exec.LookPath("perigee")
@@ -209,7 +209,7 @@ func (p *page) link(t *testing.T) {
 	}
 }
 
-// playWrongConfigurations makes mistakes, reads the hint of each, follows it, and runs.
+// playWrongConfigurations follows the hints of wrong configurations, and runs the result.
 func playWrongConfigurations(t *testing.T) *page {
 	all := &page{path: "a wrong configuration"}
 	for _, c := range []struct {
@@ -237,7 +237,7 @@ func playWrongConfigurations(t *testing.T) *page {
 		p.step(t, "perigee check pipeline.yaml")
 		p.step(t, "rm -rf perigee-data && perigee run pipeline.yaml")
 		if out := p.step(t, "perigee query 'SELECT count(*) AS n FROM t'"); !strings.Contains(out, "│ 1 │") {
-			p.fails(t, "%s: with what the hint says the table has\n%s", c.name, out)
+			p.fails(t, "%s: after following the hint the table has\n%s", c.name, out)
 		}
 		all.steps, all.failed = all.steps+p.steps, all.failed+p.failed
 	}

@@ -165,7 +165,7 @@ func isPublished(path, name string) bool {
 	return err != nil && !strings.HasPrefix(name, ".") && name != "bin"
 }
 
-// A goUser runs the go command in a GOPATH of its own.
+// A goUser runs the go command in a separate GOPATH.
 type goUser struct {
 	path string
 	env  []string

@@ -34,7 +34,7 @@ pipelines:
     sink: {file: {folder: out}}
 `
 
-// startIsolated runs a pipeline whose script has processes of its own.
+// startIsolated runs a pipeline with an isolated script.
 func startIsolated(t *testing.T) (folder string, p *process) {
 	t.Helper()
 	folder = t.TempDir()

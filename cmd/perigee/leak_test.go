@@ -34,7 +34,7 @@ func TestCommandsCloseWhatTheyOpen(t *testing.T) {
 		{"position", "show", config},
 	} {
 		if args[0] == "import" && eventsql.Available() != nil {
-			continue // there is no event store without cgo
+			continue // the event store needs cgo
 		}
 		leaktest.Closed(t, folder, func() {
 			var out, errs bytes.Buffer

@@ -21,7 +21,7 @@ func TestPagesReachNoListener(t *testing.T) {
 	file := filepath.Join(folder, "pipeline.yaml")
 	text := fmt.Sprintf("data: %s\nhttp: %s\npipelines:\n  p:\n    source:\n      http: {listen: %q}\n    sink:\n      file: {folder: %s}\n",
 		filepath.Join(folder, "data"), monitors, events, filepath.Join(folder, "out"))
-	queries := eventsql.Available() == nil // without cgo there are none
+	queries := eventsql.Available() == nil // queries need cgo
 	if queries {
 		text += fmt.Sprintf("query: {listen: %q}\n", sql)
 	}
@@ -71,7 +71,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// statusOf sends a request as it is and returns the status line of the answer. It waits for the
+// statusOf sends a request unchanged and returns the status line of the answer. It waits for the
 // address.
 func statusOf(t *testing.T, address, request string) string {
 	t.Helper()

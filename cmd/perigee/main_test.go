@@ -39,7 +39,7 @@ func (w withMaria) Run() int {
 	return w.m.Run()
 }
 
-// TestScripts runs each file in testdata/script: commands, and what they must say.
+// TestScripts runs each file in testdata/script: commands and their expected output.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",

@@ -74,7 +74,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestNoSpaceAfterColon: a flow mapping without a space after the colon means what it says.
+// TestNoSpaceAfterColon: a flow mapping may omit the space after the colon.
 func TestNoSpaceAfterColon(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "c.yaml")

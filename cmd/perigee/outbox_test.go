@@ -11,7 +11,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 )
 
-// twoTables gives every event a time of its own each time the script runs.
+// twoTables gives every event a new time on each run of the script.
 const twoTables = `
 data: %[1]s
 http: off

@@ -13,24 +13,24 @@ import (
 	"testing"
 )
 
-var updatePages = flag.Bool("update-pages", false, "write what commands print into the tutorial pages again")
+var updatePages = flag.Bool("update-pages", false, "write the output of the commands into the tutorial pages")
 
-// pageFolder is the folder of a tutorial as its page names it.
+// pageFolder is the folder in the output of a tutorial.
 const pageFolder = "/home/ada/perigee"
 
-// A page is a page of the documentation whose commands are played.
+// A page is a page of the documentation whose commands the test runs.
 type page struct {
 	path   string
 	text   string
-	folder string // in which the commands run
+	folder string // working folder of the commands
 	env    []string
 	steps  int
 	failed int
-	out    strings.Builder // what all commands have printed
+	out    strings.Builder // output of all commands
 }
 
 var (
-	// pageBlock is a block of commands, and what they print if the page shows it.
+	// pageBlock matches a block of commands, and their output if the page shows it.
 	pageBlock = regexp.MustCompile("(?s)```sh\n(.*?)```\n(?:\n```text\n(.*?)```\n)?")
 	hereDoc   = regexp.MustCompile(`<<'(\w+)'`)
 	logLine   = regexp.MustCompile(`(?m)^time=\S+ level=\w+ msg=.*\n`)
@@ -57,8 +57,8 @@ func openPage(t *testing.T, path string) *page {
 	return &page{path: path, text: string(text), folder: newPageFolder(t)}
 }
 
-// newPageFolder returns a folder whose path is as long as pageFolder: errors are cut to the
-// width of a cell.
+// newPageFolder returns a folder with a path as long as pageFolder, because tables shorten
+// errors.
 func newPageFolder(t *testing.T) string {
 	t.Helper()
 	folder := fmt.Sprintf("/tmp/page%08x", rand.Uint32())
@@ -69,8 +69,7 @@ func newPageFolder(t *testing.T) string {
 	return folder
 }
 
-// play runs the commands of the page one after another, as a person types them. It holds
-// what they print against what the page shows.
+// play runs the commands of the page in order, and compares their output with the page.
 func (p *page) play(t *testing.T) {
 	t.Helper()
 	written := pageBlock.ReplaceAllStringFunc(p.text, func(block string) string {
@@ -98,7 +97,7 @@ func (p *page) play(t *testing.T) {
 	}
 }
 
-// splitSteps returns the commands of a block: a line, or all lines of a here-document.
+// splitSteps returns the commands of a block: lines, or here-documents.
 func splitSteps(block string) (steps []string) {
 	end := ""
 	for line := range strings.Lines(block) {
@@ -118,7 +117,7 @@ func splitSteps(block string) (steps []string) {
 	return steps
 }
 
-// step runs a command, which must succeed, and returns what it prints.
+// step runs a command, which must succeed, and returns its output.
 func (p *page) step(t *testing.T, command string) string {
 	t.Helper()
 	out, code := p.run(t, p.folder, command)
@@ -149,12 +148,12 @@ func (p *page) fails(t *testing.T, format string, args ...any) {
 	t.Errorf(format, args...)
 }
 
-// shown returns what a page shows of an output: without the log, and with a folder of its own.
+// shown returns an output in the form of a page: without the log, and with pageFolder.
 func (p *page) shown(out string) string {
 	return strings.ReplaceAll(logLine.ReplaceAllString(out, ""), p.folder, pageFolder)
 }
 
-// masked hides what differs from run to run.
+// masked hides the parts of an output that differ between runs.
 func masked(s string) string {
 	for _, m := range pageMasks {
 		s = m.matches.ReplaceAllString(s, m.mask)

@@ -88,7 +88,7 @@ func (k *keyboard) awaits(prompt string, from int) int {
 // mistake, and again from the history.
 func TestShell(t *testing.T) {
 	if eventsql.Available() != nil {
-		t.Skip("there is no event store without cgo")
+		t.Skip("the event store needs cgo")
 	}
 	data := shortDir(t)
 	file := write(t, "few.yaml", `

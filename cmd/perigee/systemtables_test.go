@@ -13,7 +13,7 @@ import (
 // TestSystemTables reads the system tables beside a running engine, and then in its folder.
 func TestSystemTables(t *testing.T) {
 	if eventsql.Available() != nil {
-		t.Skip("there is no event store without cgo")
+		t.Skip("the event store needs cgo")
 	}
 	data := shortDir(t)
 	file := write(t, "system.yaml", `

@@ -159,7 +159,7 @@ func (p *rowPrinter) add(ctx context.Context, b *eventsql.TailBatch) error {
 	return nil
 }
 
-// runScript returns what the script returns for rows.
+// runScript returns the results of the script for rows.
 func (p *rowPrinter) runScript(ctx context.Context, rows [][]byte) (passed [][]byte, err error) {
 	var batch event.Batch
 	for _, row := range rows {

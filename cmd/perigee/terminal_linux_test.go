@@ -24,7 +24,7 @@ var (
 
 const endMark = "<end>"
 
-// openTerminal returns a terminal, and what has been written to it so far.
+// openTerminal returns a terminal, and a function that returns its output so far.
 func openTerminal(t *testing.T) (*os.File, func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -124,7 +124,8 @@ func TestNothingSteersTheTerminal(t *testing.T) {
 
 const hostileJSONForYAML = `\x1b[2J\x9b\u202e`
 
-// TestLogsSteerNoTerminal logs control characters in every format, to what is no terminal.
+// TestLogsSteerNoTerminal logs control characters in every format, to a writer that is not a
+// terminal.
 func TestLogsSteerNoTerminal(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var out strings.Builder

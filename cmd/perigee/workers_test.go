@@ -58,7 +58,7 @@ func TestWorkersOfOnePipeline(t *testing.T) {
 	push()
 	one.signal(syscall.SIGSTOP)
 	push()
-	eventually(t, "the one that goes on has all", func() bool { return m.waiting("shard:") == 0 })
+	eventually(t, "the remaining worker has all", func() bool { return m.waiting("shard:") == 0 })
 	one.signal(syscall.SIGCONT)
 	push()
 	eventually(t, "both have all", func() bool { return m.waiting("shard:") == 0 })

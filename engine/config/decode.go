@@ -116,7 +116,7 @@ func (d *document) decode(n *node, v reflect.Value, name string, size bool) {
 	}
 	_, textual := v.Addr().Interface().(encoding.TextUnmarshaler)
 	if v.Kind() == reflect.Slice && n.shape == sequence {
-		textual = false // a list whose only item may stand for it
+		textual = false // a single item may replace such a list
 	}
 	switch {
 	case textual || shapeOf(v.Kind()) == scalar:

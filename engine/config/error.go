@@ -13,8 +13,8 @@ type Error struct {
 	Line    int // counted from 1; 0 when the fault has no place in the file
 	Column  int // counted from 1, in characters
 	Message string
-	Hint    string // what to do about it; may be empty
-	Source  string // the line as it stands in the file
+	Hint    string // remedy; may be empty
+	Source  string // the original line of the file
 }
 
 func (e *Error) Error() string {

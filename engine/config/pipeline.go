@@ -313,7 +313,7 @@ func dataFolder(folder, path string) string {
 		return path
 	}
 	absolute, err := filepath.Abs(filepath.Join(folder, path))
-	if err != nil { // there is no working folder
+	if err != nil { // the working folder is unknown
 		return filepath.Join(folder, path)
 	}
 	return absolute

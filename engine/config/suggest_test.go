@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// TestSuggestName lists what is known, unless that is too much.
+// TestSuggestName: hints list the known names, unless they are too many.
 func TestSuggestName(t *testing.T) {
 	known := []string{"l", "k", "j", "i", "h", "g", "f", "e", "d", "c", "b", "amount"}
 	const all = "known: amount, b, c, d, e, f, g, h, i, j, k, l"

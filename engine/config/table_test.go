@@ -142,7 +142,7 @@ func TestMovedKeysAreNotListed(t *testing.T) {
 	}
 }
 
-// TestReadSchema reads the schema of a table that is a text of its own.
+// TestReadSchema reads the schema of a table from a separate text.
 func TestReadSchema(t *testing.T) {
 	read := func(t *testing.T, table, schema string) (*Table, error) {
 		t.Helper()

@@ -86,7 +86,7 @@ func TestQueryPortWithTLS(t *testing.T) {
 	}
 }
 
-// TestQueryPortFaults says what is wrong with the settings of the port.
+// TestQueryPortFaults checks the errors of wrong settings of the port.
 func TestQueryPortFaults(t *testing.T) {
 	folder := t.TempDir()
 	cert, key := testserver.WriteCertificate(t, folder)

@@ -73,7 +73,7 @@ func TestReloadOfTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.openTable("a"); err != nil {
-		t.Errorf("a table that is not declared any more: %v", err)
+		t.Errorf("a table whose declaration was removed: %v", err)
 	}
 	if got := names(); !slices.Equal(got, want) {
 		t.Errorf("the tables have %q, want %q", got, want)

@@ -53,7 +53,7 @@ func TestTailEnds(t *testing.T) {
 			t.Errorf("ended after %d batches with %v", batches, err)
 		}
 	case <-deadline:
-		t.Fatal("goes on after an error")
+		t.Fatal("the tail continues after an error")
 	}
 	select {
 	case <-sent:

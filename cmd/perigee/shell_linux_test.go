@@ -135,17 +135,17 @@ pipelines:
 		entry{shellPrompt, "SELECT nowhere\r", ""},
 		entry{shellContinue, ";\r", "perigee: error: "},
 		entry{shellPrompt, "SELECT 1\r", ""},
-		entry{shellContinue, "half a line\x1b[D\x03", ""}, // drops what was begun
+		entry{shellContinue, "half a line\x1b[D\x03", ""}, // discards the entered statement
 		entry{shellPrompt, "\x03", ""},
 		entry{shellPrompt, "SELECT * FROM range(1000);\r", "│    19 │\r\n│     · │\r\n│   980 │"},
 		entry{"", "", "│   999 │"},
 		entry{"", "", "(1000 rows, 40 shown)"},
 		entry{shellPrompt, "SELECT * FROM range(40);\r", "(40 rows)"},
-		entry{shellPrompt, ".maxrows 1\r", "write a number of rows from 2 to 10000"},
+		entry{shellPrompt, ".maxrows 1\r", "use \\maxrows with a number from 2 to 10000"},
 		entry{shellPrompt, ".maxrows 1000\r", ""},
 		entry{shellPrompt, "SELECT * FROM range(1000);\r", "(1000 rows)"},
 		entry{shellPrompt, "\\format csv\r", ""},
-		entry{shellPrompt, "\\format no\r", "formats are "},
+		entry{shellPrompt, "\\format no\r", "use \\format with table"},
 		entry{shellPrompt, "SELECT 6 * 7 AS answer;\r", "answer\r\n42\r\n"},
 		entry{shellPrompt, "\\help\r", "End a statement with a semicolon"},
 		entry{shellPrompt, "\x04", ""},
@@ -159,10 +159,10 @@ pipelines:
 		t.Errorf("%v: the history is %q", err, history)
 	}
 	enter(
-		entry{shellPrompt, "\x1b[A\x1b[A\r", "42"}, // \help, and what was before it
+		entry{shellPrompt, "\x1b[A\x1b[A\r", "42"}, // \help, then the line before it
 		entry{shellPrompt, "\\quit\r", ""},
 	)
-	// What the shells of other databases know.
+	// Commands of the shells of other databases.
 	for _, quit := range []string{"exit", "QUIT;", ".exit"} {
 		enter(
 			entry{shellPrompt, "help\r", "End a statement with a semicolon"},

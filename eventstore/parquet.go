@@ -79,7 +79,7 @@ func (f *ParquetFile) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	counted, err := f.readAll(ctx, "SELECT CAST(sum(num_rows) AS BIGINT) FROM parquet_file_metadata("+literal(f.link())+")")
+	counted, err := f.readAll(ctx, "SELECT CAST(sum(num_rows) AS BIGINT) FROM parquet_file_metadata("+sqltext.Literal(f.link())+")")
 	if err != nil {
 		return err
 	}
@@ -91,11 +91,8 @@ func (f *ParquetFile) open(ctx context.Context) (err error) {
 func (f *ParquetFile) link() string { return filepath.Join(f.folder, "file.parquet") }
 
 func (f *ParquetFile) source() string {
-	return "read_parquet(" + literal(f.link()) + ", hive_partitioning = false)"
+	return "read_parquet(" + sqltext.Literal(f.link()) + ", hive_partitioning = false)"
 }
-
-// literal makes a string literal of SQL of any text.
-func literal(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }
 
 // readAll returns the rows of a short answer.
 func (f *ParquetFile) readAll(ctx context.Context, sql string) (all [][]any, err error) {

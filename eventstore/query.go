@@ -9,6 +9,8 @@ import (
 	"io"
 	"sync"
 
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
+
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
@@ -29,16 +31,16 @@ type (
 )
 
 // A FunctionGroup is functions that a query may call.
-type FunctionGroup = sqlworker.FunctionGroup
+type FunctionGroup = statement.FunctionGroup
 
 // Functions returns the functions that a query may call.
-func Functions() []FunctionGroup { return sqlworker.Functions() }
+func Functions() []FunctionGroup { return statement.Functions() }
 
 // A Macro is a function of SQL that is written in SQL.
-type Macro = sqlworker.Macro
+type Macro = statement.Macro
 
 // Macros lists the macros that a query may call.
-func Macros() []Macro { return sqlworker.Macros() }
+func Macros() []Macro { return statement.Macros() }
 
 // newWorker prepares the processes that run DuckDB. None starts before it is needed.
 func newWorker(folder string, o *Options) *sqlworker.Client {

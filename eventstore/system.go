@@ -10,13 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
+
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // SystemSchema is the schema of system tables.
-const SystemSchema = sqlworker.SystemSchema
+const SystemSchema = statement.SystemSchema
 
 // A SystemTable is a table whose rows are not stored, but made when a query names it. SQL
 // knows it as perigee.NAME, and as NAME unless the store has a table of that name.

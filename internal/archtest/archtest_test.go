@@ -77,10 +77,12 @@ var may = map[string][]string{
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
-	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlworker", "eventstore/internal/wal", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/sqltext", "internal/terminal"},
+	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlworker", "eventstore/internal/statement", "eventstore/internal/wal", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/sqltext", "internal/terminal"},
 
 	"eventstore/internal/protocol":  {"eventstore/internal/manifest", "eventstore/internal/wal"},
-	"eventstore/internal/sqlworker": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/wal", "internal/child", "internal/document", "internal/durable", "internal/frame", "internal/nearest", "internal/sqltext"},
+	"eventstore/internal/duckdb":    {"eventstore/internal/protocol", "internal/sqltext"},
+	"eventstore/internal/statement": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "internal/nearest", "internal/sqltext"},
+	"eventstore/internal/sqlworker": {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/statement", "eventstore/internal/wal", "internal/child", "internal/document", "internal/durable", "internal/frame", "internal/sqltext"},
 	"eventstore/internal/manifest":  {"event", "internal/durable"},
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
 
@@ -152,7 +154,7 @@ var may = map[string][]string{
 // mayCgo lists the packages that may use cgo. A build without cgo leaves them out. The SQL
 // worker has the table function that shows DuckDB the log, which must fill vectors without
 // a call for each value.
-var mayCgo = []string{"eventstore/internal/sqlworker", "internal/document", "internal/luajit", "nodedb", "nodedb/lua", "nodedb/internal/coretest"}
+var mayCgo = []string{"eventstore/internal/duckdb", "eventstore/internal/sqlworker", "internal/document", "internal/luajit", "nodedb", "nodedb/lua", "nodedb/internal/coretest"}
 
 func TestImports(t *testing.T) {
 	for _, file := range goFiles(t) {

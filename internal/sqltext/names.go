@@ -16,6 +16,9 @@ func IsPlainName(name string) bool { return plainName.MatchString(name) }
 // QuoteName makes an identifier of SQL of any name.
 func QuoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
+// Literal makes a string literal of SQL of any text.
+func Literal(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }
+
 // catalogPrefix begins the names of DuckDB's catalog. Statements such as SHOW TABLES read views
 // of such names without their schema, and would read a table instead.
 const catalogPrefix = "duckdb_"

@@ -32,6 +32,7 @@ func (e *QueryError) Error() string {
 	return text
 }
 
+// ErrQueryMemory says that a query needs more memory than its limit.
 var ErrQueryMemory = &QueryError{
 	Message: "the query needs more memory than it may use",
 	Hint:    "narrow it by time, or raise the memory limit",

@@ -25,6 +25,7 @@ func (p Param) Identifier(i int) string {
 // time.Time is of type TIMESTAMP, in microseconds.
 type TimestampNS int64
 
+// EncodeParams returns parameters as a request carries them, or a *QueryError for a value of another type.
 func EncodeParams(params []Param) ([]JSONParam, error) {
 	var all []JSONParam
 	for _, p := range params {
@@ -58,6 +59,7 @@ func EncodeParams(params []Param) ([]JSONParam, error) {
 	return all, nil
 }
 
+// DecodeParams returns the parameters of a request.
 func DecodeParams(params []JSONParam) (all []Param) {
 	for _, p := range params {
 		decoded := Param{Name: p.Name}

@@ -21,13 +21,13 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// Each request has a socket of its own, which the parent passes to the worker. The parent
-// sends a request, rows of external tables, and endOfRequest. The worker answers with begun,
-// with one answer, with a stream if there are rows, and with done or failed, and closes the socket. The
-// parent closes its half for writing to cancel the request. Before and in the stream the worker may call functions of the parent, one call
-// at a time, and waits for the values.
+// A Kind is the kind of a message: 1 byte, before a length of 4 bytes and that many bytes.
 //
-// A message is a kind (1 byte), a length (4 bytes) and so many bytes.
+// Each request has a socket of its own, which the parent passes to the worker. The parent sends a
+// request, rows of external tables, and EndOfRequest. The worker answers with BegunMessage, the columns
+// and a stream of rows if there are any, and DoneMessage or FailedMessage, and closes the socket. The
+// parent closes its half for writing to cancel the request. The worker may call functions of the parent
+// before and in the stream, one call at a time, and waits for the values.
 type Kind byte
 
 const (
@@ -63,10 +63,12 @@ type Writer struct {
 	w  *bufio.Writer
 }
 
+// NewWriter returns a Writer with a buffer, which Flush writes out.
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{w: bufio.NewWriterSize(w, 64<<10)}
 }
 
+// Write writes a message whose body is the parts in order.
 func (m *Writer) Write(kind Kind, parts ...[]byte) error {
 	size := 0
 	for _, p := range parts {
@@ -88,6 +90,7 @@ func (m *Writer) Write(kind Kind, parts ...[]byte) error {
 	return nil
 }
 
+// WriteJSON writes a message whose body is a value in JSON.
 func (m *Writer) WriteJSON(kind Kind, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -96,6 +99,7 @@ func (m *Writer) WriteJSON(kind Kind, value any) error {
 	return m.Write(kind, text)
 }
 
+// Flush writes what is buffered.
 func (m *Writer) Flush() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,6 +109,7 @@ func (m *Writer) Flush() error {
 // A Reader reads messages. It is for one goroutine.
 type Reader struct{ Buffered *bufio.Reader }
 
+// NewReader returns a Reader with a buffer.
 func NewReader(r io.Reader) *Reader {
 	return &Reader{bufio.NewReaderSize(r, 64<<10)}
 }
@@ -122,6 +127,7 @@ func (m *Reader) ReadHead() (Kind, int, error) {
 	return Kind(head[0]), int(size), nil
 }
 
+// Read reads a message. A stream that ends before its last message fails with io.ErrUnexpectedEOF.
 func (m *Reader) Read() (Kind, []byte, error) {
 	kind, size, err := m.ReadHead()
 	if err != nil {
@@ -153,6 +159,7 @@ type Request struct {
 	Stays bool `json:"-"` // in its worker, however long it waits for rows: it has left another one already
 }
 
+// A Query is a statement and the version of the data that it reads.
 type Query struct {
 	Version  uint64
 	Ends     []wal.FileEnd
@@ -185,6 +192,7 @@ type Function struct {
 	Call func(ctx context.Context, documents [][]byte) ([][]byte, error) `json:"-"`
 }
 
+// An ExternalTable is a table whose rows follow the request.
 type ExternalTable struct {
 	Name    string
 	Columns []Column
@@ -196,6 +204,7 @@ type Column struct {
 	Type string `json:"type"` // as SQL knows it
 }
 
+// A ResultColumn is a column of an answer.
 type ResultColumn struct {
 	Name string `json:"name"`
 	Type Type   `json:"type"`
@@ -292,6 +301,7 @@ type Failure struct {
 	Message  string      `json:",omitempty"` // any other error
 }
 
+// NewFailure returns an error as a worker answers it.
 func NewFailure(err error) Failure {
 	if q, ok := errors.AsType[*QueryError](err); ok {
 		return Failure{Query: q}
@@ -299,6 +309,7 @@ func NewFailure(err error) Failure {
 	return Failure{Message: err.Error(), Canceled: errors.Is(err, ErrCanceled), Memory: errors.Is(err, ErrMemory)}
 }
 
+// Err returns the error that a failure carries.
 func (f Failure) Err() error {
 	switch {
 	case f.Query != nil:

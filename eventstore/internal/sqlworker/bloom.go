@@ -136,7 +136,7 @@ func (s *session) writeBloom(t *manifest.Table, parquet string) (path string, er
 
 // rowGroups returns how many rows each row group of a file has.
 func (s *session) rowGroups(parquet string) (groups []int64, err error) {
-	rows, err := s.conn.run("SELECT row_group_id, any_value(row_group_num_rows) FROM parquet_metadata(" + literal(parquet) + ") GROUP BY 1 ORDER BY 1")
+	rows, err := s.conn.Run("SELECT row_group_id, any_value(row_group_num_rows) FROM parquet_metadata(" + sqltext.Literal(parquet) + ") GROUP BY 1 ORDER BY 1")
 	for _, row := range rows {
 		groups = append(groups, row[1].(int64))
 	}
@@ -160,8 +160,8 @@ func (s *session) buildFilters(parquet string, c manifest.Column, groups []int64
 		}
 		filters, hashes = append(filters, filter), hashes[:0]
 	}
-	sql := fmt.Sprintf("SELECT CAST(%s AS VARCHAR), %s FROM read_parquet(%s, hive_partitioning = false)", sqltext.QuoteName(c.Name), fileRowNumber, literal(parquet))
-	err = s.conn.stream(sql, func(batch arrow.RecordBatch) error {
+	sql := fmt.Sprintf("SELECT CAST(%s AS VARCHAR), %s FROM read_parquet(%s, hive_partitioning = false)", sqltext.QuoteName(c.Name), fileRowNumber, sqltext.Literal(parquet))
+	err = s.conn.Stream(sql, func(batch arrow.RecordBatch) error {
 		texts, numbers := batch.Column(0).(*array.String), batch.Column(1).(*array.Int64)
 		for i := range texts.Len() {
 			if numbers.Value(i) != row {

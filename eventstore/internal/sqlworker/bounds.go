@@ -12,6 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
+
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
 	"github.com/perigeedb/perigee/event"
@@ -44,22 +48,22 @@ func (b bounds) union(other bounds) bounds {
 
 // A boundsFinder finds the bounds of one table in a statement.
 type boundsFinder struct {
-	conn   *conn
+	conn   *duckdb.Conn
 	table  *manifest.Table
 	params map[string]protocol.Param // by identifier
 	time   string                    // name of the time column; "" if it cannot be bounded
 }
 
 // findBounds returns the bounds of the rows of a table that a statement needs.
-func (c *conn) findBounds(s *statement, t *manifest.Table, params []protocol.Param) bounds {
+func findBounds(c *duckdb.Conn, s *statement.Statement, t *manifest.Table, params []protocol.Param) bounds {
 	name := strings.ToLower(t.Name)
 	references := 0
-	for _, read := range s.tables {
+	for _, read := range s.Tables {
 		if read == name {
 			references++
 		}
 	}
-	if references == 0 || s.names(name) {
+	if references == 0 || s.HasCTE(name) {
 		return unbounded
 	}
 	f := &boundsFinder{conn: c, table: t, params: map[string]protocol.Param{}}
@@ -70,7 +74,7 @@ func (c *conn) findBounds(s *statement, t *manifest.Table, params []protocol.Par
 		f.time = t.Time
 	}
 	var found []bounds
-	forEachObject(s.tree, func(n syntaxNode) {
+	statement.ForEachObject(s.Tree, func(n statement.Node) {
 		if n["type"] == "SELECT_NODE" {
 			found = append(found, f.ofSelect(n)...)
 		}
@@ -85,27 +89,16 @@ func (c *conn) findBounds(s *statement, t *manifest.Table, params []protocol.Par
 	return all
 }
 
-// names reports whether a WITH of the statement has a part of that name.
-func (s *statement) names(table string) bool {
-	named := false
-	forEachObject(s.tree, func(n syntaxNode) {
-		for _, part := range n.child("cte_map").list("map") {
-			named = named || strings.EqualFold(part.text("key"), table)
-		}
-	})
-	return named
-}
-
 // ofSelect returns the bounds of each reference to the table in the FROM of a SELECT. In an
 // inner, outer or cross join of tables, a row that does not satisfy the WHERE may be left out
 // on either side: a comparison with null is not true.
-func (f *boundsFinder) ofSelect(n syntaxNode) (found []bounds) {
-	from := n.child("from_table")
+func (f *boundsFinder) ofSelect(n statement.Node) (found []bounds) {
+	from := n.Child("from_table")
 	references, whole := f.references(from)
 	for _, alias := range references {
 		b := bounds{min: math.MinInt64, max: math.MaxInt64, equal: map[string][]string{}}
 		if whole && n["sample"] == nil {
-			f.narrow(&b, n.child("where_clause"), alias, from["type"] == "BASE_TABLE")
+			f.narrow(&b, n.Child("where_clause"), alias, from["type"] == "BASE_TABLE")
 		}
 		found = append(found, b)
 	}
@@ -114,49 +107,49 @@ func (f *boundsFinder) ofSelect(n syntaxNode) (found []bounds) {
 
 // references returns the names by which columns of the table are qualified. whole is false
 // where rows that the WHERE excludes may matter to others.
-func (f *boundsFinder) references(from syntaxNode) (aliases []string, whole bool) {
+func (f *boundsFinder) references(from statement.Node) (aliases []string, whole bool) {
 	switch from["type"] {
 	case "BASE_TABLE":
 		renamed, _ := from["column_name_alias"].([]any)
 		whole = from["sample"] == nil && from["at_clause"] == nil && len(renamed) == 0
-		if !strings.EqualFold(from.text("table_name"), f.table.Name) {
+		if !strings.EqualFold(from.Text("table_name"), f.table.Name) {
 			return nil, whole
 		}
-		alias := from.text("alias")
+		alias := from.Text("alias")
 		if alias == "" {
 			alias = f.table.Name
 		}
 		return []string{alias}, whole
 	case "JOIN":
-		left, wholeLeft := f.references(from.child("left"))
-		right, wholeRight := f.references(from.child("right"))
-		kind := from.text("ref_type")
+		left, wholeLeft := f.references(from.Child("left"))
+		right, wholeRight := f.references(from.Child("right"))
+		kind := from.Text("ref_type")
 		return append(left, right...), wholeLeft && wholeRight && (kind == "REGULAR" || kind == "CROSS" || kind == "NATURAL")
 	}
 	return nil, true
 }
 
 // narrow applies a condition to bounds. bare says that columns need no alias.
-func (f *boundsFinder) narrow(b *bounds, condition syntaxNode, alias string, bare bool) {
-	column := func(n syntaxNode) string { return f.column(n, alias, bare) }
+func (f *boundsFinder) narrow(b *bounds, condition statement.Node, alias string, bare bool) {
+	column := func(n statement.Node) string { return f.column(n, alias, bare) }
 	switch condition["class"] {
 	case "CONJUNCTION":
 		if condition["type"] == "CONJUNCTION_AND" {
-			for _, child := range condition.list("children") {
+			for _, child := range condition.List("children") {
 				f.narrow(b, child, alias, bare)
 			}
 		}
 	case "BETWEEN":
-		if name := column(condition.child("input")); condition["type"] == "COMPARE_BETWEEN" && f.isTime(name) {
-			f.raiseMin(b, condition.child("lower"))
-			f.lowerMax(b, condition.child("upper"))
+		if name := column(condition.Child("input")); condition["type"] == "COMPARE_BETWEEN" && f.isTime(name) {
+			f.raiseMin(b, condition.Child("lower"))
+			f.lowerMax(b, condition.Child("upper"))
 		}
 	case "OPERATOR":
-		if children := condition.list("children"); condition["type"] == "COMPARE_IN" && len(children) > 1 {
+		if children := condition.List("children"); condition["type"] == "COMPARE_IN" && len(children) > 1 {
 			f.narrowEqual(b, column(children[0]), children[1:])
 		}
 	case "COMPARISON":
-		left, right, operator := condition.child("left"), condition.child("right"), condition.text("type")
+		left, right, operator := condition.Child("left"), condition.Child("right"), condition.Text("type")
 		if column(left) == "" {
 			left, right, operator = right, left, mirrored[operator]
 		}
@@ -170,10 +163,10 @@ var mirrored = map[string]string{
 	"COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO", "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
 }
 
-func (f *boundsFinder) compare(b *bounds, name, operator string, value syntaxNode) {
+func (f *boundsFinder) compare(b *bounds, name, operator string, value statement.Node) {
 	switch {
 	case operator == "COMPARE_EQUAL" && !f.isTime(name):
-		f.narrowEqual(b, name, []syntaxNode{value})
+		f.narrowEqual(b, name, []statement.Node{value})
 	case !f.isTime(name):
 	case operator == "COMPARE_GREATERTHAN", operator == "COMPARE_GREATERTHANOREQUALTO":
 		f.raiseMin(b, value)
@@ -190,7 +183,7 @@ func (f *boundsFinder) isTime(name string) bool {
 }
 
 // column returns the name of the table's column that a node is, or "".
-func (f *boundsFinder) column(n syntaxNode, alias string, bare bool) string {
+func (f *boundsFinder) column(n statement.Node, alias string, bare bool) string {
 	if n["class"] != "COLUMN_REF" {
 		return ""
 	}
@@ -204,7 +197,7 @@ func (f *boundsFinder) column(n syntaxNode, alias string, bare bool) string {
 }
 
 // narrowEqual notes that a column of texts or integers has one of some values.
-func (f *boundsFinder) narrowEqual(b *bounds, name string, values []syntaxNode) {
+func (f *boundsFinder) narrowEqual(b *bounds, name string, values []statement.Node) {
 	if !slices.ContainsFunc(f.table.Current().Columns, func(c manifest.Column) bool {
 		return strings.EqualFold(c.Name, name) && c.Type == event.String
 	}) && !f.isInteger(name) {
@@ -232,9 +225,9 @@ func (f *boundsFinder) isInteger(name string) bool {
 
 // text returns the text of a constant that is compared with a column: as it is, or an integer
 // as it is spelled.
-func (f *boundsFinder) text(value syntaxNode, integer bool) (string, bool) {
-	constant, ok := constant(value)
-	if p, given := f.params[value.text("identifier")]; value["class"] == "PARAMETER" && given {
+func (f *boundsFinder) text(value statement.Node, integer bool) (string, bool) {
+	constant, ok := statement.Constant(value)
+	if p, given := f.params[value.Text("identifier")]; value["class"] == "PARAMETER" && given {
 		constant, ok = p.Value, true
 	}
 	switch constant := constant.(type) {
@@ -243,14 +236,14 @@ func (f *boundsFinder) text(value syntaxNode, integer bool) (string, bool) {
 	case int64:
 		return strconv.FormatInt(constant, 10), ok && integer
 	case float64: // of JSON
-		kind := value.child("value").child("type")["id"]
+		kind := value.Child("value").Child("type")["id"]
 		whole := kind == "INTEGER" || kind == "BIGINT" && math.Abs(constant) < 1<<53
 		return strconv.FormatInt(int64(constant), 10), ok && integer && whole
 	}
 	return "", false
 }
 
-func (f *boundsFinder) raiseMin(b *bounds, value syntaxNode) {
+func (f *boundsFinder) raiseMin(b *bounds, value statement.Node) {
 	if at, _, ok := f.micros(value); ok {
 		if timeType(f.table) == event.TimestampNS { // it may have been rounded up
 			at--
@@ -259,7 +252,7 @@ func (f *boundsFinder) raiseMin(b *bounds, value syntaxNode) {
 	}
 }
 
-func (f *boundsFinder) lowerMax(b *bounds, value syntaxNode) {
+func (f *boundsFinder) lowerMax(b *bounds, value statement.Node) {
 	if at, computed, ok := f.micros(value); ok {
 		if at++; computed { // TIMESTAMP_NS has been rounded
 			at += timeSlack
@@ -272,12 +265,12 @@ func (f *boundsFinder) lowerMax(b *bounds, value syntaxNode) {
 var timeFormats = []string{"2006-01-02 15:04:05", time.DateOnly, "2006-01-02T15:04:05", "2006-01-02T15:04:05Z"}
 
 // micros returns the time that an expression without columns is.
-func (f *boundsFinder) micros(value syntaxNode) (at int64, computed, ok bool) {
+func (f *boundsFinder) micros(value statement.Node) (at int64, computed, ok bool) {
 	inner := value
-	if value["class"] == "CAST" && value.child("cast_type")["id"] == "TIMESTAMP" {
-		inner = value.child("child")
+	if value["class"] == "CAST" && value.Child("cast_type")["id"] == "TIMESTAMP" {
+		inner = value.Child("child")
 	}
-	if text, isText := constantText(inner); isText {
+	if text, isText := statement.ConstantText(inner); isText {
 		for _, format := range timeFormats {
 			if t, err := time.Parse(format, text); err == nil {
 				return t.UnixMicro(), false, true
@@ -288,16 +281,16 @@ func (f *boundsFinder) micros(value syntaxNode) (at int64, computed, ok bool) {
 	if !ok {
 		return 0, false, false
 	}
-	at, ok = f.conn.evaluateTime(expression, timeType(f.table))
+	at, ok = evaluateTime(f.conn, expression, timeType(f.table))
 	return at, computed, ok
 }
 
 // fold returns an expression with its parameters replaced by their values. ok is false if it
 // has columns, or another value each time.
-func (f *boundsFinder) fold(value syntaxNode) (folded map[string]any, computed, ok bool) {
+func (f *boundsFinder) fold(value statement.Node) (folded map[string]any, computed, ok bool) {
 	switch value["class"] {
 	case "PARAMETER":
-		p, given := f.params[value.text("identifier")]
+		p, given := f.params[value.Text("identifier")]
 		if !given {
 			return nil, false, false
 		}
@@ -306,18 +299,18 @@ func (f *boundsFinder) fold(value syntaxNode) (folded map[string]any, computed, 
 	case "CONSTANT":
 		return withoutLocation(value), false, true
 	case "CAST":
-		child, computed, ok := f.fold(value.child("child"))
+		child, computed, ok := f.fold(value.Child("child"))
 		folded = withoutLocation(value)
 		folded["child"] = child
 		return folded, computed, ok
 	case "FUNCTION":
-		name := strings.ToLower(value.text("function_name"))
+		name := strings.ToLower(value.Text("function_name"))
 		if !timeFunctions[name] {
 			return nil, false, false
 		}
 		folded = withoutLocation(value)
 		children := []any{}
-		for _, child := range value.list("children") {
+		for _, child := range value.List("children") {
 			one, _, ok := f.fold(child)
 			if !ok {
 				return nil, false, false
@@ -336,7 +329,7 @@ func (f *boundsFinder) fold(value syntaxNode) (folded map[string]any, computed, 
 
 // withoutLocation returns a copy of a node without its place in the SQL, which may be a number
 // that Go's JSON does not keep.
-func withoutLocation(n syntaxNode) syntaxNode {
+func withoutLocation(n statement.Node) statement.Node {
 	n = maps.Clone(n)
 	delete(n, "query_location")
 	return n
@@ -348,7 +341,7 @@ func (f *boundsFinder) has(name string) bool {
 }
 
 // timeFunctions are those of which a bound may be made.
-var timeFunctions = setOf([]FunctionGroup{{Names: strings.Fields(`now current_timestamp get_current_timestamp transaction_timestamp today current_date + - * / to_seconds to_minutes
+var timeFunctions = statement.SetOf([]statement.FunctionGroup{{Names: strings.Fields(`now current_timestamp get_current_timestamp transaction_timestamp today current_date + - * / to_seconds to_minutes
 	to_hours to_days to_weeks to_months to_years to_milliseconds to_microseconds to_timestamp make_timestamp make_timestamp_ms epoch_ms date_trunc datetrunc time_bucket
 	date_add date_sub strptime trunc`)}})
 
@@ -379,7 +372,7 @@ func constantNode(value any) (map[string]any, bool) {
 // evaluateTime evaluates an expression without columns, and casts it to the type of the time
 // column as DuckDB does in a comparison: the casts of a text to TIMESTAMP and to TIMESTAMP_NS
 // differ, for one drops an offset and the other applies it.
-func (c *conn) evaluateTime(expression map[string]any, kind event.Type) (micros int64, ok bool) {
+func evaluateTime(c *duckdb.Conn, expression map[string]any, kind event.Type) (micros int64, ok bool) {
 	tree, err := json.Marshal(map[string]any{"error": false, "statements": []any{map[string]any{"node": map[string]any{
 		"type": "SELECT_NODE", "modifiers": []any{}, "cte_map": map[string]any{"map": []any{}}, "select_list": []any{expression},
 		"from_table": map[string]any{"type": "EMPTY", "alias": "", "sample": nil}, "where_clause": nil, "group_expressions": []any{}, "group_sets": []any{},
@@ -388,7 +381,7 @@ func (c *conn) evaluateTime(expression map[string]any, kind event.Type) (micros 
 	if err != nil {
 		return 0, false
 	}
-	sql, err := c.spell(string(tree))
+	sql, err := c.Deparse(string(tree))
 	if err != nil {
 		return 0, false
 	}
@@ -397,29 +390,12 @@ func (c *conn) evaluateTime(expression map[string]any, kind event.Type) (micros 
 	if kind == event.TimestampNS {
 		epoch, perMicro = "epoch_ns", 1000
 	}
-	rows, err := c.run("SELECT " + epoch + "(CAST(one AS " + column.SQLType() + ")) FROM (" + sql + ") AS x(one)")
+	rows, err := c.Run("SELECT " + epoch + "(CAST(one AS " + column.SQLType() + ")) FROM (" + sql + ") AS x(one)")
 	if err != nil || len(rows) != 1 {
 		return 0, false
 	}
 	at, ok := rows[0][0].(int64) // not that of infinity
 	return microsOf(at, perMicro), ok
-}
-
-// spell returns the SQL of a syntax tree. It remembers that of the last ones.
-func (c *conn) spell(tree string) (sql string, err error) {
-	if sql, known := c.spelled[tree]; known {
-		return sql, nil
-	}
-	found, err := c.run(`SELECT json_deserialize_sql(CAST(? AS JSON))`, protocol.Param{Value: tree})
-	if err != nil {
-		return "", err
-	}
-	if c.spelled == nil || len(c.spelled) >= statementsMax {
-		c.spelled = map[string]string{}
-	}
-	sql = protocol.Text(found[0][0])
-	c.spelled[tree] = sql
-	return sql, nil
 }
 
 // A selection is the frames and files of a table that a query reads.

@@ -12,6 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
+
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
@@ -27,7 +31,7 @@ import (
 // one before finds its view.
 type database struct {
 	db     duck.Database
-	conn   *conn
+	conn   *duckdb.Conn
 	number uint64 // of this process
 	memory int64
 	temp   string
@@ -90,7 +94,7 @@ func (d *database) createView(table, sql string) error {
 	if d.views[name] == sql {
 		return nil
 	}
-	if err := d.conn.exec("CREATE OR REPLACE VIEW main." + sqltext.QuoteName(table) + " AS " + sql); err != nil {
+	if err := d.conn.Exec("CREATE OR REPLACE VIEW main." + sqltext.QuoteName(table) + " AS " + sql); err != nil {
 		return err
 	}
 	d.views[name] = sql
@@ -114,7 +118,7 @@ type databases struct {
 // arithmetic of dates be.
 const lockdownSQL = `
 ATTACH ':memory:' AS events;
-CREATE SCHEMA events.` + SystemSchema + `;
+CREATE SCHEMA events.` + statement.SystemSchema + `;
 SET GLOBAL TimeZone = 'UTC';
 SET GLOBAL enable_external_file_cache = false;
 SET GLOBAL autoinstall_known_extensions = false;
@@ -132,7 +136,7 @@ const rememberSQL = "SET GLOBAL parquet_metadata_cache = true;"
 const lockSQL = "SET GLOBAL lock_configuration = true;"
 
 // searchPathSQL lets a connection find the tables of the store by their names.
-const searchPathSQL = "SET search_path = 'events.main,events." + SystemSchema + "';"
+const searchPathSQL = "SET search_path = 'events.main,events." + statement.SystemSchema + "';"
 
 // take returns a database with a memory limit.
 func (d *databases) take(memory int64) (*database, error) {
@@ -193,7 +197,7 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 	if d.settings.Role != protocol.QueryRole {
 		config["threads"] = "1" // keeps the order of rows, and has one row group in memory
 	}
-	db, err := openDuck(config)
+	db, err := duckdb.Open(config)
 	if err != nil {
 		return nil, fmt.Errorf("open DuckDB: %w", err)
 	}
@@ -202,23 +206,23 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 		return nil, err
 	}
 	one := &database{db: db, number: uint64(number), memory: memory, temp: temp, views: map[string]string{}, scans: map[scanKey]uint64{}, files: map[string]bool{}}
-	if one.conn, err = connect(db); err == nil {
-		directories := literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + literal(d.settings.Temp()+"/")
+	if one.conn, err = duckdb.Connect(db); err == nil {
+		directories := sqltext.Literal(manifest.TablesFolder(d.settings.Folder)+"/") + ", " + sqltext.Literal(d.settings.Temp()+"/")
 		file := ""
 		if d.settings.File != "" {
-			file = literal(d.settings.File)
+			file = sqltext.Literal(d.settings.File)
 		}
-		if err = registerScript(one.conn.c); err == nil {
-			err = one.conn.exec(fmt.Sprintf(lockdownSQL, directories, file) + macrosSQL + functionsSQL(d.settings.Functions, uint64(number)) + searchPathSQL)
+		if err = registerScript(one.conn.Native); err == nil {
+			err = one.conn.Exec(fmt.Sprintf(lockdownSQL, directories, file) + statement.MacrosSQL + functionsSQL(d.settings.Functions, uint64(number)) + searchPathSQL)
 		}
 		if err == nil {
-			err = registerScans(one.conn.c)
+			err = registerScans(one.conn.Native)
 		}
 		if err == nil && d.settings.Role == protocol.QueryRole {
-			err = one.conn.exec(rememberSQL + lockSQL)
+			err = one.conn.Exec(rememberSQL + lockSQL)
 		}
 		if err == nil && d.settings.Role == protocol.MergeRole {
-			err = registerMerge(one.conn.c)
+			err = registerMerge(one.conn.Native)
 		}
 	}
 	if err != nil {
@@ -245,7 +249,7 @@ func (d *databases) put(one *database, failed bool) {
 
 func (d *database) close() {
 	if d.conn != nil {
-		d.conn.close()
+		d.conn.Close()
 	}
 	duck.Close(&d.db)
 	_ = os.RemoveAll(d.temp)

@@ -9,6 +9,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
+
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -26,25 +28,25 @@ const (
 
 // latestOf returns how many rows a statement wants of the end of a table, by event time: it
 // is SELECT … FROM table … ORDER BY time DESC … LIMIT n [OFFSET m]. 0 is any other statement.
-func latestOf(s *statement, t *manifest.Table) int64 {
-	n := syntaxNode(s.tree).child("node")
-	from := n.child("from_table")
+func latestOf(s *statement.Statement, t *manifest.Table) int64 {
+	n := statement.Node(s.Tree).Child("node")
+	from := n.Child("from_table")
 	groups, _ := n["group_expressions"].([]any)
 	renamed, _ := from["column_name_alias"].([]any)
 	switch {
-	case s.explained, n["type"] != "SELECT_NODE", len(s.tables) != 1, timeType(t) == 0, !strings.EqualFold(from.text("table_name"), t.Name),
-		len(n.child("cte_map").list("map")) > 0, len(groups) > 0, len(renamed) > 0, n["having"] != nil, n["qualify"] != nil, n["sample"] != nil,
+	case s.Explained, n["type"] != "SELECT_NODE", len(s.Tables) != 1, timeType(t) == 0, !strings.EqualFold(from.Text("table_name"), t.Name),
+		len(n.Child("cte_map").List("map")) > 0, len(groups) > 0, len(renamed) > 0, n["having"] != nil, n["qualify"] != nil, n["sample"] != nil,
 		from["type"] != "BASE_TABLE", from["sample"] != nil, from["at_clause"] != nil:
 		return 0
 	}
-	modifiers := n.list("modifiers")
+	modifiers := n.List("modifiers")
 	if len(modifiers) != 2 || modifiers[0]["type"] != "ORDER_MODIFIER" || modifiers[1]["type"] != "LIMIT_MODIFIER" {
 		return 0
 	}
-	orders := modifiers[0].list("orders")
+	orders := modifiers[0].List("orders")
 	finder := &boundsFinder{table: t, time: t.Time}
-	alias := cmp.Or(from.text("alias"), t.Name)
-	if len(orders) == 0 || orders[0]["type"] != "DESCENDING" || orders[0]["null_order"] == "NULLS FIRST" || !finder.isTime(finder.column(orders[0].child("expression"), alias, true)) {
+	alias := cmp.Or(from.Text("alias"), t.Name)
+	if len(orders) == 0 || orders[0]["type"] != "DESCENDING" || orders[0]["null_order"] == "NULLS FIRST" || !finder.isTime(finder.column(orders[0].Child("expression"), alias, true)) {
 		return 0
 	}
 	if dependsOnOthers(n) || hidesTime(n, finder, alias) {
@@ -54,29 +56,29 @@ func latestOf(s *statement, t *manifest.Table) int64 {
 }
 
 // hidesTime reports whether the name of the time column means something else to ORDER BY.
-func hidesTime(n syntaxNode, f *boundsFinder, alias string) bool {
-	return slices.ContainsFunc(n.list("select_list"), func(item syntaxNode) bool {
+func hidesTime(n statement.Node, f *boundsFinder, alias string) bool {
+	return slices.ContainsFunc(n.List("select_list"), func(item statement.Node) bool {
 		replaced, _ := item["replace_list"].([]any)
 		renamed, _ := item["rename_list"].([]any)
-		return f.isTime(item.text("alias")) && !f.isTime(f.column(item, alias, true)) || len(replaced) > 0 || len(renamed) > 0
+		return f.isTime(item.Text("alias")) && !f.isTime(f.column(item, alias, true)) || len(replaced) > 0 || len(renamed) > 0
 	})
 }
 
 // dependsOnOthers reports whether a row of the result depends on more than its own row.
-func dependsOnOthers(n syntaxNode) bool {
+func dependsOnOthers(n statement.Node) bool {
 	depends := false
-	forEachObject(map[string]any(n), func(n syntaxNode) {
-		depends = depends || n["class"] == "SUBQUERY" || n["class"] == "WINDOW" || aggregateFunctions[strings.ToLower(n.text("function_name"))]
+	statement.ForEachObject(map[string]any(n), func(n statement.Node) {
+		depends = depends || n["class"] == "SUBQUERY" || n["class"] == "WINDOW" || statement.IsAggregate(n.Text("function_name"))
 	})
 	return depends
 }
 
 // limitOf returns how many rows a LIMIT needs, or 0 if they are not constant or too many.
-func limitOf(modifier syntaxNode) int64 {
-	limit, ok := constantCount(modifier.child("limit"))
+func limitOf(modifier statement.Node) int64 {
+	limit, ok := statement.ConstantCount(modifier.Child("limit"))
 	offset := 0
 	if modifier["offset"] != nil && ok {
-		offset, ok = constantCount(modifier.child("offset"))
+		offset, ok = statement.ConstantCount(modifier.Child("offset"))
 	}
 	if !ok || limit < 1 || limit > latestMax || offset < 0 || offset > latestMax-limit {
 		return 0
@@ -138,21 +140,6 @@ func rowsFrom(parts []part, after int64) (rows float64) {
 		}
 	}
 	return rows
-}
-
-// readAll reads the rows of a result.
-func (r *result) readAll() (all []arrow.RecordBatch, err error) {
-	for {
-		batch, err := r.next()
-		if err != nil {
-			release(all)
-			return nil, err
-		}
-		if batch == nil {
-			return all, nil
-		}
-		all = append(all, batch)
-	}
 }
 
 func countRows(batches []arrow.RecordBatch) (rows int64) {

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
@@ -129,7 +131,7 @@ func (s *session) mayHaveNegativeZero(t *manifest.Table, f *manifest.File, known
 	if len(conditions) == 0 {
 		return false, nil
 	}
-	rows, err := s.conn.run("SELECT 1 FROM (" + fileSQL(s.worker.settings.Folder, t, f) + ") WHERE " + strings.Join(conditions, " OR ") + " LIMIT 1")
+	rows, err := s.conn.Run("SELECT 1 FROM (" + fileSQL(s.worker.settings.Folder, t, f) + ") WHERE " + strings.Join(conditions, " OR ") + " LIMIT 1")
 	return len(rows) > 0, err
 }
 
@@ -146,7 +148,7 @@ func (s *session) countLeft(t *manifest.Table, files []*manifest.File, left *man
 	*left = manifest.File{Day: left.Day, Log: left.Log}
 	openTimes(left)
 	for _, f := range files {
-		rows, err := s.conn.run(fmt.Sprintf("SELECT count(*), CAST(min(%s) AS BIGINT), CAST(max(%[1]s) AS BIGINT) FROM (%s)", sql, fileSQL(s.worker.settings.Folder, t, f)))
+		rows, err := s.conn.Run(fmt.Sprintf("SELECT count(*), CAST(min(%s) AS BIGINT), CAST(max(%[1]s) AS BIGINT) FROM (%s)", sql, fileSQL(s.worker.settings.Folder, t, f)))
 		if err != nil {
 			return err
 		}
@@ -168,8 +170,8 @@ func fileSQL(folder string, t *manifest.Table, f *manifest.File, more ...string)
 // A mergedRows is the rows of several sorted files, in order, one chunk of each in memory: the
 // table function merged_rows. DuckDB would sort them all again.
 type mergedRows struct {
-	conns  []*conn
-	inputs []*streaming
+	conns  []*duckdb.Conn
+	inputs []*duckdb.Streaming
 	c      *C.row_merge
 }
 
@@ -189,15 +191,15 @@ func (s *session) openMerge(t *manifest.Table, files []*manifest.File) (_ *merge
 			return nil, err
 		}
 		m.conns = append(m.conns, c)
-		if err := c.exec(oneChunkSQL); err != nil {
+		if err := c.Exec(oneChunkSQL); err != nil {
 			return nil, err
 		}
-		input, err := c.open("SELECT " + columnList(t) + ", " + sortKeySQL(sortColumns(t)) + " FROM (" + fileSQL(s.worker.settings.Folder, t, f) + ")")
+		input, err := c.Open("SELECT " + columnList(t) + ", " + sortKeySQL(sortColumns(t)) + " FROM (" + fileSQL(s.worker.settings.Folder, t, f) + ")")
 		if err != nil {
 			return nil, err
 		}
 		m.inputs = append(m.inputs, input)
-		results[i] = *(*C.duckdb_result)(unsafe.Pointer(&input.result.res))
+		results[i] = *(*C.duckdb_result)(unsafe.Pointer(&input.Result.Native))
 	}
 	if m.c = C.merge_new(unsafe.SliceData(results), C.uint64_t(len(files))); m.c == nil {
 		return nil, errors.New("out of memory")
@@ -220,10 +222,10 @@ func (m *mergedRows) close() {
 		C.merge_free(m.c)
 	}
 	for _, input := range m.inputs {
-		input.close()
+		input.Close()
 	}
 	for _, c := range m.conns {
-		c.close()
+		c.Close()
 	}
 }
 

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "duckdb.h"
+#include "../duckdb/duckdb.h"
 #include "scan.h"
 
 // A merge_input is a streaming result. Its last column is a BLOB, the sort key.

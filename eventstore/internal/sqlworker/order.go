@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
@@ -123,7 +125,7 @@ func (f *frameWriter) write() error {
 	if err != nil {
 		return err
 	}
-	defer keys.close()
+	defer keys.Close()
 	for begin := 0; begin < len(f.group.frames); { // the same deletes apply to some frames on end
 		end, deletes := f.deletesOf(begin)
 		if err := f.readKeys(keys, begin, end, deletes); err != nil {
@@ -164,7 +166,7 @@ func (f *frameWriter) deletesOf(begin int) (end int, deletes []*manifest.Delete)
 }
 
 // readKeys reads the sort keys of some frames, and writes files when there are many.
-func (f *frameWriter) readKeys(c *conn, begin, end int, deletes []*manifest.Delete) error {
+func (f *frameWriter) readKeys(c *duckdb.Conn, begin, end int, deletes []*manifest.Delete) error {
 	const place = "#place"
 	scan, err := newScan(scansNumbered.Add(1), append(f.group.columns(f.table), scanColumn{0, place, placeKind, placeKind}), f.group.frames[begin:end], nil)
 	if err != nil {
@@ -179,7 +181,7 @@ func (f *frameWriter) readKeys(c *conn, begin, end int, deletes []*manifest.Dele
 	at, perMicro := timeSQL(f.table)
 	f.perMicro = perMicro
 	part := partSQL(f.table, scan.sql(), f.group.types, deletes, sqltext.QuoteName(place))
-	return c.stream("SELECT "+sqltext.QuoteName(place)+", "+at+", "+sortKeySQL(columns)+" FROM ("+part+")", func(batch arrow.RecordBatch) error {
+	return c.Stream("SELECT "+sqltext.QuoteName(place)+", "+at+", "+sortKeySQL(columns)+" FROM ("+part+")", func(batch arrow.RecordBatch) error {
 		places, times, keys := batch.Column(0).(*array.Int64), batch.Column(1).(*array.Int64), batch.Column(2).(*array.Binary)
 		for i := range places.Len() {
 			row := sortedRow{frame: uint32(begin) + uint32(places.Value(i)>>32), row: uint32(places.Value(i)), time: noTime}

@@ -8,6 +8,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
+
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
@@ -61,13 +65,13 @@ func (s *session) sendParquet(q *protocol.Query, params []protocol.Param, in *jo
 
 // run executes a statement whose result does not matter.
 func (s *session) run(stmt duck.PreparedStatement, params []protocol.Param) error {
-	if err := bind(stmt, params); err != nil {
+	if err := duckdb.Bind(stmt, params); err != nil {
 		return err
 	}
 	var res duck.Result
 	defer duck.DestroyResult(&res)
 	if duck.ExecutePrepared(stmt, &res) == duck.StateError {
-		return duckError(duck.ResultError(&res))
+		return duckdb.NewError(duck.ResultError(&res))
 	}
 	return nil
 }
@@ -103,11 +107,11 @@ func (s *session) prepareParquet(sql, path string) (stmt duck.PreparedStatement,
 	duck.DestroyPrepare(&checked)
 	parts := sqltext.Split(sql)
 	if len(parts) != 1 {
-		return stmt, errNotReading("the query is not one statement that only reads")
+		return stmt, statement.ErrNotReading("the query is not one statement that only reads")
 	}
-	copied := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, USE_TMP_FILE false)", parts[0].SQL, literal(path), sentGroupRows, dictionary)
-	if duck.Prepare(s.conn.c, copied, &stmt) == duck.StateError {
-		err = duckError(duck.PrepareError(stmt))
+	copied := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, USE_TMP_FILE false)", parts[0].SQL, sqltext.Literal(path), sentGroupRows, dictionary)
+	if duck.Prepare(s.conn.Native, copied, &stmt) == duck.StateError {
+		err = duckdb.NewError(duck.PrepareError(stmt))
 		duck.DestroyPrepare(&stmt)
 	}
 	return stmt, err

@@ -12,6 +12,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
+
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -27,7 +31,7 @@ type session struct {
 	worker   *worker
 	ctx      context.Context
 	database *database
-	conn     *conn // of the database
+	conn     *duckdb.Conn // of the database
 	log      *logView
 	views    []*tableView
 	external []protocol.ExternalTable // that were created
@@ -50,13 +54,13 @@ func (w *worker) newSession(ctx context.Context, memory int64) (*session, error)
 }
 
 // connect opens a connection to the session's database. Close it before the session.
-func (s *session) connect() (*conn, error) {
-	c, err := connect(s.database.db)
+func (s *session) connect() (*duckdb.Conn, error) {
+	c, err := duckdb.Connect(s.database.db)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.exec(searchPathSQL); err != nil {
-		c.close()
+	if err := c.Exec(searchPathSQL); err != nil {
+		c.Close()
 		return nil, err
 	}
 	return c, nil
@@ -72,7 +76,7 @@ func (s *session) interruptWhenDone() {
 		return
 	}
 	for {
-		s.conn.interrupt()
+		s.conn.Interrupt()
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-s.ended:
@@ -119,7 +123,7 @@ func (s *session) answer(q *protocol.Query, in *job) error {
 	if err := s.createExternal(q.External, in); err != nil {
 		return err
 	}
-	parsed, err := s.worker.statements.parse(s.conn, q.SQL)
+	parsed, err := s.worker.statements.Parse(s.conn, q.SQL)
 	if err != nil {
 		return err
 	}
@@ -165,7 +169,7 @@ type latest struct {
 
 // createViews creates the tables that a statement reads as views, except for one whose newest
 // rows it wants.
-func (s *session) createViews(q *protocol.Query, parsed *statement, params []protocol.Param) (last latest, err error) {
+func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, params []protocol.Param) (last latest, err error) {
 	m, err := s.worker.manifests.load(q.Version)
 	if err != nil {
 		return last, err
@@ -173,16 +177,16 @@ func (s *session) createViews(q *protocol.Query, parsed *statement, params []pro
 	if s.log, err = s.worker.log.open(m.LogStart, q.Ends); err != nil {
 		return last, err
 	}
-	read := slices.DeleteFunc(slices.Clone(m.Tables), func(t *manifest.Table) bool { return !parsed.reads(t.Name) })
-	if err := parsed.checkOffsets(read, params); err != nil {
+	read := slices.DeleteFunc(slices.Clone(m.Tables), func(t *manifest.Table) bool { return !parsed.Reads(t.Name) })
+	if err := parsed.CheckOffsets(read, params); err != nil {
 		return last, err
 	}
-	all := parsed.readsUnknown(m, q.External)
+	all := parsed.ReadsUnknown(m, q.External)
 	for _, t := range m.Tables {
-		if !all && !parsed.reads(t.Name) {
+		if !all && !parsed.Reads(t.Name) {
 			continue
 		}
-		b := s.conn.findBounds(parsed, t, params)
+		b := findBounds(s.conn, parsed, t, params)
 		from := selection{frames: s.log.of(t.ID), files: t.Files, equal: b.equal}.within(t, b)
 		from = s.worker.blooms.choose(s.worker.settings.Folder, t, from)
 		if n := latestOf(parsed, t); n > 0 {
@@ -204,7 +208,7 @@ func (s *session) createView(t *manifest.Table, from selection) error {
 	s.views = append(s.views, v)
 	s.database.remember(s.worker.settings.Folder, t, from.files)
 	if err := s.database.createView(t.Name, v.sql()); err != nil {
-		if outOfMemory(err) {
+		if duckdb.IsOutOfMemory(err) {
 			return err
 		}
 		return fmt.Errorf("read table %s: %s", t.Name, err.Error())
@@ -225,7 +229,7 @@ func (s *session) closeViews() {
 func (s *session) execute(q *protocol.Query, params []protocol.Param, enough int64, in *job) (done bool, err error) {
 	// The read-only transaction is the second lock behind the check of the statement's
 	// kind: EXPLAIN ANALYZE, for one, runs what it explains.
-	if err := s.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
+	if err := s.conn.Exec("BEGIN TRANSACTION READ ONLY"); err != nil {
 		return false, err
 	}
 	s.begun = true
@@ -237,7 +241,7 @@ func (s *session) execute(q *protocol.Query, params []protocol.Param, enough int
 		return false, err
 	}
 	defer duck.DestroyPrepare(&stmt)
-	if err := bind(stmt, params); err != nil {
+	if err := duckdb.Bind(stmt, params); err != nil {
 		return false, err
 	}
 	return s.send(stmt, q.Limits.Rows, enough, in)
@@ -249,24 +253,24 @@ func (s *session) rollBack() error {
 		return nil
 	}
 	s.begun = false
-	return s.conn.exec("ROLLBACK")
+	return s.conn.Exec("ROLLBACK")
 }
 
 // prepare prepares a statement that only reads.
 func (s *session) prepare(sql string, parsed bool) (stmt duck.PreparedStatement, err error) {
 	var stmts duck.ExtractedStatements
 	defer duck.DestroyExtracted(&stmts)
-	n := duck.ExtractStatements(s.conn.c, sql, &stmts)
+	n := duck.ExtractStatements(s.conn.Native, sql, &stmts)
 	if message := duck.ExtractStatementsError(stmts); n == 0 && message != "" {
-		return stmt, duckError(message)
+		return stmt, duckdb.NewError(message)
 	}
 	if n != 1 || !parsed {
-		return stmt, errNotReading("the query is not one statement that only reads")
+		return stmt, statement.ErrNotReading("the query is not one statement that only reads")
 	}
-	if duck.PrepareExtractedStatement(s.conn.c, stmts, 0, &stmt) == duck.StateError {
-		err = duckError(duck.PrepareError(stmt))
+	if duck.PrepareExtractedStatement(s.conn.Native, stmts, 0, &stmt) == duck.StateError {
+		err = duckdb.NewError(duck.PrepareError(stmt))
 	} else if kind := duck.PreparedStatementType(stmt); kind != duck.StatementTypeSelect && kind != duck.StatementTypeExplain {
-		err = errNotReading("the statement is not one that only reads")
+		err = statement.ErrNotReading("the statement is not one that only reads")
 	}
 	if err != nil {
 		duck.DestroyPrepare(&stmt)
@@ -280,19 +284,19 @@ func (s *session) send(stmt duck.PreparedStatement, limit, enough int64, in *job
 	var pending duck.PendingResult
 	defer duck.DestroyPending(&pending)
 	if duck.PendingPreparedStreaming(stmt, &pending) == duck.StateError {
-		return false, duckError(duck.PendingError(pending))
+		return false, duckdb.NewError(duck.PendingError(pending))
 	}
-	r := &result{}
-	defer r.close()
-	if duck.ExecutePending(pending, &r.res) == duck.StateError {
-		return false, duckError(duck.ResultError(&r.res))
+	r := &duckdb.Result{}
+	defer r.Close()
+	if duck.ExecutePending(pending, &r.Native) == duck.StateError {
+		return false, duckdb.NewError(duck.ResultError(&r.Native))
 	}
-	if err := r.describe(); err != nil {
+	if err := r.Describe(); err != nil {
 		return false, err
 	}
 	var first []arrow.RecordBatch
 	if enough > 0 {
-		if first, err = r.readAll(); err != nil {
+		if first, err = r.ReadAll(); err != nil {
 			return false, err
 		}
 		if countRows(first) < enough {
@@ -301,8 +305,8 @@ func (s *session) send(stmt duck.PreparedStatement, limit, enough int64, in *job
 		}
 	}
 	columns := []protocol.ResultColumn{}
-	for i, name := range r.names {
-		columns = append(columns, protocol.ResultColumn{Name: name, Type: r.types[i]})
+	for i, name := range r.Names {
+		columns = append(columns, protocol.ResultColumn{Name: name, Type: r.Types[i]})
 	}
 	if err := in.out.WriteJSON(protocol.ColumnsMessage, columns); err != nil {
 		return false, err
@@ -315,16 +319,16 @@ func (s *session) send(stmt duck.PreparedStatement, limit, enough int64, in *job
 }
 
 // sendRows sends the rows that have been read, and those that are left.
-func (s *session) sendRows(r *result, first []arrow.RecordBatch, limit int64, in *job) (truncated bool, err error) {
+func (s *session) sendRows(r *duckdb.Result, first []arrow.RecordBatch, limit int64, in *job) (truncated bool, err error) {
 	defer func() { release(first) }()
 	next := func() (batch arrow.RecordBatch, err error) {
 		if len(first) == 0 {
-			return r.next()
+			return r.Next()
 		}
 		batch, first = first[0], first[1:]
 		return batch, nil
 	}
-	stream := ipc.NewWriter(arrowPieces{in.out}, ipc.WithSchema(r.schema))
+	stream := ipc.NewWriter(arrowPieces{in.out}, ipc.WithSchema(r.Schema))
 	for sent := int64(0); ; {
 		if err := context.Cause(s.ctx); err != nil {
 			return false, err
@@ -369,10 +373,10 @@ func (s *session) explainError(err error, sql string) error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause
 	}
-	if outOfMemory(err) {
+	if duckdb.IsOutOfMemory(err) {
 		return protocol.ErrQueryMemory
 	}
-	return queryError(err, sql)
+	return duckdb.ExplainError(err, sql)
 }
 
 // withTimeLimit returns ctx, ended when a query has run for the longest time allowed.
@@ -397,11 +401,11 @@ func (s *session) createExternal(tables []protocol.ExternalTable, in *job) error
 		}
 		types = append(types, `}]`...)
 		name := externalName(t)
-		if err := s.conn.exec("CREATE TABLE " + name + " (" + strings.Join(columns, ", ") + ")"); err != nil {
+		if err := s.conn.Exec("CREATE TABLE " + name + " (" + strings.Join(columns, ", ") + ")"); err != nil {
 			return err
 		}
 		s.external = append(s.external, t)
-		inserts[i] = "INSERT INTO " + name + " BY NAME SELECT unnest(from_json(CAST(? AS JSON), " + literal(string(types)) + "), max_depth := 2)"
+		inserts[i] = "INSERT INTO " + name + " BY NAME SELECT unnest(from_json(CAST(? AS JSON), " + sqltext.Literal(string(types)) + "), max_depth := 2)"
 	}
 	for {
 		index, rows, err := in.nextRows()
@@ -411,7 +415,7 @@ func (s *session) createExternal(tables []protocol.ExternalTable, in *job) error
 		if index >= len(inserts) {
 			return protocol.ErrInvalidMessage
 		}
-		if _, err := s.conn.run(inserts[index], protocol.Param{Value: string(rows)}); err != nil {
+		if _, err := s.conn.Run(inserts[index], protocol.Param{Value: string(rows)}); err != nil {
 			return fmt.Errorf("copy %s for the query: %w", tables[index].Name, errors.New(err.Error()))
 		}
 	}
@@ -419,13 +423,13 @@ func (s *session) createExternal(tables []protocol.ExternalTable, in *job) error
 
 // externalName returns the name of an external table in SQL.
 func externalName(t protocol.ExternalTable) string {
-	return "events." + SystemSchema + "." + sqltext.QuoteName(t.Name)
+	return "events." + statement.SystemSchema + "." + sqltext.QuoteName(t.Name)
 }
 
 // dropExternal drops the tables whose rows the parent has sent.
 func (s *session) dropExternal() error {
 	for _, t := range s.external {
-		if err := s.conn.exec("DROP TABLE " + externalName(t)); err != nil {
+		if err := s.conn.Exec("DROP TABLE " + externalName(t)); err != nil {
 			return err
 		}
 	}

@@ -66,10 +66,10 @@ func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *protocol
 	divide := dividesDays(q, t)
 	if divide {
 		const computed = "temp.recomputed" // the function is called once for each row
-		if err := s.conn.exec("CREATE TEMP TABLE " + computed + " AS " + rows); err != nil {
+		if err := s.conn.Exec("CREATE TEMP TABLE " + computed + " AS " + rows); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, s.conn.exec("DROP TABLE "+computed)) }()
+		defer func() { err = errors.Join(err, s.conn.Exec("DROP TABLE "+computed)) }()
 		rows = "FROM " + computed
 		if days, err = s.listDays(t, rows); err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *protocol
 		}
 		query := rows
 		if divide {
-			query = "SELECT * FROM (" + query + ") WHERE " + daySQL(t) + " = DATE " + literal(day.Day)
+			query = "SELECT * FROM (" + query + ") WHERE " + daySQL(t) + " = DATE " + sqltext.Literal(day.Day)
 		}
 		if order := sortColumns(t); changesOrder(q, t, order) {
 			query += " ORDER BY " + quotedList(order)
@@ -118,7 +118,7 @@ func changesOrder(q *protocol.Recompute, t *manifest.Table, order []string) bool
 // listDays returns the entries of files for the days of the rows of a query.
 func (s *session) listDays(t *manifest.Table, query string) (days []manifest.File, err error) {
 	sql, perMicro := timeSQL(t)
-	found, err := s.conn.run(fmt.Sprintf("SELECT CAST(%s AS VARCHAR), count(*), min(%s), max(%[2]s) FROM (%s) GROUP BY ALL ORDER BY ALL", daySQL(t), sql, query))
+	found, err := s.conn.Run(fmt.Sprintf("SELECT CAST(%s AS VARCHAR), count(*), min(%s), max(%[2]s) FROM (%s) GROUP BY ALL ORDER BY ALL", daySQL(t), sql, query))
 	for _, row := range found {
 		day := manifest.File{Day: row[0].(string), Rows: row[1].(int64)}
 		if least, ok := row[2].(int64); ok { // else no row has a time
@@ -167,7 +167,7 @@ func documentSQL(t *manifest.Table, hidden []int32) string {
 		if len(top.names) > 0 {
 			comma = ","
 		}
-		inner = append(inner, fmt.Sprintf("coalesce(%s || substr(%s, 2, length(%[2]s) - 2), '')", literal(comma), "CAST("+rest+" AS VARCHAR)"))
+		inner = append(inner, fmt.Sprintf("coalesce(%s || substr(%s, 2, length(%[2]s) - 2), '')", sqltext.Literal(comma), "CAST("+rest+" AS VARCHAR)"))
 	}
 	return "concat('{', " + strings.Join(append(inner, "'}'"), ", ") + ")"
 }
@@ -205,7 +205,7 @@ func (f *fields) innerSQL() (texts []string) {
 		if i > 0 {
 			comma = ","
 		}
-		texts = append(texts, literal(comma+string(key)+":"), f.of[i].sql())
+		texts = append(texts, sqltext.Literal(comma+string(key)+":"), f.of[i].sql())
 	}
 	return texts
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "duckdb.h"
+#include "../duckdb/duckdb.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static log_scan *published;

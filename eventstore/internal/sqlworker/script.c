@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "duckdb.h"
+#include "../duckdb/duckdb.h"
 
 const char *script_text(const void *cells, uint64_t row, uint32_t *length) {
 	const char *cell = (const char *)cells + row * 16;

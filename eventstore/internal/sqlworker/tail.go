@@ -72,7 +72,7 @@ func (s *session) sendFrames(t *manifest.Table, frames []*logFrame, sql string, 
 	if err := s.createView(t, selection{frames: frames}); err != nil {
 		return err
 	}
-	if err := s.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
+	if err := s.conn.Exec("BEGIN TRANSACTION READ ONLY"); err != nil {
 		return err
 	}
 	s.begun = true

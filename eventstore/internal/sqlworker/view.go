@@ -278,7 +278,7 @@ func (v *tableView) addFiles(folder string, g *fileGroup, rows map[*manifest.Fil
 func filesSQL(folder string, t *manifest.Table, files []*manifest.File) string {
 	var paths []string
 	for _, f := range files {
-		paths = append(paths, literal(t.Path(folder, f.Name)))
+		paths = append(paths, sqltext.Literal(t.Path(folder, f.Name)))
 	}
 	return "read_parquet([" + strings.Join(paths, ", ") + "], hive_partitioning = false)"
 }

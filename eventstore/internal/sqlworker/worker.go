@@ -8,10 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
@@ -41,7 +42,7 @@ func Run() {
 type worker struct {
 	settings   protocol.Settings
 	databases  databases
-	statements statements
+	statements statement.Cache
 	manifests  manifests
 	log        *logFiles
 	blooms     blooms
@@ -61,8 +62,7 @@ func serve(text string) error {
 	w := &worker{settings: s, log: newLogFiles(manifest.LogFolder(s.Folder)), memory: newMemoryWatch(s.Memory)}
 	w.databases.settings = s
 	for _, f := range s.Functions {
-		name := strings.ToLower(f.Name)
-		scalarFunctions[name], volatileFunctions[name] = true, true // its script may change
+		statement.Allow(f.Name)
 	}
 	w.manifests.folder = s.Folder
 	w.manifests.loaded = func(m *manifest.Manifest) { w.blooms.keep(s.Folder, m) }

@@ -13,6 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
+
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
 	"golang.org/x/sync/errgroup"
@@ -91,7 +95,7 @@ func (s *session) explainWrite(err error) error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		err = cause
 	}
-	if outOfMemory(err) || err == protocol.ErrQueryMemory {
+	if duckdb.IsOutOfMemory(err) || err == protocol.ErrQueryMemory {
 		return protocol.ErrMemory
 	}
 	return err
@@ -230,7 +234,7 @@ func (s *session) writeFile(t *manifest.Table, f manifest.File, query string, wi
 	if width > wideRowBytes {
 		groupBytes = min(groupBytes, wideGroupBytes)
 	}
-	if err := s.conn.exec(s.copySQL(t, query, temp, groupBytes, out.level, f.NegativeZero)); err != nil {
+	if err := s.conn.Exec(s.copySQL(t, query, temp, groupBytes, out.level, f.NegativeZero)); err != nil {
 		return f, err
 	}
 	rows := int64(0)
@@ -261,8 +265,8 @@ func (s *session) writeFile(t *manifest.Table, f manifest.File, query string, wi
 // measureFile returns how many rows a file has, and those and the uncompressed bytes of its
 // largest row group.
 func (s *session) measureFile(path string) (rows, groupRows, groupBytes int64, err error) {
-	found, err := s.conn.run("SELECT CAST(coalesce(sum(rows), 0) AS BIGINT), CAST(coalesce(arg_max(rows, bytes), 0) AS BIGINT), CAST(coalesce(max(bytes), 0) AS BIGINT) FROM " +
-		"(SELECT any_value(row_group_num_rows) AS rows, sum(total_uncompressed_size) AS bytes FROM parquet_metadata(" + literal(path) + ") GROUP BY row_group_id)")
+	found, err := s.conn.Run("SELECT CAST(coalesce(sum(rows), 0) AS BIGINT), CAST(coalesce(arg_max(rows, bytes), 0) AS BIGINT), CAST(coalesce(max(bytes), 0) AS BIGINT) FROM " +
+		"(SELECT any_value(row_group_num_rows) AS rows, sum(total_uncompressed_size) AS bytes FROM parquet_metadata(" + sqltext.Literal(path) + ") GROUP BY row_group_id)")
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -281,7 +285,7 @@ func (s *session) copySQL(t *manifest.Table, query, path string, groupBytes int6
 		ids = append(ids, fmt.Sprintf("%s: %d", sqltext.QuoteName(c.Name), c.ID))
 	}
 	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL %d, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, FIELD_IDS {%s})",
-		columnList(t), query, literal(path), level, s.worker.settings.RowGroup, groupBytes, dictionary, strings.Join(ids, ", "))
+		columnList(t), query, sqltext.Literal(path), level, s.worker.settings.RowGroup, groupBytes, dictionary, strings.Join(ids, ", "))
 }
 
 // storedColumns returns the columns that files of the newest schema have.
@@ -357,32 +361,27 @@ func (w *worker) checkPredicate(ctx context.Context, q *protocol.Check, in *job)
 func (s *session) checkPredicate(t *manifest.Table, predicate string) error {
 	begin := "SELECT 1 FROM " + sqltext.QuoteName(t.Name) + " WHERE "
 	sql := begin + predicate
-	parsed, err := s.conn.parse(sql)
+	parsed, err := statement.Parse(s.conn, sql)
 	if err != nil {
 		return predicateError(begin, sql, err)
 	}
 	if parsed == nil {
-		return predicateError(begin, sql, s.conn.exec(sql))
+		return predicateError(begin, sql, s.conn.Exec(sql))
 	}
-	if err := parsed.checkOffsets([]*manifest.Table{t}, nil); err != nil {
+	if err := parsed.CheckOffsets([]*manifest.Table{t}, nil); err != nil {
 		return predicateError(begin, sql, err)
 	}
-	node := syntaxNode(parsed.tree).child("node")
-	// Some of these conditions imply others; each is a lock of its own on what a delete may do.
-	if len(parsed.tables) != 1 || node["type"] != "SELECT_NODE" || node["where_clause"] == nil || containsSubquery(node["where_clause"]) || !isBareWhere(node) {
-		return &protocol.QueryError{Message: "the predicate must be one expression over the columns of " + t.Name, Hint: "for example: user = 7 AND event <> 'signup'"}
+	if err := parsed.CheckPredicate(t.Name); err != nil {
+		return err
 	}
-	if name := volatileCall(node["where_clause"]); name != "" {
-		return &protocol.QueryError{Message: "the predicate calls " + name + ", whose result changes", Hint: "use constants: the predicate is applied now and later"}
-	}
-	if _, err := s.conn.run(sql); err != nil {
+	if _, err := s.conn.Run(sql); err != nil {
 		return predicateError(begin, sql, err)
 	}
-	described, err := s.conn.run("SELECT column_type FROM (DESCRIBE SELECT (" + predicate + "\n) FROM main." + sqltext.QuoteName(t.Name) + ")")
+	described, err := s.conn.Run("SELECT column_type FROM (DESCRIBE SELECT (" + predicate + "\n) FROM main." + sqltext.QuoteName(t.Name) + ")")
 	if err == nil && described[0][0] != "BOOLEAN" {
 		return &protocol.QueryError{Message: fmt.Sprintf("the predicate is %v, not BOOLEAN", described[0][0]), Hint: "compare the column with a value"}
 	}
-	return queryError(err, "")
+	return duckdb.ExplainError(err, "")
 }
 
 // predicateError puts positions in the whole statement right for the predicate.
@@ -390,57 +389,9 @@ func predicateError(begin, sql string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = queryError(err, sql)
+	err = duckdb.ExplainError(err, sql)
 	if q, ok := errors.AsType[*protocol.QueryError](err); ok && q.Line == 1 {
 		q.Column = max(q.Column-len(begin), 1)
 	}
 	return err
-}
-
-// isBareWhere reports whether a SELECT has nothing behind its WHERE.
-func isBareWhere(node syntaxNode) bool {
-	groups, _ := node["group_expressions"].([]any)
-	modifiers, _ := node["modifiers"].([]any)
-	return len(groups) == 0 && len(modifiers) == 0 && node["having"] == nil && node["qualify"] == nil && node["sample"] == nil
-}
-
-func containsSubquery(node any) bool {
-	found := false
-	forEachObject(node, func(n syntaxNode) {
-		found = found || n["class"] == "SUBQUERY" || n["class"] == "WINDOW" || n["class"] == "PARAMETER"
-	})
-	return found
-}
-
-// volatileFunctions have another result each time.
-var volatileFunctions = setOf([]FunctionGroup{{Names: strings.Fields(`now random uuid gen_random_uuid uuidv4 uuidv7 current_date current_time current_timestamp localtime localtimestamp current_localtime
-	current_localtimestamp get_current_time get_current_timestamp today transaction_timestamp age`)}})
-
-// volatileCall returns the name of a function below node whose result changes, or "".
-func volatileCall(node any) (name string) {
-	forEachObject(node, func(n syntaxNode) {
-		called := n.text("function_name")
-		if names, _ := n["column_names"].([]any); len(names) == 1 { // what SQL calls without parentheses
-			called, _ = names[0].(string)
-		}
-		if called = strings.ToLower(called); volatileFunctions[called] {
-			name = called
-		}
-	})
-	return name
-}
-
-// forEachObject calls each for all objects of a syntax tree.
-func forEachObject(node any, each func(syntaxNode)) {
-	switch node := node.(type) {
-	case []any:
-		for _, child := range node {
-			forEachObject(child, each)
-		}
-	case map[string]any:
-		each(node)
-		for _, child := range node {
-			forEachObject(child, each)
-		}
-	}
 }

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package sqlworker
+package duckdb
 
 import (
 	"errors"
@@ -20,9 +20,11 @@ func (e *engineError) Error() string {
 	return strings.TrimSpace(message)
 }
 
-func duckError(message string) error { return &engineError{message} }
+// NewError returns an error with a message of DuckDB, which ExplainError can read.
+func NewError(message string) error { return &engineError{message} }
 
-func outOfMemory(err error) bool {
+// IsOutOfMemory reports whether DuckDB failed for lack of memory.
+func IsOutOfMemory(err error) bool {
 	e, ok := errors.AsType[*engineError](err)
 	return ok && (strings.HasPrefix(e.message, "Out of Memory") || engineMemory.MatchString(e.message))
 }
@@ -37,7 +39,7 @@ var (
 // queryError reads position and message out of what DuckDB says about sql. It
 // shows the line with a caret below it; long lines are cut with "..." on the
 // left, so the column is found by the text under the caret.
-func queryError(err error, sql string) error {
+func ExplainError(err error, sql string) error {
 	e, ok := errors.AsType[*engineError](err)
 	if !ok {
 		return err

@@ -1,6 +1,4 @@
-//go:build linux && cgo
-
-package sqlworker
+package statement
 
 import (
 	"slices"
@@ -73,12 +71,13 @@ var functionGroups = []FunctionGroup{
 // that it may call, in lower case. aggregateFunctions may need rows beside the one that they
 // are called for: macros are among them.
 var (
-	tableFunctions     = setOf(append(functionGroups[4:5:5], FunctionGroup{Names: macroNames(true)}))
-	scalarFunctions    = setOf(append(functionGroups[:4:4], FunctionGroup{Names: macroNames(false)}))
-	aggregateFunctions = setOf(append(functionGroups[2:4:4], FunctionGroup{Names: macroNames(false)}))
+	tableFunctions     = SetOf(append(functionGroups[4:5:5], FunctionGroup{Names: macroNames(true)}))
+	scalarFunctions    = SetOf(append(functionGroups[:4:4], FunctionGroup{Names: macroNames(false)}))
+	aggregateFunctions = SetOf(append(functionGroups[2:4:4], FunctionGroup{Names: macroNames(false)}))
 )
 
-func setOf(groups []FunctionGroup) map[string]bool {
+// SetOf returns the names of groups in lower case.
+func SetOf(groups []FunctionGroup) map[string]bool {
 	all := map[string]bool{}
 	for _, g := range groups {
 		for _, name := range g.Names {
@@ -87,6 +86,15 @@ func setOf(groups []FunctionGroup) map[string]bool {
 	}
 	return all
 }
+
+// Allow lets statements call a function of a script. Call it before the first Parse.
+func Allow(name string) {
+	name = strings.ToLower(name)
+	scalarFunctions[name], volatileFunctions[name] = true, true // the script may change
+}
+
+// IsAggregate reports whether a function may need rows beside the one that it is called for.
+func IsAggregate(name string) bool { return aggregateFunctions[strings.ToLower(name)] }
 
 // Functions returns the functions that a query may call.
 func Functions() []FunctionGroup {

@@ -1,6 +1,4 @@
-//go:build linux && cgo
-
-package sqlworker
+package statement
 
 import "strings"
 
@@ -42,8 +40,8 @@ func (m *Macro) name() string {
 // isTable reports whether the macro gives rows.
 func (m *Macro) isTable() bool { return strings.HasPrefix(m.body, "TABLE ") }
 
-// macrosSQL makes the macros.
-var macrosSQL = func() string {
+// MacrosSQL makes the macros.
+var MacrosSQL = func() string {
 	var sql strings.Builder
 	for _, m := range macros {
 		sql.WriteString("CREATE MACRO events.main." + m.Call + " AS " + m.body + ";\n")

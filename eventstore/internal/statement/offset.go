@@ -1,6 +1,4 @@
-//go:build linux && cgo
-
-package sqlworker
+package statement
 
 import (
 	"fmt"
@@ -10,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/internal/sqltext"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -41,12 +40,12 @@ func utcOf(text string) string {
 }
 
 // keepsTime are the functions whose result has the type of an argument.
-var keepsTime = setOf([]FunctionGroup{{Names: strings.Fields(`min max any_value arbitrary first last first_value last_value nth_value lag lead mode median
+var keepsTime = SetOf([]FunctionGroup{{Names: strings.Fields(`min max any_value arbitrary first last first_value last_value nth_value lag lead mode median
 	coalesce ifnull nullif least greatest date_trunc datetrunc time_bucket + - add subtract date_add date_sub latest earliest arg_max arg_min argmax argmin max_by min_by`)}})
 
-// checkOffsets returns an error if a comparison of the statement would drop the offset of a time.
-func (s *statement) checkOffsets(tables []*manifest.Table, params []protocol.Param) (err error) {
-	forEachObject(s.tree, func(n syntaxNode) {
+// CheckOffsets returns an error if a comparison of the statement would drop the offset of a time.
+func (s *Statement) CheckOffsets(tables []*manifest.Table, params []protocol.Param) (err error) {
+	ForEachObject(s.Tree, func(n Node) {
 		operands := operandsOf(n)
 		for _, one := range operands {
 			text, name := comparedText(one, params)
@@ -58,7 +57,7 @@ func (s *statement) checkOffsets(tables []*manifest.Table, params []protocol.Par
 				if column := timeColumnOf(other, tables, event.Timestamp); column != "" {
 					q := &protocol.QueryError{
 						Message: fmt.Sprintf("the comparison with column %s would drop the offset of %s", column, name),
-						Hint:    fmt.Sprintf("write the time in UTC, '%s', or as TIMESTAMPTZ %s", utc, literal(text)),
+						Hint:    fmt.Sprintf("write the time in UTC, '%s', or as TIMESTAMPTZ %s", utc, sqltext.Literal(text)),
 					}
 					q.Line, q.Column = s.place(one)
 					err = q
@@ -70,36 +69,36 @@ func (s *statement) checkOffsets(tables []*manifest.Table, params []protocol.Par
 }
 
 // operandsOf returns what a comparison compares.
-func operandsOf(n syntaxNode) []syntaxNode {
+func operandsOf(n Node) []Node {
 	switch {
 	case n["class"] == "COMPARISON":
-		return []syntaxNode{n.child("left"), n.child("right")}
+		return []Node{n.Child("left"), n.Child("right")}
 	case n["class"] == "BETWEEN":
-		return []syntaxNode{n.child("input"), n.child("lower"), n.child("upper")}
+		return []Node{n.Child("input"), n.Child("lower"), n.Child("upper")}
 	case n["type"] == "COMPARE_IN", n["type"] == "COMPARE_NOT_IN":
-		return n.list("children")
+		return n.List("children")
 	}
 	return nil
 }
 
 // comparedText returns the text that a constant or a parameter is, and how to name it.
-func comparedText(n syntaxNode, params []protocol.Param) (text, name string) {
+func comparedText(n Node, params []protocol.Param) (text, name string) {
 	if n["class"] == "PARAMETER" {
 		for i, p := range params {
-			if p.Identifier(i) == n.text("identifier") {
+			if p.Identifier(i) == n.Text("identifier") {
 				text, _ = p.Value.(string)
-				return text, "parameter " + n.text("identifier")
+				return text, "parameter " + n.Text("identifier")
 			}
 		}
 	}
-	text, _ = constantText(n)
-	return text, literal(text)
+	text, _ = ConstantText(n)
+	return text, sqltext.Literal(text)
 }
 
 // timeColumnOf returns the name of a column of type TIMESTAMP that a node is, or of a time column
 // of which a function makes a TIMESTAMP: DuckDB applies the offset for TIMESTAMP_NS, but most
 // functions of that type do not return it.
-func timeColumnOf(n syntaxNode, tables []*manifest.Table, kinds ...event.Type) string {
+func timeColumnOf(n Node, tables []*manifest.Table, kinds ...event.Type) string {
 	switch {
 	case n["class"] == "COLUMN_REF":
 		names, _ := n["column_names"].([]any)
@@ -107,8 +106,8 @@ func timeColumnOf(n syntaxNode, tables []*manifest.Table, kinds ...event.Type) s
 		if isTime(name, tables, kinds) {
 			return name
 		}
-	case keepsTime[strings.ToLower(n.text("function_name"))], n["type"] == "OPERATOR_COALESCE":
-		for _, child := range n.list("children") {
+	case keepsTime[strings.ToLower(n.Text("function_name"))], n["type"] == "OPERATOR_COALESCE":
+		for _, child := range n.List("children") {
 			if name := timeColumnOf(child, tables, event.Timestamp, event.TimestampNS); name != "" {
 				return name
 			}
@@ -134,7 +133,7 @@ func isTime(name string, tables []*manifest.Table, kinds []event.Type) bool {
 }
 
 // place returns where a node stands in the SQL; 0, 0 if DuckDB does not tell.
-func (s *statement) place(n syntaxNode) (line, column int) { return s.source.place(n) }
+func (s *Statement) place(n Node) (line, column int) { return s.source.place(n) }
 
 // A source is SQL of which DuckDB parses what follows a prefix.
 type source struct {
@@ -142,7 +141,7 @@ type source struct {
 	prefix int // bytes
 }
 
-func (s source) place(n syntaxNode) (line, column int) {
+func (s source) place(n Node) (line, column int) {
 	at, ok := n["query_location"].(float64)
 	if !ok || at > float64(len(s.sql)-s.prefix) {
 		return 0, 0

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package sqlworker
+package duckdb
 
 /*
 #include <stdlib.h>
@@ -22,23 +22,23 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 )
 
-// A result is the result of a statement, read as Arrow.
-type result struct {
-	res     duck.Result
-	types   []protocol.Type
-	names   []string
+// A Result is the result of a statement, read as Arrow.
+type Result struct {
+	Native  duck.Result
+	Types   []protocol.Type
+	Names   []string
 	options duck.ArrowOptions
-	schema  *arrow.Schema
+	Schema  *arrow.Schema
 	ended   bool // there are no more rows
 }
 
-// describe reads names and types of the columns.
-func (r *result) describe() (err error) {
-	if r.types, err = resultTypes(&r.res); err != nil {
+// Describe reads names and types of the columns.
+func (r *Result) Describe() (err error) {
+	if r.Types, err = resultTypes(&r.Native); err != nil {
 		return err
 	}
-	r.options = duck.ResultGetArrowOptions(&r.res)
-	n := len(r.types)
+	r.options = duck.ResultGetArrowOptions(&r.Native)
+	n := len(r.Types)
 	types := unsafe.Slice((*C.duckdb_logical_type)(C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(uintptr(0))))), n)
 	names := unsafe.Slice((**C.char)(C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(uintptr(0))))), n)
 	defer func() {
@@ -50,16 +50,16 @@ func (r *result) describe() (err error) {
 		C.free(unsafe.Pointer(unsafe.SliceData(names)))
 	}()
 	for i := range n {
-		r.names = append(r.names, duck.ColumnName(&r.res, duck.IdxT(i)))
-		names[i] = C.CString(r.names[i])
-		types[i] = C.duckdb_logical_type(duck.ColumnLogicalType(&r.res, duck.IdxT(i)).Ptr)
+		r.Names = append(r.Names, duck.ColumnName(&r.Native, duck.IdxT(i)))
+		names[i] = C.CString(r.Names[i])
+		types[i] = C.duckdb_logical_type(duck.ColumnLogicalType(&r.Native, duck.IdxT(i)).Ptr)
 	}
 	var schema C.arrow_struct
 	failed := C.duckdb_to_arrow_schema(C.duckdb_arrow_options(r.options.Ptr), unsafe.SliceData(types), unsafe.SliceData(names), C.idx_t(n), unsafe.Pointer(&schema))
 	if err := arrowError(failed); err != nil {
 		return err
 	}
-	r.schema, err = cdata.ImportCArrowSchema((*cdata.CArrowSchema)(unsafe.Pointer(&schema)))
+	r.Schema, err = cdata.ImportCArrowSchema((*cdata.CArrowSchema)(unsafe.Pointer(&schema)))
 	return err
 }
 
@@ -69,18 +69,18 @@ func arrowError(failed C.duckdb_error_data) error {
 	if !C.duckdb_error_data_has_error(failed) {
 		return nil
 	}
-	return duckError(C.GoString(C.duckdb_error_data_message(failed)))
+	return NewError(C.GoString(C.duckdb_error_data_message(failed)))
 }
 
-// next returns the next rows, which the caller releases, or nil at the end.
-func (r *result) next() (arrow.RecordBatch, error) {
+// Next returns the next rows, which the caller releases, or nil at the end.
+func (r *Result) Next() (arrow.RecordBatch, error) {
 	if r.ended {
 		return nil, nil
 	}
-	chunk := duck.FetchChunk(r.res)
+	chunk := duck.FetchChunk(r.Native)
 	if r.ended = chunk.Ptr == nil; r.ended {
-		if message := duck.ResultError(&r.res); message != "" {
-			return nil, duckError(message)
+		if message := duck.ResultError(&r.Native); message != "" {
+			return nil, NewError(message)
 		}
 		return nil, nil
 	}
@@ -94,14 +94,15 @@ func (r *result) next() (arrow.RecordBatch, error) {
 	if err := arrowError(failed); err != nil {
 		return nil, err
 	}
-	return cdata.ImportCRecordBatchWithSchema((*cdata.CArrowArray)(unsafe.Pointer(rows)), r.schema)
+	return cdata.ImportCRecordBatchWithSchema((*cdata.CArrowArray)(unsafe.Pointer(rows)), r.Schema)
 }
 
-func (r *result) close() {
+// Close frees the result.
+func (r *Result) Close() {
 	if r.options.Ptr != nil {
 		duck.DestroyArrowOptions(&r.options)
 	}
-	duck.DestroyResult(&r.res)
+	duck.DestroyResult(&r.Native)
 }
 
 func decodeRow(batch arrow.RecordBatch, types []protocol.Type, row int) []any {
@@ -110,4 +111,21 @@ func decodeRow(batch arrow.RecordBatch, types []protocol.Type, row int) []any {
 		values[i] = types[i].Decode(batch.Column(i), row)
 	}
 	return values
+}
+
+// ReadAll reads the rest of the rows. The caller releases the batches.
+func (r *Result) ReadAll() (all []arrow.RecordBatch, err error) {
+	for {
+		batch, err := r.Next()
+		if err != nil {
+			for _, b := range all {
+				b.Release()
+			}
+			return nil, err
+		}
+		if batch == nil {
+			return all, nil
+		}
+		all = append(all, batch)
+	}
 }

@@ -1,6 +1,4 @@
-//go:build linux && cgo
-
-package sqlworker
+package statement
 
 import (
 	"fmt"
@@ -71,9 +69,9 @@ var pathFunctions = []string{
 var lambdaFunctions = []string{"list_transform", "list_apply", "array_transform", "array_apply", "apply", "list_filter", "array_filter", "filter"}
 
 // checkArrows checks the paths of the operators -> among nodes.
-func checkArrows(nodes []syntaxNode) error {
+func checkArrows(nodes []Node) error {
 	for _, node := range nodes {
-		if isLambda(node) && !isPlainPath(node.child("expr")) {
+		if isLambda(node) && !isPlainPath(node.Child("expr")) {
 			return &protocol.QueryError{Message: "->: the path must be constant, without **", Hint: "docs/reference/sql.md has the bounds of arguments"}
 		}
 	}
@@ -81,11 +79,11 @@ func checkArrows(nodes []syntaxNode) error {
 }
 
 // isPlainPath reports whether an argument is a constant path without **, or a list of them.
-func isPlainPath(arg syntaxNode) bool {
+func isPlainPath(arg Node) bool {
 	if arg["class"] == "FUNCTION" && arg["function_name"] == "list_value" {
-		return !slices.ContainsFunc(arg.list("children"), func(child syntaxNode) bool { return !isPlainPath(child) })
+		return !slices.ContainsFunc(arg.List("children"), func(child Node) bool { return !isPlainPath(child) })
 	}
-	value, ok := constant(arg)
+	value, ok := Constant(arg)
 	return ok && !strings.Contains(fmt.Sprint(value), "**")
 }
 
@@ -93,42 +91,44 @@ func isPlainPath(arg syntaxNode) bool {
 // precision of four digits, or one that is an argument.
 var badFormat = regexp.MustCompile(`[0-9]{4}|\*|\{[^}]*\{`)
 
-// constant returns the constant that a node stands for.
-func constant(node syntaxNode) (value any, ok bool) {
+// Constant returns the constant that a node stands for.
+func Constant(node Node) (value any, ok bool) {
 	if node["class"] != "CONSTANT" {
 		return nil, false
 	}
-	value, ok = node.child("value")["value"]
+	value, ok = node.Child("value")["value"]
 	return value, ok
 }
 
-func constantCount(node syntaxNode) (int, bool) {
-	value, _ := constant(node)
+// ConstantCount returns the whole number that a node is a constant of.
+func ConstantCount(node Node) (int, bool) {
+	value, _ := Constant(node)
 	n, ok := value.(float64)
 	return int(min(max(n, -1<<53), 1<<53)), ok
 }
 
-func constantText(node syntaxNode) (string, bool) {
-	value, _ := constant(node)
+// ConstantText returns the text that a node is a constant of.
+func ConstantText(node Node) (string, bool) {
+	value, _ := Constant(node)
 	text, ok := value.(string)
 	return text, ok
 }
 
-func callError(call syntaxNode, format string, args ...any) error {
-	return &protocol.QueryError{Message: fmt.Sprintf("%s: %s", call.text("function_name"), fmt.Sprintf(format, args...)),
+func callError(call Node, format string, args ...any) error {
+	return &protocol.QueryError{Message: fmt.Sprintf("%s: %s", call.Text("function_name"), fmt.Sprintf(format, args...)),
 		Hint: "docs/reference/sql.md has the bounds of arguments"}
 }
 
 // checkCall checks the arguments of a call that bound its result.
-func checkCall(call syntaxNode) error {
-	name, args := strings.ToLower(call.text("function_name")), call.list("children")
+func checkCall(call Node) error {
+	name, args := strings.ToLower(call.Text("function_name")), call.List("children")
 	if i, sized := sizeArguments[name]; sized && i < len(args) {
-		if n, ok := constantCount(args[i]); !ok || n > countMax {
+		if n, ok := ConstantCount(args[i]); !ok || n > countMax {
 			return callError(call, "argument %d must be a constant of at most %d", i+1, countMax)
 		}
 	}
 	if bound, found := textArguments[name]; found && bound.argument < len(args) {
-		text, ok := constantText(args[bound.argument])
+		text, ok := ConstantText(args[bound.argument])
 		if !ok || len(text) > bound.bytesMax {
 			return callError(call, "argument %d must be a constant of at most %d bytes", bound.argument+1, bound.bytesMax)
 		}
@@ -142,7 +142,7 @@ func checkCall(call syntaxNode) error {
 			return callError(call, "the path must be constant, without **")
 		}
 	case strings.HasPrefix(name, "regexp_") && len(args) > 1:
-		if text, ok := constantText(args[1]); ok && len(text) > patternMax {
+		if text, ok := ConstantText(args[1]); ok && len(text) > patternMax {
 			return callError(call, "the pattern has %d bytes, and may have %d", len(text), patternMax)
 		}
 	case name == "range" || name == "generate_series":
@@ -162,7 +162,7 @@ func checkCall(call syntaxNode) error {
 	return nil
 }
 
-func checkPattern(call syntaxNode, name, text string) error {
+func checkPattern(call Node, name, text string) error {
 	switch name {
 	case "format", "printf":
 		if badFormat.MatchString(text) {
@@ -181,11 +181,11 @@ func checkPattern(call syntaxNode, name, text string) error {
 }
 
 // seriesLength returns the number of elements of a list of whole numbers.
-func seriesLength(args []syntaxNode) (n int, ok bool) {
+func seriesLength(args []Node) (n int, ok bool) {
 	start, step := 0, 1
 	var numbers []int
 	for _, arg := range args {
-		n, ok := constantCount(arg)
+		n, ok := ConstantCount(arg)
 		if !ok {
 			return 0, false
 		}
@@ -208,7 +208,7 @@ func seriesLength(args []syntaxNode) (n int, ok bool) {
 
 // capturesColumns reports whether a lambda names something that is not a parameter of it
 // or of a lambda within it.
-func capturesColumns(lambda syntaxNode) bool {
+func capturesColumns(lambda Node) bool {
 	parameters := map[string]bool{}
 	captured := false
 	var look func(any)
@@ -271,12 +271,12 @@ func growthOf(node any) float64 {
 	return min(growth, 2*growthMax)
 }
 
-func objectGrowth(node syntaxNode) float64 {
+func objectGrowth(node Node) float64 {
 	switch {
 	case node["type"] == "SELECT_NODE":
 		return selectGrowth(node)
 	case node["type"] == "TABLE_FUNCTION":
-		return maxGrowth(node.child("function"))
+		return maxGrowth(node.Child("function"))
 	case node["cte_map"] != nil:
 		return withGrowth(node) * maxGrowth(node, "cte_map")
 	case node["function_name"] == "||":
@@ -287,7 +287,7 @@ func objectGrowth(node syntaxNode) float64 {
 		}
 		return growth * float64(max(countVariables(leaves), 1))
 	}
-	if args := node.list("children"); slices.ContainsFunc(args, isLambda) {
+	if args := node.List("children"); slices.ContainsFunc(args, isLambda) {
 		growth := 1.0
 		for _, arg := range args {
 			growth *= growthOf(map[string]any(arg))
@@ -297,11 +297,11 @@ func objectGrowth(node syntaxNode) float64 {
 	return callFactor(node) * maxGrowth(node)
 }
 
-func isLambda(node syntaxNode) bool { return node["class"] == "LAMBDA" }
+func isLambda(node Node) bool { return node["class"] == "LAMBDA" }
 
 // concatenated returns the operands of a chain of ||.
-func concatenated(node syntaxNode) (leaves []syntaxNode) {
-	for _, operand := range node.list("children") {
+func concatenated(node Node) (leaves []Node) {
+	for _, operand := range node.List("children") {
 		if operand["function_name"] == "||" {
 			leaves = append(leaves, concatenated(operand)...)
 		} else {
@@ -312,7 +312,7 @@ func concatenated(node syntaxNode) (leaves []syntaxNode) {
 }
 
 // maxGrowth returns the largest growth of a member of node that is not named.
-func maxGrowth(node syntaxNode, except ...string) float64 {
+func maxGrowth(node Node, except ...string) float64 {
 	growth := 1.0
 	for key, child := range node {
 		if !slices.Contains(except, key) {
@@ -323,9 +323,9 @@ func maxGrowth(node syntaxNode, except ...string) float64 {
 }
 
 // withGrowth returns the growth of a chain of all parts of a WITH.
-func withGrowth(node syntaxNode) float64 {
+func withGrowth(node Node) float64 {
 	growth := 1.0
-	for _, part := range node.child("cte_map").list("map") {
+	for _, part := range node.Child("cte_map").List("map") {
 		growth = min(growth*growthOf(part["value"]), 2*growthMax)
 	}
 	return growth
@@ -333,11 +333,11 @@ func withGrowth(node syntaxNode) float64 {
 
 // selectGrowth returns the growth of a SELECT. An expression may use the alias of
 // another one of the same SELECT.
-func selectGrowth(node syntaxNode) float64 {
-	items := node.list("select_list")
+func selectGrowth(node Node) float64 {
+	items := node.List("select_list")
 	aliases := map[string]bool{}
 	for _, item := range items {
-		if alias := item.text("alias"); alias != "" {
+		if alias := item.Text("alias"); alias != "" {
 			aliases[strings.ToLower(alias)] = true
 		}
 	}
@@ -354,21 +354,21 @@ func selectGrowth(node syntaxNode) float64 {
 }
 
 // callFactor returns by how much a call itself may multiply the size of its arguments.
-func callFactor(node syntaxNode) float64 {
-	name, args := strings.ToLower(node.text("function_name")), node.list("children")
+func callFactor(node Node) float64 {
+	name, args := strings.ToLower(node.Text("function_name")), node.List("children")
 	switch {
 	case slices.Contains(joiners, name):
 		return float64(max(countVariables(args), 1))
 	case name == "repeat" && len(args) == 2:
-		n, _ := constantCount(args[1])
+		n, _ := ConstantCount(args[1])
 		return float64(max(n, 1))
 	case name == "range" || name == "generate_series":
 		n, _ := seriesLength(args)
 		return float64(max(n, 1))
 	case (name == "replace" || name == "regexp_replace") && len(args) >= 3:
-		with, _ := constantText(args[2])
+		with, _ := ConstantText(args[2])
 		replaced := 1
-		if text, ok := constantText(args[1]); ok && name == "replace" {
+		if text, ok := ConstantText(args[1]); ok && name == "replace" {
 			replaced = max(len(text), 1)
 		}
 		return float64(max((len(with)+replaced-1)/replaced, 1))
@@ -377,9 +377,9 @@ func callFactor(node syntaxNode) float64 {
 }
 
 // countVariables returns how many nodes are not constants.
-func countVariables(nodes []syntaxNode) (n int) {
+func countVariables(nodes []Node) (n int) {
 	for _, node := range nodes {
-		if _, ok := constant(node); !ok {
+		if _, ok := Constant(node); !ok {
 			n++
 		}
 	}

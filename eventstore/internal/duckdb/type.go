@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package sqlworker
+package duckdb
 
 import (
 	"fmt"

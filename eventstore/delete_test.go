@@ -277,3 +277,42 @@ func TestPredicatesAreChecked(t *testing.T) {
 		t.Errorf("%s rows", got)
 	}
 }
+
+// TestDeleteOfNothing ends a delete that no row matches, and writes no file again.
+func TestDeleteOfNothing(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	appendDocs(t, p, 0, append(numbered(0, 10, day, ""), numbered(10, 10, day.AddDate(0, 0, 1), "")...)...)
+	seal(t, s)
+	var names []string
+	for _, f := range filesOf(s) {
+		names = append(names, f.Name)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	for _, predicate := range []string{`id < 0`, `id = 15`} {
+		d, err := s.Delete(ctx, "events", predicate)
+		if err == nil {
+			err = s.WaitDeleted(ctx, d)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", predicate, err)
+		}
+		kept := 0
+		for _, f := range filesOf(s) {
+			if slices.Contains(names, f.Name) {
+				kept++
+			}
+		}
+		if want := map[string]int{`id < 0`: 2, `id = 15`: 1}[predicate]; kept != want || len(filesOf(s)) != 2 {
+			t.Errorf("%s: %d of %d files are as before, want %d", predicate, kept, len(filesOf(s)), want)
+		}
+	}
+	if got := ask(t, s, `SELECT count(*), count(*) FILTER (id = 15) FROM events`); got != "19,0" {
+		t.Errorf("rows %s", got)
+	}
+	if len(s.current().Table("events").Deletes) != 0 {
+		t.Error("deletes that are done are still in the manifest")
+	}
+}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/testseed"
 )
@@ -162,5 +164,58 @@ func TestNextMerge(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: groups of %s, want %s", name, got, test.want)
 		}
+	}
+}
+
+// TestRetentionKeepsYoungRows holds that a file goes when all of its rows are too old, with its
+// bloom filters, and stays whole before.
+func TestRetentionKeepsYoungRows(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	p := take(t, openTable(t, s, TableConfig{Time: "time", Event: "kind", Retention: 100 * 365 * 24 * time.Hour}))
+	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	appendDocs(t, p, 0, append(numbered(0, 10, day, `,"kind":"a"`), numbered(10, 10, day.Add(20*time.Hour), `,"kind":"b"`)...)...)
+	seal(t, s)
+	retention := 100 * 365 * 24 * time.Hour
+	last := day.Add(20*time.Hour + 9*time.Millisecond) // of the newest row
+	for _, now := range []time.Time{day.Add(10 * time.Hour), last} {
+		if err := s.removeOldFiles(now.Add(retention)); err != nil {
+			t.Fatal(err)
+		}
+		if got := ask(t, s, `SELECT count(*) FROM events`); got != "20" {
+			t.Errorf("%s rows when the newest is %v younger than the retention", got, last.Sub(now))
+		}
+	}
+	if n := len(filesBelow(t, manifest.TablesFolder(folder))); n != 2 {
+		t.Errorf("%d files instead of rows and their bloom filter", n)
+	}
+	if err := s.removeOldFiles(last.Add(retention + time.Microsecond)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the files are gone", func() bool {
+		wake(s.sealer)
+		return len(filesBelow(t, manifest.TablesFolder(folder))) == 0
+	})
+	if got := ask(t, s, `SELECT count(*) FROM events`); got != "0" {
+		t.Errorf("%s rows", got)
+	}
+}
+
+// TestWhatIsMerged holds that small files of one day are merged when there are enough of them,
+// and others are not.
+func TestWhatIsMerged(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
+	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	for i := range mergeMin - 1 {
+		appendDocs(t, p, uint64(20*i), append(numbered(20*i, 10, day, ""), numbered(20*i+10, 10, day.AddDate(0, 0, 1), "")...)...)
+		seal(t, s)
+	}
+	before := filesOf(s)
+	if err := s.mergeSmallFiles(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, filesOf(s)); diff != "" || len(before) != 2*(mergeMin-1) {
+		t.Errorf("%d files, three of a day (-before +after):\n%s", len(before), diff)
 	}
 }

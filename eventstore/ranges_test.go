@@ -417,3 +417,41 @@ func TestJoinedChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedAppendEndsItsReservation repeats an append that was cancelled, and takes over: both
+// would wait for ever.
+func TestFailedAppendEndsItsReservation(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	table := openTable(t, s, TableConfig{})
+	p := take(t, table)
+	appendDocs(t, p, 0, `{"id":0}`)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Append(canceled, output(1, `{"id":1}`)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled append: %v", err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	if err := p.Append(ctx, output(0, `{"id":0}`, `{"id":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	_, have, err := table.TakeOver(ctx, "pipe", "part")
+	if err != nil || !cmp.Equal(event.Ranges{{Count: 2}}, withoutPrints(have)) {
+		t.Errorf("the new owner has %v, %v", have, err)
+	}
+	if got := ask(t, s, `SELECT string_agg(id, ' ' ORDER BY id) FROM events`); got != "0 1" {
+		t.Errorf("rows %s", got)
+	}
+}
+
+func TestOverlaps(t *testing.T) {
+	all := []event.Range{{First: 10, Count: 10}, {First: 40, Count: 1}}
+	for _, test := range []struct {
+		first, count uint64
+		want         bool
+	}{{0, 10, false}, {0, 11, true}, {20, 20, false}, {19, 1, true}, {12, 2, true}, {0, 100, true}, {41, 5, false}, {40, 1, true}, {39, 1, false}} {
+		if got := overlapsAny(event.Range{First: test.first, Count: test.count}, all); got != test.want {
+			t.Errorf("%d events from %d on: %v", test.count, test.first, got)
+		}
+	}
+}

@@ -256,3 +256,38 @@ func TestEventsWithoutFields(t *testing.T) {
 		t.Errorf("got %s rows", got)
 	}
 }
+
+// TestSchemaInUseStays holds that a version of the schema stays in the manifest while an append
+// encodes with it, though no file and no frame has it.
+func TestSchemaInUseStays(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	table := openTable(t, s, TableConfig{})
+	p := take(t, table)
+	appendDocs(t, p, 0, `{"a":1}`)
+	old := table.current().Version
+	release, again := table.holdSchema(old), table.holdSchema(old)
+	appendDocs(t, p, 1, `{"b":1}`)
+	seal(t, s)
+	drop := func() bool {
+		t.Helper()
+		all := map[string]bool{}
+		for _, f := range filesOf(s) {
+			all[f.Name] = true
+		}
+		if err := s.replaceFiles(table.id, all, nil); err != nil {
+			t.Fatal(err)
+		}
+		return s.current().Table("events").Schema(old) != nil
+	}
+	if !drop() {
+		t.Error("the version that two appends use is gone")
+	}
+	release()
+	if !drop() {
+		t.Error("the version that an append uses is gone")
+	}
+	again()
+	if drop() {
+		t.Error("the version that nobody uses is there")
+	}
+}

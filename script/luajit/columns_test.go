@@ -4,6 +4,8 @@ package luajit_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,4 +69,50 @@ func columnsOf(t *testing.T, in *event.Batch, sinks []script.Sink, text string) 
 		res.Dead[i].Script = "" // names the version
 	}
 	return res
+}
+
+// TestColumnsOfManyForms takes columns from documents that come in runs of one form, of
+// which the next may have the same keys in other places, twice, or spelled otherwise; and
+// the script writes to some of them, and drops others.
+func TestColumnsOfManyForms(t *testing.T) {
+	const edit = `
+    if e.write == 9 then return nil end
+    if e.write == 1 then e.a = "written" elseif e.write == 2 then e.b, e.new = nil, e.a
+    elseif e.write == 3 then e.new, e.more = "n", e.b elseif e.write == 4 then e.more, e.new = "m", "n" end `
+
+	random := rand.New(rand.NewPCG(7, 8))
+	fields := []string{`"a":%s`, `"b":%s`, `"\u0061":%s`, ` "a" : %s`, `"b":{"c":%s}`, `"c":%s`, `"d":[%s]`, `"write":%s`, `"a2":%s`, `"b2":%s`}
+	values := []string{`1`, `-20`, `"text"`, `"a\u0020b"`, `null`, `true`, `""`, `2.5`, `"2026-01-02T03:04:05Z"`}
+	in := &event.Batch{}
+	for range 100 {
+		form := make([]string, 1+random.IntN(6))
+		for i := range form {
+			form[i] = fields[random.IntN(len(fields))]
+		}
+		dropped := random.IntN(2) * 6
+		for i := range dropped + 1 + random.IntN(9) {
+			doc := "{" + strings.Join(form, ",")
+			for strings.Contains(doc, "%s") {
+				doc = strings.Replace(doc, "%s", values[random.IntN(len(values))], 1)
+			}
+			write := random.IntN(5)
+			if i < dropped {
+				write = 9
+			}
+			in.Append(fmt.Appendf(nil, `%s,"write":%d}`, doc, write))
+		}
+	}
+	in.Range.Count = uint64(in.Len())
+	var sinks []script.Sink
+	for _, kind := range []event.Type{event.Int64, event.String, event.Timestamp, event.JSON} {
+		for _, path := range [][]string{{"a"}, {"b"}, {"b", "c"}, {"c"}, {"new"}, {"more"}, {"a2"}} {
+			name := fmt.Sprint(kind, path)
+			sinks = append(sinks, script.Sink{Name: name, Columns: []event.Column{{Name: name, Path: path, Type: kind}}})
+		}
+	}
+	direct := columnsOf(t, in, sinks, "function main(e) "+edit+" return e end")
+	listed := columnsOf(t, in, sinks, "function main(e) "+edit+" return {e} end")
+	if diff := cmp.Diff(listed, direct); diff != "" {
+		t.Errorf("(-in a list +itself)\n%.2000s", diff)
+	}
 }

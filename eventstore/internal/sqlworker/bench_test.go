@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/internal/sqltext"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -112,8 +113,8 @@ func (f *folder) addFiles(t *manifest.Table, files, rows int) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			f.t.Fatal(err)
 		}
-		if err := c.exec(fmt.Sprintf(`COPY (SELECT i AS id, make_timestamp(%d + i * 1000000) AS time, 'event-' || (i %% 10) AS event, 'key-' || hash(i) AS key, random() AS amount
-			FROM range(%d, %d) t(i) ORDER BY event, time) TO %s (FORMAT parquet, COMPRESSION zstd)`, testDay.UnixMicro(), first, first+rows, literal(path))); err != nil {
+		if err := c.Exec(fmt.Sprintf(`COPY (SELECT i AS id, make_timestamp(%d + i * 1000000) AS time, 'event-' || (i %% 10) AS event, 'key-' || hash(i) AS key, random() AS amount
+			FROM range(%d, %d) t(i) ORDER BY event, time) TO %s (FORMAT parquet, COMPRESSION zstd)`, testDay.UnixMicro(), first, first+rows, sqltext.Literal(path))); err != nil {
 			f.t.Fatal(err)
 		}
 		info, err := os.Stat(path)

@@ -4,9 +4,13 @@ package sqlworker
 
 import (
 	"fmt"
+	"hash/crc32"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -129,5 +133,116 @@ func TestRangesOfKeys(t *testing.T) {
 	f.want(`SELECT id, part FROM events WHERE key = 'text 4711'`, "4711,0")
 	for _, n := range []int{listMax, listMax + 1, rangesMaxOfList, rangesMaxOfList + 1} {
 		f.want(`SELECT count(*) FROM events WHERE key IN ('`+strings.Join(keys(n), "', '")+`')`, fmt.Sprint(n))
+	}
+}
+
+// TestRangesOfRowGroups finds the row groups that may have values, in as few ranges as there
+// can be.
+func TestRangesOfRowGroups(t *testing.T) {
+	filter := func(values ...string) bloomFilter {
+		f := newBloomFilter(len(values))
+		for _, v := range values {
+			f.add(hashValue(v))
+		}
+		return f
+	}
+	file := &bloomFile{groups: []int64{10, 10, 5}, filters: map[int32][]bloomFilter{
+		2: {filter("a"), filter("b"), filter("a", "b")}, 3: {filter("x"), filter("x"), filter("y")},
+	}}
+	for _, test := range []struct {
+		wanted map[int32][]string
+		want   []rowRange
+	}{
+		{nil, []rowRange{{0, 25}}},
+		{map[int32][]string{2: {"a"}}, []rowRange{{0, 10}, {20, 25}}},
+		{map[int32][]string{2: {"b"}}, []rowRange{{10, 25}}},
+		{map[int32][]string{2: {"a", "b"}}, []rowRange{{0, 25}}},
+		{map[int32][]string{2: {"none"}}, nil},
+		{map[int32][]string{2: {"a"}, 3: {"x"}}, []rowRange{{0, 10}}},
+		{map[int32][]string{2: {"b"}, 3: {"y"}}, []rowRange{{20, 25}}},
+		{map[int32][]string{9: {"a"}}, []rowRange{{0, 25}}}, // a column without filters
+	} {
+		hashes := map[int32][]uint64{}
+		for id, values := range test.wanted {
+			for _, v := range values {
+				hashes[id] = append(hashes[id], hashValue(v))
+			}
+		}
+		if got := file.find(hashes); !slices.Equal(got, test.want) {
+			t.Errorf("%v: rows %v, want %v", test.wanted, got, test.want)
+		}
+	}
+	for values, bytes := range map[int]int{0: 32, 10: 32, 11: 64, 21: 64, 22: 96, 16_384: 32 * 1537} {
+		if got := len(newBloomFilter(values)); got != bytes {
+			t.Errorf("a filter of %d values has %d bytes, want %d", values, got, bytes)
+		}
+	}
+}
+
+// TestClosedBlooms holds that filters of files which are gone are not kept mapped.
+func TestClosedBlooms(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	f.appendFrame(1, frameOf(table, 100, testRow(0)))
+	f.seal(1)
+	f.appendFrame(2, frameOf(table, 100, testRow(100)))
+	f.seal(2)
+	var b blooms
+	b.choose(f.path, table, selection{files: table.Files, equal: map[string][]string{"event": {"event--0"}}})
+	if len(b.files) != 2 || b.files[table.Path(f.path, table.Files[0].Bloom)].mapped == nil {
+		t.Fatalf("%d files are mapped", len(b.files))
+	}
+	table.Files = table.Files[1:]
+	b.keep(f.path, f.m)
+	if len(b.files) != 1 || b.files[table.Path(f.path, table.Files[0].Bloom)] == nil {
+		t.Errorf("%d files are mapped, and one is there", len(b.files))
+	}
+	missing := table.Path(f.path, "nothing.bloom")
+	if got := b.open(missing); got == nil || len(got.groups) > 0 || got.mapped != nil {
+		t.Errorf("a file that is missing: %+v", got)
+	}
+	if err := os.WriteFile(missing, []byte("nothing\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.open(missing); len(got.groups) > 0 {
+		t.Error("what cannot be read is looked at again")
+	}
+	b.keep(f.path, f.m)
+	if diff := cmp.Diff(1, len(b.files)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestParseBloom reads heads that contradict the filters behind them: no filter is taken.
+func TestParseBloom(t *testing.T) {
+	for _, test := range []struct {
+		head string
+		size int
+		want int // filters
+	}{
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[32]},{"ID":3,"Bytes":[64]}]}`, 96, 2},
+		{`{"Groups":[7,8],"Columns":[{"ID":2,"Bytes":[32,64]}]}`, 96, 1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[32]},{"ID":3,"Bytes":[64]}]}`, 95, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[32,32]}]}`, 96, -1},
+		{`{"Groups":[7,8],"Columns":[{"ID":2,"Bytes":[32]}]}`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[0]}]}`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[-32]}]}`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[33]}]}`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[16]}]}`, 96, -1},
+		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[128]}]}`, 96, -1},
+		{`{"Groups":`, 96, -1},
+		{`{}`, 0, 0},
+	} {
+		content := append([]byte(test.head+"\n"), make([]byte, test.size)...)
+		whole := append(fmt.Appendf(nil, bloomLine, crc32.Checksum(content, castagnoli)), content...)
+		_, filters, err := parseBloom(whole)
+		if (err != nil) != (test.want < 0) || err == nil && len(filters) != test.want {
+			t.Errorf("%s and %d bytes: %d filters, %v", test.head, test.size, len(filters), err)
+		}
+		for _, wrong := range [][]byte{nil, whole[1:], append([]byte("x"), whole...)} {
+			if _, _, err := parseBloom(wrong); err == nil {
+				t.Errorf("%.40q was read", wrong)
+			}
+		}
 	}
 }

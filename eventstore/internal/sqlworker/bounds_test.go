@@ -5,9 +5,13 @@ package sqlworker
 import (
 	"fmt"
 	"math"
-	"slices"
+	"reflect"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
+
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
@@ -15,17 +19,17 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-func openTestConn(t testing.TB) *conn {
+func openTestConn(t testing.TB) *duckdb.Conn {
 	t.Helper()
-	db, err := openDuck(nil)
+	db, err := duckdb.Open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := connect(db)
+	c, err := duckdb.Connect(db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.exec("SET TimeZone = 'UTC'"); err != nil {
+	if err := c.Exec("SET TimeZone = 'UTC'"); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -78,12 +82,12 @@ func TestBounds(t *testing.T) {
 		{`SUMMARIZE SELECT * FROM events WHERE time >= '2026-01-02'`, day(2), end, ""},
 		{`DESCRIBE events`, none, end, ""},
 	} {
-		s, err := c.parse(test.sql)
+		s, err := statement.Parse(c, test.sql)
 		if err != nil || s == nil {
 			t.Errorf("%s: %v", test.sql, err)
 			continue
 		}
-		got := c.findBounds(s, table, []protocol.Param{{Name: "from", Value: time.UnixMicro(day(4))}, {Name: "e", Value: "x"}})
+		got := findBounds(c, s, table, []protocol.Param{{Name: "from", Value: time.UnixMicro(day(4))}, {Name: "e", Value: "x"}})
 		wantMax := test.max
 		if wantMax != end {
 			wantMax++
@@ -96,75 +100,16 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: got %d to %d, %v; want %d to %d, %s", test.sql, got.min, got.max, equal, test.min, wantMax, test.equal)
 		}
 	}
-	s, err := c.parse(`SELECT 1 FROM events WHERE time >= now() - INTERVAL '15 minutes' AND time < now()`)
+	s, err := statement.Parse(c, `SELECT 1 FROM events WHERE time >= now() - INTERVAL '15 minutes' AND time < now()`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, now := c.findBounds(s, table, nil), time.Now()
+	got, now := findBounds(c, s, table, nil), time.Now()
 	if from := now.Sub(time.UnixMicro(got.min)); from < 14*time.Minute || from > 16*time.Minute {
 		t.Errorf("the last 15 minutes begin %v ago", from)
 	}
 	if to := time.UnixMicro(got.max).Sub(now); to < time.Second || to > time.Minute {
 		t.Errorf("they end in %v", to)
-	}
-}
-
-func TestLatest(t *testing.T) {
-	c := openTestConn(t)
-	table := &manifest.Table{Name: "events", Time: "time", Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{
-		column(2, "id", event.Int64), column(3, "time", event.Timestamp), column(4, "event", event.String),
-	}}}}
-	for sql, want := range map[string]int64{
-		`SELECT * FROM events ORDER BY time DESC LIMIT 100`:                                             100,
-		`SELECT id, upper(event) FROM events e WHERE id > 5 ORDER BY e.time DESC, id LIMIT 10 OFFSET 5`: 10,
-		`SELECT time AS time, id FROM events ORDER BY time DESC LIMIT 10`:                               10,
-		`SELECT * FROM events ORDER BY time LIMIT 100`:                                                  0,
-		`SELECT * FROM events ORDER BY time DESC`:                                                       0,
-		`SELECT * FROM events ORDER BY time DESC LIMIT 10000`:                                           10_000,
-		`SELECT * FROM events ORDER BY time DESC LIMIT 9999 OFFSET 1`:                                   9_999,
-		`SELECT * FROM events ORDER BY time DESC LIMIT 10000 OFFSET 1`:                                  0,
-		`SELECT * FROM events ORDER BY time DESC LIMIT 100000`:                                          0,
-		`SELECT * FROM events ORDER BY time DESC LIMIT 10%`:                                             0,
-		`SELECT * FROM events ORDER BY id DESC LIMIT 10`:                                                0,
-		`SELECT * FROM events ORDER BY time DESC NULLS FIRST LIMIT 10`:                                  0,
-		`SELECT id AS time FROM events ORDER BY time DESC LIMIT 10`:                                     0,
-		`SELECT * REPLACE (now() AS time) FROM events ORDER BY time DESC LIMIT 10`:                      0,
-		`SELECT DISTINCT time FROM events ORDER BY time DESC LIMIT 10`:                                  0,
-		`SELECT time, count(*) FROM events GROUP BY time ORDER BY time DESC LIMIT 10`:                   0,
-		`SELECT max(time) AS time FROM events ORDER BY time DESC LIMIT 10`:                              0,
-		`SELECT time, row_number() OVER () FROM events ORDER BY time DESC LIMIT 10`:                     0,
-		`SELECT * FROM events WHERE id IN (SELECT id FROM events) ORDER BY time DESC LIMIT 10`:          0,
-		`SELECT a.time FROM events a JOIN events b USING (id) ORDER BY a.time DESC LIMIT 10`:            0,
-		`EXPLAIN SELECT * FROM events ORDER BY time DESC LIMIT 100`:                                     0,
-		`WITH x AS (SELECT 1) SELECT * FROM events ORDER BY time DESC LIMIT 100`:                        0,
-	} {
-		s, err := c.parse(sql)
-		if err != nil || s == nil {
-			t.Errorf("%s: %v", sql, err)
-			continue
-		}
-		if got := latestOf(s, table); got != want {
-			t.Errorf("%s: got %d, want %d", sql, got, want)
-		}
-	}
-}
-
-func TestLatestSteps(t *testing.T) {
-	var s selection
-	for i := range 100 {
-		s.files = append(s.files, &manifest.File{Name: fmt.Sprint(i), Rows: 50_000, MinTime: int64(i * 1000), MaxTime: int64(i*1000 + 1500)})
-	}
-	var sizes []int
-	for _, step := range s.latestSteps(100) {
-		sizes = append(sizes, len(step.files))
-		for _, f := range s.files {
-			if !slices.Contains(step.files, f) && f.MaxTime >= *step.after {
-				t.Errorf("file %s has rows from %d on and is left out", f.Name, *step.after)
-			}
-		}
-	}
-	if !slices.Equal(sizes, []int{1, 7, 100}) {
-		t.Errorf("steps of %v files", sizes)
 	}
 }
 
@@ -196,16 +141,35 @@ func TestChosenFilesHaveAllRows(t *testing.T) {
 	}
 }
 
-// The newest rows are found in the first step that has enough of them.
-func TestNewestRowsAcrossSteps(t *testing.T) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events", column(5, "key", event.String), column(6, "amount", event.Float64))
-	f.addFiles(table, 12, 40_000)
-	f.appendFrame(1, frameOf(table, 1000, testRow(470_000))) // among the newest of the files
-	for _, where := range []string{`true`, `id < 300000`, `id = 7`, `id < 0`, `event = 'event-3'`} {
-		for _, limit := range []string{`LIMIT 5`, `LIMIT 700 OFFSET 400`, `LIMIT 9000`} {
-			chosen := `SELECT id, key FROM events WHERE ` + where + ` ORDER BY time DESC, key ` + limit
-			f.want(chosen, f.ask(`SELECT id, key FROM (SELECT * FROM events) WHERE `+where+` ORDER BY time DESC, key `+limit))
-		}
+// TestUnionOfBounds holds what two references to a table need together.
+func TestUnionOfBounds(t *testing.T) {
+	a := bounds{min: 10, max: 20, equal: map[string][]string{"x": {"1"}, "y": {"2"}}}
+	b := bounds{min: 5, max: 15, equal: map[string][]string{"x": {"3"}}}
+	want := bounds{min: 5, max: 20, equal: map[string][]string{"x": {"1", "3"}}}
+	if got := a.union(b); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	want.equal["x"] = []string{"3", "1"}
+	if got := b.union(a); !reflect.DeepEqual(got, want) || len(a.equal["x"]) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if got := a.union(unbounded); got.min != math.MinInt64 || got.max != math.MaxInt64 || len(got.equal) != 0 {
+		t.Errorf("with one that needs all: %+v", got)
+	}
+}
+
+// TestBoundsOfParameters finds bounds in parameters by their place.
+func TestBoundsOfParameters(t *testing.T) {
+	c := openTestConn(t)
+	table := &manifest.Table{Name: "events", Time: "time", Event: "event", Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{
+		column(2, "id", event.Int64), column(3, "time", event.Timestamp), column(4, "event", event.String),
+	}}}}
+	s, err := statement.Parse(c, `SELECT 1 FROM events WHERE time >= ? AND event = ? AND time < ? AND id = ?`)
+	if err != nil || s == nil {
+		t.Fatal(err)
+	}
+	got := findBounds(c, s, table, []protocol.Param{{Value: testDay}, {Value: "a"}, {Value: testDay.Add(time.Hour)}, {Value: int64(7)}})
+	if got.min != testDay.UnixMicro() || got.max != testDay.Add(time.Hour).UnixMicro()+1 || fmt.Sprint(got.equal) != "map[event:[a] id:[7]]" {
+		t.Errorf("got %d to %d, %v", got.min, got.max, got.equal)
 	}
 }

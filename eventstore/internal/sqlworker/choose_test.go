@@ -15,6 +15,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/sqltext"
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
@@ -175,8 +176,8 @@ func (f *folder) edgeRows(t *manifest.Table, rowGroup int) (ids []string) {
 	f.t.Helper()
 	c := openTestConn(f.t)
 	for _, file := range t.Files {
-		rows, err := c.run(fmt.Sprintf("SELECT id FROM read_parquet(%s) WHERE file_row_number %% %d IN (0, %d) OR file_row_number = %d",
-			literal(t.Path(f.path, file.Name)), rowGroup, rowGroup-1, file.Rows-1))
+		rows, err := c.Run(fmt.Sprintf("SELECT id FROM read_parquet(%s) WHERE file_row_number %% %d IN (0, %d) OR file_row_number = %d",
+			sqltext.Literal(t.Path(f.path, file.Name)), rowGroup, rowGroup-1, file.Rows-1))
 		if err != nil {
 			f.t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
+
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
@@ -87,7 +89,7 @@ func TestKilledBeforeTheQuery(t *testing.T) {
 		{"a query", func() error { _, err := read(f.query(t.Context(), `SELECT count(*) FROM events`)); return err }},
 		{"a query with rows of its own", func() error {
 			rows := func(yield func(any, error) bool) { yield(map[string]int{"a": 1}, nil) }
-			_, err := read(f.client.Query(t.Context(), Query{Version: f.m.Version, Ends: f.ends, SQL: `FROM ` + SystemSchema + `.one`,
+			_, err := read(f.client.Query(t.Context(), Query{Version: f.m.Version, Ends: f.ends, SQL: `FROM ` + statement.SystemSchema + `.one`,
 				External: []External{{Name: "one", Columns: []protocol.Column{{Name: "a", Type: "BIGINT"}}, Rows: rows}}}))
 			return err
 		}},

@@ -3,6 +3,7 @@
 package sqlworker
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/internal/frame"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
@@ -171,6 +174,89 @@ func TestFrameOfAnotherType(t *testing.T) {
 					t.Errorf("%s of type %v that the log has as %v: %s, %v; want %q", what, said, stored, answer, err, want)
 				}
 			}
+		}
+	}
+}
+
+// TestLogFiles reads frames around damaged parts, up to an end and not beyond, and closes files
+// that nobody reads.
+func TestLogFiles(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.logSize = 1 << 16
+	table := f.addTable("events")
+	var begins []int64
+	for i := range 4 {
+		begins = append(begins, wal.FirstFrame)
+		if len(f.ends) > 0 {
+			begins[i] = f.ends[0].End
+		}
+		f.appendFrame(1, frameOf(table, 2, testRow(10*i)))
+	}
+	f.appendFrame(2, frameOf(table, 3, testRow(100)))
+	f.appendFrame(3, binary.LittleEndian.AppendUint64(nil, 1<<20))
+	unreadable := frameOf(table, 3, testRow(100))
+	clear(unreadable[frame.PrefixSize+1:])
+	f.appendFrame(4, unreadable)
+	long, unread := f.ends[2], f.ends[3]
+	f.ends = f.ends[:2]
+	logs := newLogFiles(manifest.LogFolder(f.path))
+	view := func(first uint64, ends ...wal.FileEnd) (rows []int) {
+		t.Helper()
+		v, err := logs.open(first, ends)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.close()
+		for _, frame := range v.of(table.ID) {
+			rows = append(rows, int(frame.columns.Vectors[0].Ints[0]))
+		}
+		if len(v.of(99)) > 0 {
+			t.Error("a table that is not there has frames")
+		}
+		return rows
+	}
+	upTo := func(n int) wal.FileEnd { return wal.FileEnd{Number: 1, End: begins[n]} }
+	for _, test := range []struct {
+		got, want []int
+	}{
+		{view(1, upTo(0)), nil},
+		{view(1, upTo(2)), []int{0, 10}},
+		{view(1, f.ends...), []int{0, 10, 20, 30, 100}},
+		{view(1, upTo(1)), []int{0}}, // one that began before sees no more than it did
+		{view(2, f.ends...), []int{100}},
+		{view(3, f.ends...), nil},
+	} {
+		if !slices.Equal(test.got, test.want) {
+			t.Errorf("rows %v, want %v", test.got, test.want)
+		}
+	}
+	held, err := logs.open(1, f.ends)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view(2, f.ends[1])
+	if len(logs.files) != 2 {
+		t.Errorf("%d files are mapped while a query reads both", len(logs.files))
+	}
+	held.close()
+	view(2, f.ends[1])
+	if len(logs.files) != 1 || logs.files[2] == nil {
+		t.Errorf("%d files are mapped, and one is listed", len(logs.files))
+	}
+	damaged := f.ends[0]
+	damaged.Damaged = []wal.Span{{Begin: begins[1], End: begins[3]}}
+	if got := view(1, damaged); !slices.Equal(got, []int{0, 30}) {
+		t.Errorf("around a damaged part: rows %v", got)
+	}
+	for name, end := range map[string]wal.FileEnd{
+		"is missing":                {Number: 9, End: 4096},
+		"has no frame where one is": {Number: 2, End: f.ends[1].End + 64},
+		"is shorter than its end":   {Number: 2, End: 1 << 20},
+		"is shorter than a frame":   long,
+		"has a frame without sense": unread,
+	} {
+		if _, err := logs.open(1, []wal.FileEnd{end}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("read file %d of the log", end.Number)) {
+			t.Errorf("a file that %s: %v", name, err)
 		}
 	}
 }

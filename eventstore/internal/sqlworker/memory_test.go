@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -175,5 +176,70 @@ func TestRemovedFilesAreForgotten(t *testing.T) {
 	t.Logf("at least %d bytes in each %d files", least, window)
 	if grown := least[windows-1] - least[1]; grown > growthMax {
 		t.Errorf("the worker took %d bytes more after %d files that are gone, want at most %d", grown, (windows-2)*window, growthMax)
+	}
+}
+
+// TestEvictOldest holds which request ends when the process has more than its limit: the oldest
+// of those since whose start it has grown by much.
+func TestEvictOldest(t *testing.T) {
+	m := newMemoryWatch(1)
+	now := m.resident()
+	if now < 1<<20 {
+		t.Skip("the memory of the process is not known")
+	}
+	var ended []string
+	add := func(name string, age time.Duration, before int64) {
+		w := &watched{started: time.Now().Add(-age), before: before}
+		w.cancel = func(err error) {
+			if !errors.Is(err, protocol.ErrQueryMemory) {
+				t.Errorf("%s: %v", name, err)
+			}
+			ended = append(ended, name)
+		}
+		m.running[w] = true
+	}
+	if m.evictOldest() {
+		t.Error("a request ended, and none runs")
+	}
+	add("did not grow", time.Hour, 100*now)
+	add("second", time.Minute, 0)
+	add("third", time.Second, 0)
+	add("first", 2*time.Minute, 0)
+	for range 5 {
+		m.evictOldest()
+	}
+	if got := strings.Join(ended, ", "); got != "first, second, third" {
+		t.Errorf("ended: %s", got)
+	}
+	m = newMemoryWatch(100 * now)
+	add("below the limit", time.Hour, 0)
+	if m.evictOldest() {
+		t.Error("a request ended below the limit")
+	}
+}
+
+// TestTrimAfterGrowth returns memory after requests during which the process has grown, one at a
+// time.
+func TestTrimAfterGrowth(t *testing.T) {
+	m := newMemoryWatch(1)
+	now := m.resident()
+	if now == 0 {
+		t.Skip("the memory of the process is not known")
+	}
+	grown, same := &watched{before: now - 4*trimFrom}, &watched{before: now + 1<<40}
+	m.trimAfter(grown)
+	m.trimming.Lock() // once that has ended
+	for range 100 {
+		m.trimAfter(grown)
+		m.trimAfter(same)
+		runtime.Gosched()
+		if m.trimming.TryLock() {
+			t.Fatal("memory is returned twice at a time")
+		}
+	}
+	m.trimming.Unlock()
+	m.trimAfter(same)
+	if !m.trimming.TryLock() {
+		t.Error("memory is returned after a request without growth")
 	}
 }

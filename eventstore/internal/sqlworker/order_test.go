@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+	"github.com/perigeedb/perigee/internal/sqltext"
+
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
 	"github.com/perigeedb/perigee/event"
@@ -43,17 +46,17 @@ func mixedRow(first int) func(c manifest.Column, v *event.Vector, row int) {
 // sortedFiles returns how many rows of the files stand before one that should come first.
 func (f *folder) unsorted(table *manifest.Table, order string) (unsorted string) {
 	f.t.Helper()
-	db, err := openDuck(map[string]string{"threads": "1"})
+	db, err := duckdb.Open(map[string]string{"threads": "1"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	c, err := connect(db)
+	c, err := duckdb.Connect(db)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	for _, file := range table.Files {
-		rows, err := c.run("SELECT count(*) FROM (SELECT create_sort_key(" + order + ") AS key, lag(key) OVER (ORDER BY file_row_number) AS before FROM read_parquet(" +
-			literal(table.Path(f.path, file.Name)) + ", file_row_number = true)) WHERE before > key")
+		rows, err := c.Run("SELECT count(*) FROM (SELECT create_sort_key(" + order + ") AS key, lag(key) OVER (ORDER BY file_row_number) AS before FROM read_parquet(" +
+			sqltext.Literal(table.Path(f.path, file.Name)) + ", file_row_number = true)) WHERE before > key")
 		if err != nil {
 			f.t.Fatal(err)
 		}

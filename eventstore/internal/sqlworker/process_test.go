@@ -3,19 +3,14 @@
 package sqlworker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,8 +20,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
@@ -43,55 +36,6 @@ func statusOf(t *testing.T, pid int, file, name string) string {
 		}
 	}
 	return ""
-}
-
-// TestConfinement looks at both workers from outside: what the system kills first, what they
-// may map and call, and that the one that merges files gives way to the rest.
-func TestConfinement(t *testing.T) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events")
-	f.appendFrame(1, frameOf(table, 10, testRow(0)))
-	f.want(`SELECT count(*) FROM events`, "10")
-	f.seal(1)
-	f.mergeAll(table)
-	mine, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, p := range f.client.shared {
-		pid := p.process.Pid
-		if got := statusOf(t, pid, "oom_score_adj", ""); got != "1000" {
-			t.Errorf("%s: oom_score_adj is %s", name, got)
-		}
-		if got := statusOf(t, pid, "status", "Seccomp:"); got != "2" {
-			t.Errorf("%s: calls are filtered in mode %s", name, got)
-		}
-		if got := strings.Fields(statusOf(t, pid, "limits", "Max core file size")); got[0] != "0" || got[1] != "0" {
-			t.Errorf("%s: core dumps of %v", name, got)
-		}
-		data := strings.Fields(statusOf(t, pid, "limits", "Max data size"))
-		most, err := strconv.ParseInt(data[0], 10, 64)
-		if limit := memoryOf(pid, "VmData") + p.settings.Memory + memorySlack; err != nil || most > limit || data[0] != data[1] {
-			t.Errorf("%s: memory is limited to %v, want at most %d", name, data, limit)
-		}
-		nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
-		if want := map[protocol.Role]int{protocol.QueryRole: mine, protocol.SealRole: mine, protocol.MergeRole: min(mine, 20-mergeNice)}[name]; err != nil || nice != want { // as the call returns it: 20 less the nice value
-			t.Errorf("%s: priority %d, want %d", name, nice, want)
-		}
-		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, fd := range files {
-			open, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name()))
-			if strings.HasPrefix(open, filepath.Dir(f.path)) && !strings.HasPrefix(open, f.path) {
-				t.Errorf("%s: has %s open", name, open)
-			}
-		}
-	}
-	if 2*f.worker(protocol.SealRole).settings.Memory+f.worker(protocol.QueryRole).settings.Memory > workerMemoryDefault {
-		t.Error("all workers together may need more than the client has")
-	}
 }
 
 // TestTempGoesWithItsWorker holds that what a worker has left in its folder is removed.
@@ -368,151 +312,6 @@ func TestNoFilesLeft(t *testing.T) {
 	f.want(`SELECT 1`, "1")
 }
 
-// TestEvictOldest holds which request ends when the process has more than its limit: the oldest
-// of those since whose start it has grown by much.
-func TestEvictOldest(t *testing.T) {
-	m := newMemoryWatch(1)
-	now := m.resident()
-	if now < 1<<20 {
-		t.Skip("the memory of the process is not known")
-	}
-	var ended []string
-	add := func(name string, age time.Duration, before int64) {
-		w := &watched{started: time.Now().Add(-age), before: before}
-		w.cancel = func(err error) {
-			if !errors.Is(err, protocol.ErrQueryMemory) {
-				t.Errorf("%s: %v", name, err)
-			}
-			ended = append(ended, name)
-		}
-		m.running[w] = true
-	}
-	if m.evictOldest() {
-		t.Error("a request ended, and none runs")
-	}
-	add("did not grow", time.Hour, 100*now)
-	add("second", time.Minute, 0)
-	add("third", time.Second, 0)
-	add("first", 2*time.Minute, 0)
-	for range 5 {
-		m.evictOldest()
-	}
-	if got := strings.Join(ended, ", "); got != "first, second, third" {
-		t.Errorf("ended: %s", got)
-	}
-	m = newMemoryWatch(100 * now)
-	add("below the limit", time.Hour, 0)
-	if m.evictOldest() {
-		t.Error("a request ended below the limit")
-	}
-}
-
-// TestTrimAfterGrowth returns memory after requests during which the process has grown, one at a
-// time.
-func TestTrimAfterGrowth(t *testing.T) {
-	m := newMemoryWatch(1)
-	now := m.resident()
-	if now == 0 {
-		t.Skip("the memory of the process is not known")
-	}
-	grown, same := &watched{before: now - 4*trimFrom}, &watched{before: now + 1<<40}
-	m.trimAfter(grown)
-	m.trimming.Lock() // once that has ended
-	for range 100 {
-		m.trimAfter(grown)
-		m.trimAfter(same)
-		runtime.Gosched()
-		if m.trimming.TryLock() {
-			t.Fatal("memory is returned twice at a time")
-		}
-	}
-	m.trimming.Unlock()
-	m.trimAfter(same)
-	if !m.trimming.TryLock() {
-		t.Error("memory is returned after a request without growth")
-	}
-}
-
-// TestParseBloom reads heads that contradict the filters behind them: no filter is taken.
-func TestParseBloom(t *testing.T) {
-	for _, test := range []struct {
-		head string
-		size int
-		want int // filters
-	}{
-		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[32]},{"ID":3,"Bytes":[64]}]}`, 96, 2},
-		{`{"Groups":[7,8],"Columns":[{"ID":2,"Bytes":[32,64]}]}`, 96, 1},
-		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[32]},{"ID":3,"Bytes":[64]}]}`, 95, -1},
-		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[32,32]}]}`, 96, -1},
-		{`{"Groups":[7,8],"Columns":[{"ID":2,"Bytes":[32]}]}`, 96, -1},
-		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[0]}]}`, 96, -1},
-		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[-32]}]}`, 96, -1},
-		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[33]}]}`, 96, -1},
-		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[16]}]}`, 96, -1},
-		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[128]}]}`, 96, -1},
-		{`{"Groups":`, 96, -1},
-		{`{}`, 0, 0},
-	} {
-		content := append([]byte(test.head+"\n"), make([]byte, test.size)...)
-		whole := append(fmt.Appendf(nil, bloomLine, crc32.Checksum(content, castagnoli)), content...)
-		_, filters, err := parseBloom(whole)
-		if (err != nil) != (test.want < 0) || err == nil && len(filters) != test.want {
-			t.Errorf("%s and %d bytes: %d filters, %v", test.head, test.size, len(filters), err)
-		}
-		for _, wrong := range [][]byte{nil, whole[1:], append([]byte("x"), whole...)} {
-			if _, _, err := parseBloom(wrong); err == nil {
-				t.Errorf("%.40q was read", wrong)
-			}
-		}
-	}
-}
-
-// TestBoundsOfParameters finds bounds in parameters by their place.
-func TestBoundsOfParameters(t *testing.T) {
-	c := openTestConn(t)
-	table := &manifest.Table{Name: "events", Time: "time", Event: "event", Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{
-		column(2, "id", event.Int64), column(3, "time", event.Timestamp), column(4, "event", event.String),
-	}}}}
-	s, err := c.parse(`SELECT 1 FROM events WHERE time >= ? AND event = ? AND time < ? AND id = ?`)
-	if err != nil || s == nil {
-		t.Fatal(err)
-	}
-	got := c.findBounds(s, table, []protocol.Param{{Value: testDay}, {Value: "a"}, {Value: testDay.Add(time.Hour)}, {Value: int64(7)}})
-	if got.min != testDay.UnixMicro() || got.max != testDay.Add(time.Hour).UnixMicro()+1 || fmt.Sprint(got.equal) != "map[event:[a] id:[7]]" {
-		t.Errorf("got %d to %d, %v", got.min, got.max, got.equal)
-	}
-}
-
-// TestParquetIsGuarded asks for a Parquet file of what may not be read, or cannot be: that costs
-// the query, not the worker.
-func TestParquetIsGuarded(t *testing.T) {
-	f := newFolder(t, Options{})
-	f.want(`SELECT 1`, "1")
-	pid := f.worker(protocol.QueryRole).process.Pid
-	for _, sql := range []string{`SELECT nothing`, `SELECT * FROM '/etc/passwd'`, `SELECT`, `SELECT 1; SELECT 2`, `SET threads = 1`, `SELECT $1`} {
-		rows, err := f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: sql, Parquet: true})
-		if err == nil {
-			err = rows.WriteStream(io.Discard)
-			rows.Close()
-		}
-		if _, ok := errors.AsType[*protocol.QueryError](err); !ok || errors.Is(err, ErrCrashed) {
-			t.Errorf("%s: %v, want a *QueryError", sql, err)
-		}
-	}
-	var file bytes.Buffer
-	rows, err := f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: `SELECT 1; -- all`, Parquet: true})
-	if err == nil {
-		err = rows.WriteStream(&file)
-		rows.Close()
-	}
-	if err != nil || !strings.HasPrefix(file.String(), "PAR1") {
-		t.Errorf("the query gets a file %.20q, %v", file.String(), err)
-	}
-	if now := f.worker(protocol.QueryRole).process.Pid; now != pid {
-		t.Error("a query has ended the worker")
-	}
-}
-
 // A query that ignores its end holds up no other: those that wait for their first row, and those
 // that come, go to a fresh worker long before the old one is killed.
 func TestDeafQueryHoldsUpNobody(t *testing.T) {
@@ -651,5 +450,33 @@ func TestLongQueriesShareWorkers(t *testing.T) {
 	}
 	if most < 2 || most > queryWorkersMax {
 		t.Errorf("there were %d workers at a time, want 2 to %d", most, queryWorkersMax)
+	}
+}
+
+// TestReports reads what a process wrote before its end.
+func TestReports(t *testing.T) {
+	for _, test := range []struct {
+		report string
+		memory bool
+		line   string
+	}{
+		{"fatal error: runtime: out of memory\n\ngoroutine 1", true, "fatal error: runtime: out of memory"},
+		{"runtime: mmap: cannot allocate memory\n", true, "runtime: mmap: cannot allocate memory"},
+		{"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc", true, "terminate called after throwing an instance of 'std::bad_alloc'"},
+		{"goroutine 1\npanic: no\n", false, "panic: no"},
+		{"SIGSEGV: segmentation violation\r\n", false, "SIGSEGV: segmentation violation"},
+		{"sql worker: no settings", false, "sql worker: no settings"},
+		{"a panic: in the middle", false, ""},
+		{"", false, ""},
+		{"panic: " + strings.Repeat("x", 193), false, "panic: " + strings.Repeat("x", 193)},
+		{"panic: " + strings.Repeat("x", 194), false, "panic: " + strings.Repeat("x", 193)},
+		{"panic: " + strings.Repeat("x", 192) + "é", false, "panic: " + strings.Repeat("x", 192)},
+	} {
+		if got := lacksMemory(test.report); got != test.memory {
+			t.Errorf("%q: no memory: %v", test.report, got)
+		}
+		if got := crashLine(test.report); got != test.line {
+			t.Errorf("%q: %q, want %q", test.report, got, test.line)
+		}
 	}
 }

@@ -104,29 +104,3 @@ func TestStatementsThatRead(t *testing.T) {
 		}
 	}
 }
-
-// TestDepthIsBounded: whatever stands around a list counts as one level of the syntax tree.
-func TestDepthIsBounded(t *testing.T) {
-	around := map[string]func(list any) any{
-		"list":   func(list any) any { return []any{list} },
-		"object": func(list any) any { return map[string]any{"children": list} },
-		"function": func(list any) any {
-			return map[string]any{"type": "TABLE_FUNCTION", "function": map[string]any{"function_name": "range", "children": list}}
-		},
-		"sample": func(list any) any {
-			return map[string]any{"type": "TABLE_FUNCTION", "function": map[string]any{"function_name": "range"}, "sample": list}
-		},
-	}
-	for name, wrap := range around {
-		var list any = []any{}
-		for range treeMax - 1 {
-			list = []any{list}
-		}
-		if err := (source{}).checkNode(wrap(list), 0); err != nil {
-			t.Errorf("%s around %d levels: %v", name, treeMax, err)
-		}
-		if err := (source{}).checkNode(wrap([]any{list}), 0); err == nil {
-			t.Errorf("%s around %d levels is read", name, treeMax+1)
-		}
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/internal/sqltext"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -43,7 +44,7 @@ func (f *folder) addFiltersOfDuckDB(t *manifest.Table) {
 	c := openTestConn(f.t)
 	for _, file := range t.Files {
 		path := t.Path(f.path, file.Name)
-		if err := c.exec(fmt.Sprintf("COPY (FROM read_parquet(%s, hive_partitioning = false)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, ROW_GROUP_SIZE 16384, DICTIONARY_SIZE_LIMIT 4096)", literal(path), literal(path+".old"))); err != nil {
+		if err := c.Exec(fmt.Sprintf("COPY (FROM read_parquet(%s, hive_partitioning = false)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, ROW_GROUP_SIZE 16384, DICTIONARY_SIZE_LIMIT 4096)", sqltext.Literal(path), sqltext.Literal(path+".old"))); err != nil {
 			f.t.Fatal(err)
 		}
 		if err := os.Rename(path+".old", path); err != nil {
@@ -126,7 +127,7 @@ func TestFilesWithFiltersOfDuckDB(t *testing.T) {
 // A file has bounds for its columns and our bloom filters, and none of DuckDB's.
 func TestFilesHaveNoFiltersOfDuckDB(t *testing.T) {
 	f, table := oddFolder(t)
-	rows, err := openTestConn(t).run("SELECT count(*), count(bloom_filter_offset) FROM parquet_metadata(" + literal(table.Path(f.path, table.Files[0].Name)) + ")")
+	rows, err := openTestConn(t).Run("SELECT count(*), count(bloom_filter_offset) FROM parquet_metadata(" + sqltext.Literal(table.Path(f.path, table.Files[0].Name)) + ")")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,15 @@ package sqlworker
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+	"github.com/perigeedb/perigee/internal/sqltext"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 
@@ -117,22 +121,22 @@ func TestFileLayout(t *testing.T) {
 	table := f.addTable("events")
 	f.appendFrame(1, frameOf(table, 5000, testRow(0)))
 	f.seal(1)
-	db, err := openDuck(nil)
+	db, err := duckdb.Open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := connect(db)
+	c, err := duckdb.Connect(db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := literal(table.Path(f.path, table.Files[0].Name))
+	path := sqltext.Literal(table.Path(f.path, table.Files[0].Name))
 	for sql, want := range map[string]string{
 		`SELECT string_agg(field_id || name, ' ') FROM parquet_schema(` + path + `) WHERE field_id IS NOT NULL`:                                        "2id 3time 4event",
 		`SELECT bool_and(compression = 'ZSTD') FROM parquet_metadata(` + path + `)`:                                                                    "true",
 		`SELECT string_agg(DISTINCT encodings) FROM parquet_metadata(` + path + `) WHERE path_in_schema = 'id'`:                                        "DELTA_BINARY_PACKED",
 		`SELECT count(*) FROM (SELECT event, time, lag((event, time)) OVER () AS before FROM read_parquet(` + path + `)) WHERE before > (event, time)`: "0",
 	} {
-		rows, err := c.run(sql)
+		rows, err := c.Run(sql)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +214,7 @@ func TestMergedChunksOfLongTexts(t *testing.T) {
 	}
 	defer merge.close()
 	all := 0
-	err = s.conn.stream("SELECT text "+merge.sql(), func(batch arrow.RecordBatch) error {
+	err = s.conn.Stream("SELECT text "+merge.sql(), func(batch arrow.RecordBatch) error {
 		texts := (int(batch.NumRows()) - batch.Column(0).NullN()) * width
 		if texts >= most+width {
 			t.Errorf("a chunk of %d rows has %d bytes of text, and at most %d and one text more are wanted", batch.NumRows(), texts, most)
@@ -236,7 +240,7 @@ func TestMergeReadsEachFile(t *testing.T) {
 	defer s.close()
 	connections := func() string {
 		t.Helper()
-		rows, err := s.conn.run("FROM duckdb_connection_count()")
+		rows, err := s.conn.Run("FROM duckdb_connection_count()")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +251,7 @@ func TestMergeReadsEachFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if merged, err := s.conn.run("SELECT count(*), max(id) " + rows.sql()); err != nil || protocol.Text(merged[0][0]) != "20" || protocol.Text(merged[0][1]) != "19" {
+	if merged, err := s.conn.Run("SELECT count(*), max(id) " + rows.sql()); err != nil || protocol.Text(merged[0][0]) != "20" || protocol.Text(merged[0][1]) != "19" {
 		t.Errorf("merged: %v, %v", merged, err)
 	}
 	rows.close()
@@ -350,4 +354,27 @@ func TestReplacedWriter(t *testing.T) {
 		t.Error(err)
 	}
 	now.end()
+}
+
+// TestPlacesInPredicates holds that a place in a statement becomes one in the predicate, whose
+// first line begins behind other words.
+func TestPlacesInPredicates(t *testing.T) {
+	const begin, predicate = "SELECT 1 FROM events WHERE ", "a = 1 AND\n                              b = 2"
+	for message, want := range map[string]protocol.QueryError{
+		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n                                   ^":     {Message: "no", Line: 1, Column: 1},
+		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n                                       ^": {Message: "no", Line: 1, Column: 5},
+		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n               ^":                         {Message: "no", Line: 1, Column: 1},
+		"Binder Error: no\n\nLINE 2:                               b = 2\n                                      ^":   {Message: "no", Line: 2, Column: 31},
+		"Binder Error: no": {Message: "no"},
+	} {
+		got, ok := errors.AsType[*protocol.QueryError](predicateError(begin, begin+predicate, duckdb.NewError(message)))
+		if !ok || *got != want {
+			t.Errorf("%q: %+v, want %+v", message, got, want)
+		}
+	}
+	for _, err := range []error{nil, io.ErrUnexpectedEOF} {
+		if got := predicateError(begin, begin+predicate, err); got != err {
+			t.Errorf("%v instead of %v", got, err)
+		}
+	}
 }

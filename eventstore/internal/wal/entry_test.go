@@ -2,9 +2,11 @@ package wal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -230,5 +232,95 @@ func TestAllocations(t *testing.T) {
 		}
 	}); n > 8 {
 		t.Errorf("an append allocates %v times", n)
+	}
+}
+
+// TestContradictingRecords decodes records whose lengths and offsets contradict each other, as
+// no AppendEntry makes them.
+func TestContradictingRecords(t *testing.T) {
+	whole := AppendEntry(nil, everything(3))[frame.PrefixSize:]
+	column := func(i int) int { return headSize + i*columnSize }
+	end := uint32(len(whole) - trailerSize)
+	u32 := func(at int, value uint32) func(b []byte) []byte {
+		return func(b []byte) []byte { binary.LittleEndian.PutUint32(b[at:], value); return b }
+	}
+	at := func(b int) uint32 { return binary.LittleEndian.Uint32(whole[b:]) }
+	for name, spoil := range map[string]func(b []byte) []byte{
+		"nothing":                      func(b []byte) []byte { return nil },
+		"no head":                      func(b []byte) []byte { return b[:headSize+trailerSize-8] },
+		"not a multiple of 8":          func(b []byte) []byte { return b[:len(b)-1] },
+		"cut off":                      func(b []byte) []byte { return b[:len(b)-64] },
+		"more columns than bytes":      u32(20, (end-headSize)/columnSize+1),
+		"names in the head":            u32(72, headSize-8),
+		"names beside a multiple of 8": u32(72, at(72)+1),
+		"names behind the record":      u32(72, end+8),
+		"a name too long":              u32(64, end),
+		"a partition too long":         u32(68, end),
+		"more fingerprints than bytes": func(b []byte) []byte { binary.LittleEndian.PutUint64(b[48:], 1<<62); return b },
+		"fingerprints behind":          u32(76, end),
+		"fingerprints in the head":     u32(76, 8),
+		"a column without a type":      func(b []byte) []byte { b[column(0)+4] = 0; return b },
+		"a column without a layout":    func(b []byte) []byte { b[column(0)+4], b[column(0)+5] = 0, 0; return b },
+		"another layout":               func(b []byte) []byte { b[column(0)+5] = byte(floats); return b },
+		"null bytes behind":            u32(column(0)+8, end),
+		"null bytes in the head":       u32(column(0)+8, 8),
+		"values behind":                u32(column(0)+12, end),
+		"values in the head":           u32(column(0)+12, 0),
+		"a value too few":              u32(column(0)+16, 16),
+		"a value too many":             u32(column(0)+16, 32),
+		"a float too few":              u32(column(2)+16, 16),
+		"ends in the head":             u32(column(1)+20, 0),
+		"ends behind":                  u32(column(1)+20, end),
+		"ends that return":             u32(int(at(column(1)+20)), 1000),
+		"an end behind the bytes":      u32(int(at(column(1)+20))+8, at(column(1)+16)+1),
+		"an end before the bytes end":  u32(int(at(column(1)+20))+8, at(column(1)+16)-1),
+		"another number of rows":       u32(16, 4),
+		"2^31 rows":                    u32(16, 1<<31),
+	} {
+		var e Entry
+		if err := e.Decode(spoil(slices.Clone(whole))); !errors.Is(err, errRecord) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var e Entry
+	if err := e.Decode(whole); err != nil || e.Rows() != 3 {
+		t.Errorf("unspoilt: %v", err)
+	}
+	if n := (&Entry{Kind: Reset}).Rows(); n != 0 {
+		t.Errorf("an entry without columns has %d rows", n)
+	}
+}
+
+// everything is an entry with a column of each layout, nulls and fingerprints.
+func everything(rows int) *Entry {
+	e := numbered(1, rows)
+	e.IDs = append(e.IDs, 6)
+	e.Columns.Spec = append(e.Columns.Spec, event.Column{Type: event.Float64})
+	e.Columns.Vectors = append(e.Columns.Vectors, event.Vector{Floats: make([]float64, rows)})
+	for i := range e.Columns.Vectors {
+		e.Columns.Vectors[i].Null = append(make([]uint8, rows-1), 1)
+	}
+	return e
+}
+
+// TestUndecodable opens a log with a frame that is whole and holds no entry: no later version of
+// a file is damage, and nothing is dropped.
+func TestUndecodable(t *testing.T) {
+	folder := t.TempDir()
+	l := open(t, folder, small)
+	at := put(t, l, 0, 1)
+	end := l.End()
+	record := frame.Begin(nil)
+	record = append(record, make([]byte, 24)...) // too short for any entry
+	if _, err := l.Append(t.Context(), finishRecord(record, 0)); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	_, err := Open(folder, small, nil)
+	if err == nil || !strings.Contains(err.Error(), "00001.log: offset "+strings.TrimPrefix(end.String(), "1:")+": "+errRecord.Error()) {
+		t.Errorf("entry at %v, and one that cannot be decoded at %v: %v", at, end, err)
+	}
+	if _, damage := errors.AsType[*DamageError](err); damage {
+		t.Errorf("%T", err)
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/frame"
 
 	"go.uber.org/goleak"
 )
@@ -613,5 +616,135 @@ func TestClosedFileGivesRoomBack(t *testing.T) {
 	}
 	if _, visited := reopen(t, nil, folder, o); !slices.Equal(visited, upTo(2)) {
 		t.Errorf("visited %v", visited)
+	}
+}
+
+// TestRefused asks for what no log does.
+func TestRefused(t *testing.T) {
+	folder := t.TempDir()
+	if _, err := Open(folder, Options{Store: strings.Repeat("s", storeMax+1)}, nil); err == nil || !strings.Contains(err.Error(), "more than 32 bytes") {
+		t.Errorf("a long id: %v", err)
+	}
+	o := small
+	o.Store = strings.Repeat("s", storeMax)
+	l := open(t, folder, o)
+	put(t, l, 0, 1)
+	if l, visited := reopen(t, l, folder, o); !slices.Equal(visited, upTo(1)) {
+		t.Errorf("with the longest id, %s, visited %v", l.options.Store, visited)
+	}
+	good := AppendEntry(nil, numbered(1, 1))
+	changed := func(length int) []byte {
+		f := slices.Clone(good)
+		frame.PutPrefix(f, length, 0)
+		return f
+	}
+	l = open(t, t.TempDir(), small)
+	for name, frames := range map[string][]byte{
+		"nothing":                 nil,
+		"a frame that is cut off": good[:len(good)-8],
+		"a frame and a half":      append(slices.Clone(good), good[:len(good)/2]...),
+		"no trailer":              changed(trailerSize - 8),
+		"nothing but a trailer":   changed(trailerSize),
+		"not a multiple of 8":     changed(trailerSize + 1),
+		"longer than it is":       changed(len(good)),
+	} {
+		if _, err := l.Append(t.Context(), frames); err == nil {
+			t.Errorf("%s was appended", name)
+		}
+	}
+	if end := l.End(); end != (Position{File: 1, Offset: FirstFrame}) || len(l.Ends()) > 0 {
+		t.Errorf("the log ends at %v", end)
+	}
+	o = small
+	o.ReadOnly = true
+	readOnly := open(t, folder, Options{Store: strings.Repeat("s", storeMax), ReadOnly: true})
+	for what, err := range map[string]error{
+		"RemoveBefore": readOnly.RemoveBefore(9), "Rotate": readOnly.Rotate(t.Context()), "Scrub": readOnly.Scrub(t.Context()),
+		"Append": func() error { _, err := readOnly.Append(t.Context(), good); return err }(),
+	} {
+		if !errors.Is(err, ErrReadOnly) {
+			t.Errorf("%s of a log that is open read-only: %v", what, err)
+		}
+	}
+	_ = l.Close()
+	if err := l.Scrub(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Scrub after Close: %v", err)
+	}
+}
+
+// TestOddNames holds that only files of the log are taken for such.
+func TestOddNames(t *testing.T) {
+	folder := t.TempDir()
+	build(t, folder, small, 2, 1)
+	content, err := os.ReadFile(Path(folder, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"2.log", "00000000000000000002", "00000000000000000002.log.old", "-0000000000000000002.log", "+0000000000000000002.log", "99999999999999999999.log"} {
+		if err := os.WriteFile(folder+"/"+name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l, visited := reopen(t, nil, folder, small); !slices.Equal(visited, upTo(2)) || len(l.Ends()) != 1 {
+		t.Errorf("visited %v, files %+v", visited, l.Ends())
+	}
+}
+
+// TestFullFile fills a file to its last byte: one entry less of room begins the next.
+func TestFullFile(t *testing.T) {
+	l := open(t, t.TempDir(), Options{FileSize: 1 << 20})
+	put(t, l, 0, 5)
+	if p := put(t, l, 1, 5); p.File != l.Ends()[0].Number {
+		t.Fatalf("the second entry is at %v", p)
+	}
+	end := l.Ends()[0].End
+	for size, files := range map[int64]int{end + 1: 1, end: 1, end - 1: 2} {
+		l := open(t, t.TempDir(), Options{FileSize: size})
+		put(t, l, 0, 5)
+		put(t, l, 1, 5)
+		if n := len(l.Ends()); n != files {
+			t.Errorf("two entries that take %d bytes are in %d files of %d", end, n, size)
+		}
+	}
+}
+
+// TestNothingToDo removes and scrubs where nothing was removed: the log stays as it is.
+func TestNothingToDo(t *testing.T) {
+	l := open(t, t.TempDir(), small)
+	if err := errors.Join(l.RemoveBefore(10), l.Scrub(t.Context()), l.Rotate(t.Context())); err != nil || len(l.Ends()) > 0 {
+		t.Errorf("of an empty log: %v, files %+v", err, l.Ends())
+	}
+	put(t, l, 0, 1)
+	before := l.Ends()
+	if err := errors.Join(l.RemoveBefore(1), l.Scrub(t.Context())); err != nil || !reflect.DeepEqual(before, l.Ends()) {
+		t.Errorf("%v, files %+v, and before %+v", err, l.Ends(), before)
+	}
+	put(t, l, 1, 1)
+	if got := entries(t, l); !slices.Equal(got, upTo(2)) || len(l.Ends()) != 1 {
+		t.Errorf("%v are durable, in files %+v", got, l.Ends())
+	}
+}
+
+// TestOpenLeavesClosedFiles holds that a file which is closed never changes.
+func TestOpenLeavesClosedFiles(t *testing.T) {
+	folder := t.TempDir()
+	o := Options{FileSize: 1200}
+	last := build(t, folder, o, 20, 5)[19].File
+	read := func() (all []string) {
+		for number := range last - 1 {
+			content, err := os.ReadFile(Path(folder, number+1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(content))
+		}
+		return all
+	}
+	before := read()
+	for range 2 {
+		_ = open(t, folder, o).Close()
+	}
+	if !slices.Equal(before, read()) {
+		t.Error("opening the log has changed a closed file")
 	}
 }

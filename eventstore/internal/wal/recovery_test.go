@@ -500,3 +500,35 @@ func TestOpenClosesFiles(t *testing.T) {
 		}
 	}
 }
+
+func TestDamageIsNamed(t *testing.T) {
+	folder := t.TempDir()
+	o := Options{FileSize: 1200}
+	build(t, folder, o, 20, 5)
+	for _, number := range []uint64{2, 3} {
+		if err := os.Remove(Path(folder, number)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changeFile(t, folder, 1, func(b []byte) []byte { clear(b[headerSize+64:][:64]); return b })
+	_, err := Open(folder, o, nil)
+	damage, ok := errors.AsType[*DamageError](err)
+	if !ok || len(damage.Damage) != 2 {
+		t.Fatalf("%v", err)
+	}
+	for _, d := range damage.Damage {
+		want := Path(folder, 2) + ": and the 1 files after it are missing"
+		if d.Path == Path(folder, 1) {
+			want = Path(folder, 1) + ": the "
+		}
+		if !strings.HasPrefix(d.String(), want) {
+			t.Errorf("%s, want %s", d, want)
+		}
+	}
+	if hint := damage.ErrorHint(); !strings.Contains(hint, "restore the folder from a backup") {
+		t.Error(hint)
+	}
+	if !strings.Contains(err.Error(), "; ") || !strings.HasPrefix(damage.Error(), "the event log has lost an unknown number of rows: ") {
+		t.Error(err)
+	}
+}

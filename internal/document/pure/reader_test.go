@@ -22,7 +22,7 @@ type extractor interface {
 	Extract(data []byte, ends []uint32, cols *event.Columns) (report.Report, error)
 }
 
-// readers returns the readers to test, by name; edges_cgo_test.go adds the one in C.
+// readers returns the readers to test, by name; reader_cgo_test.go adds the one in C.
 func readers() map[string]reader {
 	all := map[string]reader{"Go": {
 		check:        func(doc []byte) error { return pure.Check(doc) },

@@ -1,0 +1,43 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+)
+
+// TestParquetIsGuarded asks for a Parquet file of what may not be read, or cannot be: that costs
+// the query, not the worker.
+func TestParquetIsGuarded(t *testing.T) {
+	f := newFolder(t, Options{})
+	f.want(`SELECT 1`, "1")
+	pid := f.worker(protocol.QueryRole).process.Pid
+	for _, sql := range []string{`SELECT nothing`, `SELECT * FROM '/etc/passwd'`, `SELECT`, `SELECT 1; SELECT 2`, `SET threads = 1`, `SELECT $1`} {
+		rows, err := f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: sql, Parquet: true})
+		if err == nil {
+			err = rows.WriteStream(io.Discard)
+			rows.Close()
+		}
+		if _, ok := errors.AsType[*protocol.QueryError](err); !ok || errors.Is(err, ErrCrashed) {
+			t.Errorf("%s: %v, want a *QueryError", sql, err)
+		}
+	}
+	var file bytes.Buffer
+	rows, err := f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: `SELECT 1; -- all`, Parquet: true})
+	if err == nil {
+		err = rows.WriteStream(&file)
+		rows.Close()
+	}
+	if err != nil || !strings.HasPrefix(file.String(), "PAR1") {
+		t.Errorf("the query gets a file %.20q, %v", file.String(), err)
+	}
+	if now := f.worker(protocol.QueryRole).process.Pid; now != pid {
+		t.Error("a query has ended the worker")
+	}
+}

@@ -1,0 +1,73 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// TestSealWaitsForAppends holds that a file of the log is not sealed, and then removed, while
+// an append that stands in it is not accounted for: its range would be forgotten.
+func TestSealWaitsForAppends(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
+	end := sync.OnceFunc(s.appends.begin()) // as logChange does from before the frame is in the log
+	defer end()
+	if err := s.log.Rotate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the sealer waits for appends", func() bool {
+		if s.current().LogStart > 1 {
+			t.Fatal("the file was sealed")
+		}
+		return s.appends.isAwaited()
+	})
+	if start := s.current().LogStart; start != 1 {
+		t.Errorf("the log begins at file %d", start)
+	}
+	end()
+	await(t, "the file is sealed", func() bool { return s.current().LogStart > 1 })
+}
+
+// TestSealedFilesAreForgotten holds that what a store keeps of a file of the log goes with it:
+// changes, versions of the schema, and fingerprints that are too old.
+func TestSealedFilesAreForgotten(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	table := openTable(t, s, TableConfig{})
+	p := take(t, table)
+	for i := range uint64(4) {
+		appendPrinted(t, p, 10*i, 10)
+		seal(t, s)
+		err := s.change(func(next *manifest.Manifest) error {
+			for n, f := range next.Tables[0].Prints {
+				old := *f
+				old.Written = old.Written.Add(-printAge)
+				next.Tables[0].Prints[n] = &old
+			}
+			return nil
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	table.mu.Lock()
+	if state := table.state(p.key); len(state.logged) != 0 || len(table.schemasOf) != 0 || len(table.encoding) != 0 || len(state.appending) != 0 {
+		t.Errorf("%d changes and schemas %v of files that are gone; %d appends with %v", len(state.logged), table.schemasOf, len(state.appending), table.encoding)
+	}
+	table.mu.Unlock()
+	await(t, "old files of fingerprints are gone", func() bool {
+		wake(s.sealer)
+		n := 0
+		for _, name := range filesBelow(t, manifest.TablesFolder(folder)) {
+			if strings.Contains(name, "ranges-") {
+				n++
+			}
+		}
+		return n == len(s.current().Tables[0].Prints) && n == 1
+	})
+}

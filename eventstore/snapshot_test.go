@@ -1,0 +1,48 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// TestGarbageStays removes what no reader needs, again if that has failed, and not before
+// readers of earlier versions have ended.
+func TestGarbageStays(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	var tries atomic.Int32
+	earlier := s.snapshot()
+	remove := func() error {
+		if tries.Add(1) == 1 {
+			return errors.New("refused")
+		}
+		return nil
+	}
+	if err := s.change(func(*manifest.Manifest) error { return nil }, remove); err != nil {
+		t.Fatal(err)
+	}
+	later := s.snapshot()
+	if got := s.takeGarbage(); len(got) != 0 {
+		t.Fatalf("%d pieces of garbage while an earlier reader runs", len(got))
+	}
+	earlier.release()
+	earlier.release() // twice is once
+	await(t, "the garbage is gone", func() bool {
+		wake(s.sealer)
+		return tries.Load() == 2
+	})
+	later.release()
+	wake(s.sealer)
+	if err := s.collectGarbage(); err != nil || tries.Load() != 2 {
+		t.Errorf("removed %d times, %v", tries.Load(), err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pins) != 0 || len(s.garbage) != 0 {
+		t.Errorf("pins %v and %d pieces of garbage are left", s.pins, len(s.garbage))
+	}
+}

@@ -56,7 +56,7 @@ func TestBackupUnderLoad(t *testing.T) {
 				default:
 				}
 				docs := numbered(n, batch, day, fmt.Sprintf(`,"writer":%d`, w))
-				if err := p.Append(context.Background(), output(uint64(n), docs...)); err != nil {
+				if err := p.Append(context.Background(), outputOf(uint64(n), docs...)); err != nil {
 					t.Errorf("writer %d: %v", w, err)
 					return
 				}

@@ -21,7 +21,7 @@ func tenColumns(first uint64, n int) *event.Output {
 			id, 1767323000+id/100, [...]string{"sent", "open", "click", "bounce"}[id%4], id%100_000, id%50,
 			id>>16&255, id>>8&255, id&255, id%1000, id%97, id%10)
 	}
-	return output(first, docs...)
+	return outputOf(first, docs...)
 }
 
 // BenchmarkStorage is the log alone: columns are extracted already.

@@ -70,7 +70,7 @@ func TestComputedColumns(t *testing.T) {
 	table := openTable(t, s, TableConfig{Columns: []event.Column{column("double"), column("more")}})
 	p := take(t, table)
 	appendDocs(t, p, 0, `{"id":1}`, `{"id":2,"double":7,"other":true}`)
-	err := p.Append(context.Background(), output(2, `{"id":3}`, `{"id":5}`, `{"id":4}`))
+	err := p.Append(context.Background(), outputOf(2, `{"id":3}`, `{"id":5}`, `{"id":4}`))
 	rejected, _ := errors.AsType[*RejectedRows](err)
 	if want := []RejectedRow{{Row: 1, Column: "more", Reason: "more: no luck"}}; rejected == nil || !slices.Equal(rejected.Rows, want) {
 		t.Errorf("a row without a value: %v", err)
@@ -91,7 +91,7 @@ func TestComputedColumns(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	s.SetComputed([]ComputedColumn{{Table: "events", Name: "double", Compute: func(context.Context, *event.Batch, *event.Result) error { return fmt.Errorf("out of order") }}})
-	if err := p.Append(context.Background(), output(4, `{"id":9}`)); err == nil || err.Error() != "eventstore: compute column double of table events: out of order" {
+	if err := p.Append(context.Background(), outputOf(4, `{"id":9}`)); err == nil || err.Error() != "eventstore: compute column double of table events: out of order" {
 		t.Errorf("a function that computes nothing: %v", err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/frame"
 	"github.com/perigeedb/perigee/internal/testseed"
 )
@@ -247,5 +248,5 @@ func drain(s *Store, sql string) error {
 		return err
 	}
 	defer rows.Close()
-	return Encode(io.Discard, rows)
+	return output.Write(io.Discard, rows)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/eventstore/output"
 )
 
 func openStore(t testing.TB, folder string) *Store {
@@ -42,8 +43,8 @@ func take(t testing.TB, table *Table) *Partition {
 	return p
 }
 
-// output makes an output of one document per position.
-func output(first uint64, docs ...string) *event.Output {
+// outputOf makes an output of one document per position.
+func outputOf(first uint64, docs ...string) *event.Output {
 	out := &event.Output{Range: event.Range{First: first, Count: uint64(len(docs))}}
 	for i, doc := range docs {
 		out.Data = append(out.Data, doc...)
@@ -55,7 +56,7 @@ func output(first uint64, docs ...string) *event.Output {
 
 func appendDocs(t testing.TB, p *Partition, first uint64, docs ...string) {
 	t.Helper()
-	if err := p.Append(context.Background(), output(first, docs...)); err != nil {
+	if err := p.Append(context.Background(), outputOf(first, docs...)); err != nil {
 		t.Fatalf("append %d documents at %d: %v", len(docs), first, err)
 	}
 }
@@ -69,7 +70,7 @@ func ask(t testing.TB, s *Store, sql string, params ...Param) string {
 	}
 	defer rows.Close()
 	var b strings.Builder
-	if err := Encode(&b, rows); err != nil {
+	if err := output.Write(&b, rows); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	_, body, _ := strings.Cut(b.String(), "\n")

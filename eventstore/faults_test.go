@@ -50,7 +50,7 @@ func TestF1MixedTypesInABatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = take(t, strict).Append(context.Background(), output(0, docs...))
+	err = take(t, strict).Append(context.Background(), outputOf(0, docs...))
 	if rejected, ok := errors.AsType[*RejectedRows](err); !ok || len(rejected.Rows) != 1 || rejected.Rows[0].Row != 50 {
 		t.Errorf("a declared column: %v, want row 50 rejected", err)
 	}
@@ -440,7 +440,7 @@ func TestBackPressure(t *testing.T) {
 	block := blockTables(t, folder)
 	next, err := uint64(0), error(nil)
 	for next < 50 && err == nil {
-		if err = p.Append(context.Background(), output(next, `{"id":1}`)); err != nil {
+		if err = p.Append(context.Background(), outputOf(next, `{"id":1}`)); err != nil {
 			break
 		}
 		next++
@@ -454,7 +454,7 @@ func TestBackPressure(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
-		if err = p.Append(ctx, output(next, `{"id":1}`)); err == nil || ctx.Err() != nil {
+		if err = p.Append(ctx, outputOf(next, `{"id":1}`)); err == nil || ctx.Err() != nil {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -16,6 +16,8 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/document"
 )
 
@@ -63,7 +65,7 @@ func TestSelectRows(t *testing.T) {
 }
 
 func TestFreshRows(t *testing.T) {
-	out := output(10, `{}`, `{}`, `{}`, `{}`)
+	out := outputOf(10, `{}`, `{}`, `{}`, `{}`)
 	for _, test := range []struct {
 		fresh event.Ranges
 		want  rowRuns
@@ -239,13 +241,13 @@ func TestEncodeFails(t *testing.T) {
 		}
 		var whole bytes.Buffer
 		rows := run()
-		if err := Encode(&whole, rows); err != nil {
+		if err := output.Write(&whole, rows); err != nil {
 			t.Fatal(err)
 		}
 		rows.Close()
 		for _, room := range []int{0, 1, whole.Len() / 2, whole.Len() - 1} {
 			rows := run()
-			if err := Encode(&failingWriter{left: room}, rows); !errors.Is(err, errNoRoom) {
+			if err := output.Write(&failingWriter{left: room}, rows); !errors.Is(err, errNoRoom) {
 				t.Errorf("%s with room for %d of %d bytes: %v", format, room, whole.Len(), err)
 			}
 			rows.Close()
@@ -256,7 +258,7 @@ func TestEncodeFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rows.Close()
-	if err := Encode(new(bytes.Buffer), rows); err == nil || !strings.Contains(err.Error(), `unknown format ""`) {
+	if err := output.Write(new(bytes.Buffer), rows); err == nil || !strings.Contains(err.Error(), `unknown format ""`) {
 		t.Errorf("without a format: %v", err)
 	}
 }
@@ -277,18 +279,8 @@ func TestText(t *testing.T) {
 		if got := Text(test.value); got != test.text {
 			t.Errorf("%#v as text is %s, want %s", test.value, got, test.text)
 		}
-		if got := string(appendJSON(nil, test.value)); got != test.json {
+		if got := string(protocol.AppendJSON(nil, test.value)); got != test.json {
 			t.Errorf("%#v as JSON is %s, want %s", test.value, got, test.json)
-		}
-	}
-	for length, want := range map[int]int{tableWidth: tableWidth, tableWidth + 1: tableWidth + 1} {
-		if got := []rune(clean(strings.Repeat("é", length))); len(got) != want || (got[len(got)-1] == '…') != (length > tableWidth) {
-			t.Errorf("%d letters in a cell become %d", length, len(got))
-		}
-	}
-	for name, right := range map[string]bool{"BIGINT": true, "INTEGER": true, "UINTEGER": true, "DOUBLE": true, "FLOAT": true, "DECIMAL(10,2)": true, "VARCHAR": false, "INTERVAL": false, "TIMESTAMP": false} {
-		if (align(name) != align("VARCHAR")) != right {
-			t.Errorf("%s stands on the right: %v", name, !right)
 		}
 	}
 }

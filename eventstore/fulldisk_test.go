@@ -40,7 +40,7 @@ func TestFullDisk(t *testing.T) {
 		failed := error(nil)
 		for failed == nil {
 			for _, table := range []string{eventsTable, oldTable} {
-				if failed = w.partitions[table].Append(t.Context(), output(first, workDocs(table, first)...)); failed != nil {
+				if failed = w.partitions[table].Append(t.Context(), outputOf(first, workDocs(table, first)...)); failed != nil {
 					break
 				}
 				said = append(said, fmt.Sprintf("ack %s %d", table, first))
@@ -55,7 +55,7 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-			err := w.partitions[eventsTable].Append(t.Context(), output(first, workDocs(eventsTable, first)...))
+			err := w.partitions[eventsTable].Append(t.Context(), outputOf(first, workDocs(eventsTable, first)...))
 			if err == nil {
 				said = append(said, fmt.Sprintf("ack %s %d", eventsTable, first))
 				break

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/httpserver"
 )
 
@@ -75,7 +76,7 @@ func writeResult(ctx context.Context, w http.ResponseWriter, s *Store, q Stateme
 	w.Header().Set("Content-Type", contentTypes[q.Format])
 	w.Header().Set("Trailer", truncatedTrailer)
 	out := &counter{w: w}
-	if err := Encode(out, rows); err != nil {
+	if err := output.Write(out, rows); err != nil {
 		if out.n == 0 {
 			w.Header().Del("Trailer")
 			writeError(w, statusOf(err), err)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // A model is what a table should hold: the documents of each position.
@@ -170,7 +171,7 @@ func readBack(t *testing.T, s *Store, table *Table) []string {
 		var fields []string
 		for i, value := range rows.Row() {
 			column := rows.Columns()[i].Name
-			text := string(appendJSON(nil, value))
+			text := string(protocol.AppendJSON(nil, value))
 			if key, ok := names[column]; ok {
 				name, _ := json.Marshal(key)
 				fields = append(fields, string(name)+":"+text)
@@ -225,7 +226,7 @@ func TestConcurrentLanes(t *testing.T) {
 			docs[n] = randomDocument(r, fmt.Sprint(i*size+uint64(n)))
 			m.rows[i*size+uint64(n)] = []string{docs[n]}
 		}
-		outs <- output(i*size, docs...)
+		outs <- outputOf(i*size, docs...)
 	}
 	close(outs)
 	m.have.Add(event.Range{Count: lanes * each * size})

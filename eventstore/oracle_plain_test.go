@@ -23,6 +23,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	duck "github.com/duckdb/duckdb-go-bindings"
+	"github.com/perigeedb/perigee/eventstore/output"
 )
 
 // A plainDuck is DuckDB in this process, with plain tables.
@@ -150,7 +151,7 @@ func (o *oracle) answerOf(sql string, format Format) (a answer, err error) {
 		return a, rows.Err()
 	}
 	var b bytes.Buffer
-	if err := Encode(&b, rows); err != nil {
+	if err := output.Write(&b, rows); err != nil {
 		return a, err
 	}
 	switch format {

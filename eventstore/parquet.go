@@ -231,8 +231,8 @@ func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow, err 
 			doc = append(doc, members...)
 			continue
 		}
-		doc = append(appendString(doc, c.Name), ':')
-		doc = appendJSON(doc, row[i])
+		doc = append(protocol.AppendString(doc, c.Name), ':')
+		doc = protocol.AppendJSON(doc, row[i])
 	}
 	f.doc = append(doc, '}')
 	if bytes.IndexByte(f.doc, '\n') >= 0 { // between the values of a JSON column: documents are lines

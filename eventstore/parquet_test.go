@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
@@ -29,7 +30,7 @@ func writeParquet(t *testing.T, sql string) (name string) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	if err := Encode(out, rows); err != nil {
+	if err := output.Write(out, rows); err != nil {
 		t.Fatal(err)
 	}
 	return name

@@ -57,6 +57,25 @@ type Param = protocol.Param
 // time.Time is of type TIMESTAMP, in microseconds.
 type TimestampNS = protocol.TimestampNS
 
+// A Format is how a result is written. The zero Format gives rows to Rows.Next.
+type Format = protocol.Format
+
+// The formats, which protocol describes.
+const (
+	FormatTable   = protocol.FormatTable
+	FormatJSON    = protocol.FormatJSON
+	FormatNDJSON  = protocol.FormatNDJSON
+	FormatCSV     = protocol.FormatCSV
+	FormatArrow   = protocol.FormatArrow
+	FormatParquet = protocol.FormatParquet
+)
+
+// Formats lists the formats.
+func Formats() []Format { return protocol.Formats() }
+
+// Text spells a value of a row for people; nil is "".
+func Text(value any) string { return protocol.Text(value) }
+
 // Limits bound a statement. Zero fields are those of Options, and no limit of rows.
 type Limits = protocol.Limits
 
@@ -66,7 +85,7 @@ type Statement struct {
 	Params []Param
 	Limits Limits
 	Client string // who asks, for SHOW QUERIES
-	// Format is how Encode writes the rows. Where it is empty, Rows.Next returns them.
+	// Format is how output.Write writes the rows. Where it is empty, Rows.Next returns them.
 	Format Format
 	// Shown is how many rows FormatTable writes of a longer result, those at its beginning and
 	// its end; 0 writes the first 10,000. It counts up to a million.
@@ -184,8 +203,17 @@ func (r *Rows) Row() []any { return r.result.Row() }
 func (r *Rows) Err() error { return r.result.Err() }
 
 // Truncated reports whether there were more rows than Limits.Rows, once Next has returned
-// false or Encode has returned.
+// false or output.Write has returned.
 func (r *Rows) Truncated() bool { return r.result.Truncated() }
+
+// Format returns the format of the statement.
+func (r *Rows) Format() Format { return r.format }
+
+// Shown returns Statement.Shown.
+func (r *Rows) Shown() int { return r.shown }
+
+// WriteStream writes the rows in the binary format of the statement. It is called instead of Next.
+func (r *Rows) WriteStream(w io.Writer) error { return r.result.WriteStream(w) }
 
 // Close ends the query.
 func (r *Rows) Close() error {

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/output"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files again")
@@ -80,7 +81,7 @@ func TestEncodings(t *testing.T) {
 			}
 			defer rows.Close()
 			var b strings.Builder
-			if err := Encode(&b, rows); err != nil {
+			if err := output.Write(&b, rows); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, test.file, b.String())
@@ -240,7 +241,7 @@ func TestNothingAfterClose(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
 	s.Close()
-	if err := p.Append(context.Background(), output(0, `{}`)); !errors.Is(err, ErrClosed) {
+	if err := p.Append(context.Background(), outputOf(0, `{}`)); !errors.Is(err, ErrClosed) {
 		t.Errorf("Append: %v", err)
 	}
 	if _, err := s.Query(context.Background(), `SELECT 1`); !errors.Is(err, ErrClosed) {

@@ -29,7 +29,7 @@ func TestTwoTablesGrowAtOnce(t *testing.T) {
 		}
 		p := take(t, table)
 		group.Go(func() {
-			if err := p.Append(context.Background(), output(0, `{"id":1}`)); err != nil {
+			if err := p.Append(context.Background(), outputOf(0, `{"id":1}`)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -90,7 +90,7 @@ func TestSetPosition(t *testing.T) {
 	if err := table.SetPosition(context.Background(), "pipe", "part", 2); err != nil {
 		t.Fatal(err)
 	}
-	if err := old.Append(context.Background(), output(4, `{}`)); !errors.Is(err, ErrFenced) {
+	if err := old.Append(context.Background(), outputOf(4, `{}`)); !errors.Is(err, ErrFenced) {
 		t.Errorf("the owner before: %v, want ErrFenced", err)
 	}
 	want := event.Ranges{{First: 0, Count: 2}}
@@ -125,7 +125,7 @@ func TestTakeOverWaits(t *testing.T) {
 	old := take(t, table)
 	s.appends.mu.Lock() // holds the append back when it has its reservation
 	appended := make(chan error, 1)
-	go func() { appended <- old.Append(context.Background(), output(0, `{"id":1}`)) }()
+	go func() { appended <- old.Append(context.Background(), outputOf(0, `{"id":1}`)) }()
 	reserved := func() bool {
 		table.mu.Lock()
 		defer table.mu.Unlock()
@@ -158,7 +158,7 @@ func TestTakeOverWaits(t *testing.T) {
 	if have := <-taken; !have.Covers(0, 1) {
 		t.Errorf("the new owner has %v", have)
 	}
-	if err := old.Append(context.Background(), output(1, `{}`)); !errors.Is(err, ErrFenced) {
+	if err := old.Append(context.Background(), outputOf(1, `{}`)); !errors.Is(err, ErrFenced) {
 		t.Errorf("the owner before: %v, want ErrFenced", err)
 	}
 }
@@ -175,7 +175,7 @@ func TestOverlappingAppends(t *testing.T) {
 			for i := range docs {
 				docs[i] = fmt.Sprintf(`{"id":%d,"text":"number %d"}`, first+uint64(i), first+uint64(i))
 			}
-			if err := p.Append(context.Background(), output(first, docs...)); err != nil {
+			if err := p.Append(context.Background(), outputOf(first, docs...)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -427,12 +427,12 @@ func TestFailedAppendEndsItsReservation(t *testing.T) {
 	appendDocs(t, p, 0, `{"id":0}`)
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.Append(canceled, output(1, `{"id":1}`)); !errors.Is(err, context.Canceled) {
+	if err := p.Append(canceled, outputOf(1, `{"id":1}`)); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled append: %v", err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
-	if err := p.Append(ctx, output(0, `{"id":0}`, `{"id":1}`)); err != nil {
+	if err := p.Append(ctx, outputOf(0, `{"id":0}`, `{"id":1}`)); err != nil {
 		t.Fatal(err)
 	}
 	_, have, err := table.TakeOver(ctx, "pipe", "part")

@@ -490,7 +490,7 @@ func TestRecomputeUnderLoad(t *testing.T) {
 	appended := make(chan error, 1)
 	go func() {
 		for i := range uint64(batches) {
-			if err := p.Append(context.Background(), output(i*workBatch, workDocs(eventsTable, i*workBatch)...)); err != nil {
+			if err := p.Append(context.Background(), outputOf(i*workBatch, workDocs(eventsTable, i*workBatch)...)); err != nil {
 				appended <- err
 				return
 			}

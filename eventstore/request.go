@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -120,8 +121,8 @@ func (q *Statement) readAddress(settings url.Values) (err error) {
 				err = fmt.Errorf("rows is %q, not a number of rows", text)
 			}
 		case "shown":
-			if q.Shown, err = strconv.Atoi(text); err != nil || q.Shown < 1 || q.Shown > tableRows {
-				err = fmt.Errorf("shown is %q, not a number of rows up to %d", text, tableRows)
+			if q.Shown, err = strconv.Atoi(text); err != nil || q.Shown < 1 || q.Shown > output.TableRowsMax {
+				err = fmt.Errorf("shown is %q, not a number of rows up to %d", text, output.TableRowsMax)
 			}
 		case "time":
 			if q.Limits.Time, err = time.ParseDuration(text); err != nil || q.Limits.Time <= 0 {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/perigeedb/perigee/eventstore/output"
 )
 
 // post sends a request and returns the status and the answer.
@@ -214,7 +215,7 @@ func TestShowAndKillQueries(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := Encode(&b, rows); err != nil || json.Unmarshal(b.Bytes(), &shown) != nil || len(shown) != 2 || shown[0]["sql"] != endless || shown[0]["client"] != "test" {
+	if err := output.Write(&b, rows); err != nil || json.Unmarshal(b.Bytes(), &shown) != nil || len(shown) != 2 || shown[0]["sql"] != endless || shown[0]["client"] != "test" {
 		t.Errorf("%v: %s", err, b.String())
 	}
 	rows.Close()

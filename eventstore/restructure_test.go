@@ -54,7 +54,7 @@ func TestDropTable(t *testing.T) {
 	if _, err := s.Query(t.Context(), "FROM events"); err == nil {
 		t.Error("a dropped table answers")
 	}
-	if err := p.Append(t.Context(), output(2, `{"time":3,"id":3}`)); !errors.Is(err, ErrDropped) {
+	if err := p.Append(t.Context(), outputOf(2, `{"time":3,"id":3}`)); !errors.Is(err, ErrDropped) {
 		t.Errorf("an append to the dropped table: %v", err)
 	}
 	if err := p.table.SetPosition(t.Context(), "pipe", "part", 9); !errors.Is(err, ErrDropped) {
@@ -160,7 +160,7 @@ func TestRenameTable(t *testing.T) {
 	if err := s.RenameTable(t.Context(), "events", "archive", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Append(t.Context(), output(2, `{"id":3}`)); !errors.Is(err, ErrFenced) {
+	if err := p.Append(t.Context(), outputOf(2, `{"id":3}`)); !errors.Is(err, ErrFenced) {
 		t.Errorf("an append under the old name: %v", err)
 	}
 	for range 2 {
@@ -272,7 +272,7 @@ func TestSetTime(t *testing.T) {
 			check("at once", 7)
 			p = take(t, openTable(t, s, wanted))
 			appendDocs(t, p, 7, doc(7))
-			if rejected := p.Append(t.Context(), output(8, `{"id":8}`)); !strings.Contains(fmt.Sprint(rejected), "seen is missing") {
+			if rejected := p.Append(t.Context(), outputOf(8, `{"id":8}`)); !strings.Contains(fmt.Sprint(rejected), "seen is missing") {
 				t.Errorf("an event without its time: %v", rejected)
 			}
 			check("with a row in the log", 8)
@@ -497,7 +497,7 @@ func TestRestructureUnderLoad(t *testing.T) {
 					id := (batch*size+i)*lanes + lane
 					docs[i] = fmt.Sprintf(`{"id":%d,"time":"2026-01-0%dT00:00:00Z","x":%d.5,"text":"%s"}`, id, 1+id%3, id, strings.Repeat("x", 100))
 				}
-				if err := p.Append(context.Background(), output(uint64(batch*size), docs...)); err != nil {
+				if err := p.Append(context.Background(), outputOf(uint64(batch*size), docs...)); err != nil {
 					t.Error(err)
 					return
 				}

@@ -100,7 +100,7 @@ func TestWideEventsFit(t *testing.T) {
 	appendRows := func(rows int, doc string) {
 		t.Helper()
 		docs := slices.Repeat([]string{doc}, rows)
-		if err := p.Append(t.Context(), output(next, docs...)); err != nil {
+		if err := p.Append(t.Context(), outputOf(next, docs...)); err != nil {
 			t.Fatal(err)
 		}
 		next += uint64(rows)
@@ -148,7 +148,7 @@ func TestDeclaredColumns(t *testing.T) {
 		t.Errorf("a new table answers %s", got)
 	}
 	good := `{"time":1767323045,"user":{"email":"a@b.c","age":7},"price":1.10,"small":3,"other":true}`
-	err := p.Append(context.Background(), output(0, good, `{"time":1,"user":{}}`, `{"user":{"email":"x"}}`, `not json`,
+	err := p.Append(context.Background(), outputOf(0, good, `{"time":1,"user":{}}`, `{"user":{"email":"x"}}`, `not json`,
 		`{"time":1,"user":{"email":"x"},"small":2147483648}`, `{"time":"yesterday","user":{"email":"x"}}`))
 	refused, ok := errors.AsType[*RejectedRows](err)
 	if !ok || len(refused.Rows) != 5 {

@@ -122,7 +122,7 @@ func TestFailedChange(t *testing.T) {
 	if s.current() != saved || s.tableNamed("other") != nil {
 		t.Errorf("version %d after %d, though it was not saved; the table is %v", s.current().Version, version, s.tableNamed("other"))
 	}
-	if err := take(t, table).Append(t.Context(), output(0, `{"time":1,"new":1}`)); !isBlocked(err) {
+	if err := take(t, table).Append(t.Context(), outputOf(0, `{"time":1,"new":1}`)); !isBlocked(err) {
 		t.Errorf("a row with a new column, which is not durable: %v", err)
 	}
 	failed := 0
@@ -288,8 +288,8 @@ func TestReadOnlyRefusesChanges(t *testing.T) {
 	}
 	p := take(t, table)
 	for what, err := range map[string]error{
-		"an append":                   p.Append(t.Context(), output(2, `{"id":3}`)),
-		"an append with a new column": p.Append(t.Context(), output(2, `{"new":3}`)),
+		"an append":                   p.Append(t.Context(), outputOf(2, `{"id":3}`)),
+		"an append with a new column": p.Append(t.Context(), outputOf(2, `{"new":3}`)),
 		"another position":            table.SetPosition(t.Context(), "pipe", "part", 0),
 	} {
 		if !errors.Is(err, errReadOnly) && !errors.Is(err, wal.ErrReadOnly) {

@@ -109,7 +109,7 @@ func TestUseTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = take(t, used).Append(context.Background(), output(0, `{"id":1}`))
+	err = take(t, used).Append(context.Background(), outputOf(0, `{"id":1}`))
 	if _, rejected := errors.AsType[*RejectedRows](err); !rejected {
 		t.Errorf("an event without its time: %v", err)
 	}
@@ -208,7 +208,7 @@ func TestDecimals(t *testing.T) {
 		}
 		seal(t, s)
 	}
-	err := p.Append(context.Background(), output(5, `{"id":6,"price":1}`, `{"id":7,"price":0.001}`, `[]`, `{"id":8,"price":1e16}`))
+	err := p.Append(context.Background(), outputOf(5, `{"id":6,"price":1}`, `{"id":7,"price":0.001}`, `[]`, `{"id":8,"price":1e16}`))
 	rejected, ok := errors.AsType[*RejectedRows](err)
 	if !ok || len(rejected.Rows) != 3 || rejected.Rows[0].Row != 1 || rejected.Rows[2].Row != 3 || !strings.Contains(rejected.Rows[2].Reason, "column price wants decimal(18,2), got 1e16") {
 		t.Errorf("digits that the column does not have: %v", err)
@@ -233,7 +233,7 @@ func TestBytes(t *testing.T) {
 		}
 		seal(t, s)
 	}
-	err := p.Append(context.Background(), output(4, `{"id":5,"body":"AA=="}`, `{"id":6,"body":"no base64"}`, `{"id":7,"body":7}`))
+	err := p.Append(context.Background(), outputOf(4, `{"id":5,"body":"AA=="}`, `{"id":6,"body":"no base64"}`, `{"id":7,"body":7}`))
 	rejected, ok := errors.AsType[*RejectedRows](err)
 	if !ok || len(rejected.Rows) != 2 || rejected.Rows[0].Row != 1 || !strings.Contains(rejected.Rows[0].Reason, `column body wants bytes in base64, got "no base64"`) || rejected.Rows[1].Row != 2 {
 		t.Errorf("values that are no bytes: %v", err)
@@ -262,7 +262,7 @@ func TestDeclaredTimeColumn(t *testing.T) {
 			continue
 		}
 		p := take(t, table)
-		if _, ok := errors.AsType[*RejectedRows](p.Append(t.Context(), output(0, `{"x":{}}`))); !ok {
+		if _, ok := errors.AsType[*RejectedRows](p.Append(t.Context(), outputOf(0, `{"x":{}}`))); !ok {
 			t.Error("an event without its time was taken")
 		}
 		appendDocs(t, p, 0, `{"x":{"at":1}}`)
@@ -281,7 +281,7 @@ func TestNanosecondTimes(t *testing.T) {
 		`{"ts":"1969-12-31T23:59:59.999999999Z","id":3}`)
 	appendDocs(t, p, 3, `{"ts":1767323045123456999,"id":4}`, `{"ts":1767323045123457000,"id":5}`)
 	for _, doc := range []string{`{"ts":"2262-01-01T00:00:00Z"}`, `{"ts":-9300000000000000000}`, `{"ts":1,"seen":9214646400}`} {
-		if err := p.Append(context.Background(), output(5, doc)); !strings.Contains(fmt.Sprint(err), "beyond the years 1678 to 2261") {
+		if err := p.Append(context.Background(), outputOf(5, doc)); !strings.Contains(fmt.Sprint(err), "beyond the years 1678 to 2261") {
 			t.Errorf("%s: %v", doc, err)
 		}
 	}

@@ -183,7 +183,7 @@ func (f *tail) readStored(ctx context.Context, since time.Time) (*TailBatch, err
 	b := &TailBatch{Columns: rows.Columns()}
 	var lines [][]byte // newest first
 	for size := 0; size < storedBytesMax && rows.Next(); {
-		lines = append(lines, append(appendObject(nil, b.Columns, rows.Row()), '\n'))
+		lines = append(lines, append(protocol.AppendObject(nil, b.Columns, rows.Row()), '\n'))
 		size += len(lines[len(lines)-1])
 		b.Skipped = len(lines) == storedRowsMax || size >= storedBytesMax
 	}
@@ -233,7 +233,7 @@ func (f *tail) read(ctx context.Context, now *snapshot, b *TailBatch) error {
 	defer rows.Close()
 	b.Columns = rows.Columns()
 	for rows.Next() {
-		b.Rows = append(appendObject(b.Rows, b.Columns, rows.Row()), '\n')
+		b.Rows = append(protocol.AppendObject(b.Rows, b.Columns, rows.Row()), '\n')
 		b.Count++
 	}
 	if err := rows.Err(); err != nil {

@@ -133,7 +133,7 @@ func TestUniqueConcurrently(t *testing.T) {
 					id := batch*perBatch + (i*7+lane*13)%perBatch
 					docs = append(docs, fmt.Sprintf(`{"id":%d,"host":"a"}`, id))
 				}
-				if err := p.Append(context.Background(), output(uint64(batch*perBatch), docs...)); err != nil {
+				if err := p.Append(context.Background(), outputOf(uint64(batch*perBatch), docs...)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -154,7 +154,7 @@ func TestUniqueAfterFailure(t *testing.T) {
 	table := openTable(t, s, uniqueConfig(time.Hour))
 	p := take(t, table)
 	b := table.acquireBuffer()
-	out := output(0, `{"id":1,"host":"a"}`, `{"id":2,"host":"a"}`, `{"id":1,"host":"a"}`)
+	out := outputOf(0, `{"id":1,"host":"a"}`, `{"id":2,"host":"a"}`, `{"id":1,"host":"a"}`)
 	if err := b.extract(table, out); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestUniqueIsBounded(t *testing.T) {
 		for i := range uint64(100) {
 			docs = append(docs, fmt.Sprintf(`{"id":%d,"host":"a"}`, n+i))
 		}
-		err = p.Append(context.Background(), output(n, docs...))
+		err = p.Append(context.Background(), outputOf(n, docs...))
 	}
 	if err == nil || !strings.Contains(err.Error(), "keys within the window of unique") || event.HintOf(err) == "" {
 		t.Fatalf("after %d keys: %v", n, err)
@@ -224,7 +224,7 @@ func TestUniqueIsBounded(t *testing.T) {
 	}
 	p = take(t, table)
 	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		if err = p.Append(context.Background(), output(n, `{"id":-1,"host":"a"}`)); err == nil {
+		if err = p.Append(context.Background(), outputOf(n, `{"id":-1,"host":"a"}`)); err == nil {
 			return
 		}
 		if time.Now().After(end) {
@@ -304,7 +304,7 @@ func appendRepetitions(folder string) error {
 					ids = append(ids, fmt.Sprint(id))
 					docs = append(docs, fmt.Sprintf(`{"id":%d,"host":"%s"}`, id, strings.Repeat("x", 50)))
 				}
-				if err := p.Append(context.Background(), output(next, docs...)); err != nil {
+				if err := p.Append(context.Background(), outputOf(next, docs...)); err != nil {
 					failed <- err
 				}
 				printing.Lock()

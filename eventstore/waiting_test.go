@@ -37,8 +37,8 @@ func TestWaitingEnds(t *testing.T) {
 		return ctx
 	}
 	for what, err := range map[string]error{
-		"an append of the last position":  p.Append(short(), output(9, `{}`)),
-		"an append of the first position": p.Append(short(), output(4, `{}`, `{}`)),
+		"an append of the last position":  p.Append(short(), outputOf(9, `{}`)),
+		"an append of the first position": p.Append(short(), outputOf(4, `{}`, `{}`)),
 		"a take-over":                     func() error { _, _, err := table.TakeOver(short(), "pipe", "part"); return err }(),
 	} {
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -73,7 +73,7 @@ func TestNeighboursDoNotWait(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, first := range []uint64{4, 10} {
-		if err := p.Append(ctx, output(first, `{"id":1}`)); err != nil {
+		if err := p.Append(ctx, outputOf(first, `{"id":1}`)); err != nil {
 			t.Errorf("at %d: %v", first, err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestAppendsWaitForRoom(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for n := range uint64(backlogMax + 1) {
-		if err := p.Append(ctx, output(n, `{"id":1}`)); err != nil {
+		if err := p.Append(ctx, outputOf(n, `{"id":1}`)); err != nil {
 			t.Fatalf("with %d closed files: %v", closed(), err)
 		}
 		if err := s.log.Rotate(ctx); err != nil {
@@ -110,11 +110,11 @@ func TestAppendsWaitForRoom(t *testing.T) {
 	}
 	short, stop := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer stop()
-	if err := p.Append(short, output(100, `{"id":2}`)); !errors.Is(err, context.DeadlineExceeded) {
+	if err := p.Append(short, outputOf(100, `{"id":2}`)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("with %d closed files: %v", backlogMax+1, err)
 	}
 	appended := make(chan error, 1)
-	go func() { appended <- p.Append(context.Background(), output(200, `{"id":3}`)) }()
+	go func() { appended <- p.Append(context.Background(), outputOf(200, `{"id":3}`)) }()
 	end()
 	if err := <-appended; err != nil {
 		t.Error(err)
@@ -150,7 +150,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	go func() { waited <- p.Append(context.Background(), output(100, `{"id":2}`)) }()
+	go func() { waited <- p.Append(context.Background(), outputOf(100, `{"id":2}`)) }()
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
 	for range 2 {

@@ -232,7 +232,7 @@ func (w *workload) appendBatch(table string, first uint64) error {
 	if w.done[table].Covers(first, first+workBatch) {
 		return nil
 	}
-	out := output(first, workDocs(table, first)...)
+	out := outputOf(first, workDocs(table, first)...)
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		err := w.partitions[table].Append(context.Background(), out)
 		if err == nil {

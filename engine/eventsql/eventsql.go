@@ -24,6 +24,7 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/sink"
@@ -313,7 +314,7 @@ func writeRows(ctx context.Context, store *eventstore.Store, q Request, out io.W
 		return err
 	}
 	defer rows.Close()
-	return eventstore.Encode(out, rows)
+	return output.Write(out, rows)
 }
 
 // ReadIDs calls each with the value of an integer column of every row of a table. No engine

@@ -77,8 +77,9 @@ var may = map[string][]string{
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
-	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlworker", "eventstore/internal/statement", "eventstore/internal/wal", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/sqltext", "internal/terminal"},
+	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlworker", "eventstore/internal/statement", "eventstore/internal/wal", "eventstore/output", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/sqltext"},
 
+	"eventstore/output":             {"eventstore/internal/protocol", "internal/terminal"},
 	"eventstore/internal/protocol":  {"eventstore/internal/manifest", "eventstore/internal/wal"},
 	"eventstore/internal/duckdb":    {"eventstore/internal/protocol", "internal/sqltext"},
 	"eventstore/internal/statement": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "internal/nearest", "internal/sqltext"},
@@ -94,7 +95,7 @@ var may = map[string][]string{
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":   {"internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},
-	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
+	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/output", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 
 	"internal/boltfile":         {"internal/durable"},
 	"internal/child":            {},

@@ -33,6 +33,19 @@ func Text(value any) string {
 	return fmt.Sprint(value)
 }
 
+// AppendObject spells a row as a JSON object.
+func AppendObject(dst []byte, columns []Column, row []any) []byte {
+	dst = append(dst, '{')
+	for i, value := range row {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(AppendString(dst, columns[i].Name), ':')
+		dst = AppendJSON(dst, value)
+	}
+	return append(dst, '}')
+}
+
 // AppendJSON spells a value as JSON. Numbers keep all their digits; what JSON
 // has no number for, as infinity, is null; bytes are base64.
 func AppendJSON(dst []byte, value any) []byte {

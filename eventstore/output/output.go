@@ -1,71 +1,60 @@
-//go:build linux && cgo
-
-package eventstore
+// Package output writes the rows of a query: tables for people, JSON, CSV, and the binary formats that
+// a SQL worker sends. It knows rows only by an interface, so that the event store does not need it.
+package output
 
 import (
 	"bufio"
-	"encoding/base64"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/terminal"
 )
 
-// A Format is how a result is written.
-type Format string
-
-const (
-	FormatTable  Format = "table"  // for a terminal
-	FormatJSON   Format = "json"   // one array of objects
-	FormatNDJSON Format = "ndjson" // an object a line
-	FormatCSV    Format = "csv"    // RFC 4180, with a header; a null is an empty field
-	FormatArrow  Format = "arrow"  // an Arrow IPC stream
-	// FormatParquet is a Parquet file. Limits.Rows is refused with it.
-	FormatParquet Format = "parquet"
-)
-
-// Formats lists the formats.
-func Formats() []Format {
-	return []Format{FormatTable, FormatJSON, FormatNDJSON, FormatCSV, FormatArrow, FormatParquet}
+// Rows is the result of a statement, as eventstore.Rows is. Write alone uses it while it writes.
+type Rows interface {
+	Columns() []protocol.Column
+	Next() bool
+	Row() []any
+	Err() error
+	Truncated() bool
+	Format() protocol.Format
+	Shown() int                    // rows that a table shows; 0 for the first 10,000
+	WriteStream(w io.Writer) error // in a binary format; instead of Next
 }
 
-// IsBinary reports whether a format is not text.
-func (f Format) IsBinary() bool { return f == FormatArrow || f == FormatParquet }
+// TableRowsMax is the number of rows that a table shows at most.
+const TableRowsMax = 10_000 // a table is in memory until its widths are known
 
 const (
-	tableRows   = 10_000    // a table stands in memory until its widths are known
 	countedRows = 1_000_000 // read of a result of which a table shows both ends
 	tableWidth  = 200       // characters of one cell
 )
 
-// Encode writes rows to w in the format of their statement. Nothing is
-// buffered beyond a few kilobytes, except by FormatTable, which ends after
+// Write writes rows to w in the format of their statement. Nothing is
+// buffered beyond a few kilobytes, except by protocol.FormatTable, which ends after
 // 10,000 rows, or has those of Statement.Shown, and says so. The caller closes rows.
-func Encode(w io.Writer, rows *Rows) error {
+func Write(w io.Writer, rows Rows) error {
 	buffer := bufio.NewWriter(w)
 	var err error
-	switch rows.format {
-	case FormatTable:
+	switch rows.Format() {
+	case protocol.FormatTable:
 		err = encodeTable(buffer, rows)
-	case FormatJSON:
+	case protocol.FormatJSON:
 		err = encodeJSON(buffer, rows)
-	case FormatNDJSON:
+	case protocol.FormatNDJSON:
 		err = encodeLines(buffer, rows)
-	case FormatCSV:
+	case protocol.FormatCSV:
 		err = encodeCSV(buffer, rows)
-	case FormatArrow, FormatParquet:
-		err = rows.result.WriteStream(buffer)
+	case protocol.FormatArrow, protocol.FormatParquet:
+		err = rows.WriteStream(buffer)
 	default:
-		err = fmt.Errorf("eventstore: unknown format %q: one of %v", rows.format, Formats())
+		err = fmt.Errorf("eventstore: unknown format %q: one of %v", rows.Format(), protocol.Formats())
 	}
 	if err != nil {
 		return err
@@ -74,7 +63,7 @@ func Encode(w io.Writer, rows *Rows) error {
 }
 
 // each calls f for every row and returns how many there were.
-func each(rows *Rows, f func(i int, row []any) error) (int, error) {
+func each(rows Rows, f func(i int, row []any) error) (int, error) {
 	n := 0
 	for ; rows.Next(); n++ {
 		if err := f(n, rows.Row()); err != nil {
@@ -84,14 +73,14 @@ func each(rows *Rows, f func(i int, row []any) error) (int, error) {
 	return n, rows.Err()
 }
 
-func encodeJSON(w *bufio.Writer, rows *Rows) error {
+func encodeJSON(w *bufio.Writer, rows Rows) error {
 	w.WriteByte('[')
 	var line []byte
 	_, err := each(rows, func(i int, row []any) error {
 		if i > 0 {
 			w.WriteByte(',')
 		}
-		line = appendObject(append(line[:0], '\n'), rows.Columns(), row)
+		line = protocol.AppendObject(append(line[:0], '\n'), rows.Columns(), row)
 		_, err := w.Write(line)
 		return err
 	})
@@ -102,17 +91,17 @@ func encodeJSON(w *bufio.Writer, rows *Rows) error {
 	return err
 }
 
-func encodeLines(w *bufio.Writer, rows *Rows) error {
+func encodeLines(w *bufio.Writer, rows Rows) error {
 	var line []byte
 	_, err := each(rows, func(_ int, row []any) error {
-		line = append(appendObject(line[:0], rows.Columns(), row), '\n')
+		line = append(protocol.AppendObject(line[:0], rows.Columns(), row), '\n')
 		_, err := w.Write(line)
 		return err
 	})
 	return err
 }
 
-func encodeCSV(w *bufio.Writer, rows *Rows) error {
+func encodeCSV(w *bufio.Writer, rows Rows) error {
 	out := csv.NewWriter(w)
 	record := make([]string, len(rows.Columns()))
 	for i, c := range rows.Columns() {
@@ -123,7 +112,7 @@ func encodeCSV(w *bufio.Writer, rows *Rows) error {
 	}
 	_, err := each(rows, func(_ int, row []any) error {
 		for i, value := range row {
-			record[i] = Text(value)
+			record[i] = protocol.Text(value)
 		}
 		return out.Write(record)
 	})
@@ -134,7 +123,7 @@ func encodeCSV(w *bufio.Writer, rows *Rows) error {
 	return out.Error()
 }
 
-func encodeTable(w *bufio.Writer, rows *Rows) error {
+func encodeTable(w *bufio.Writer, rows Rows) error {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	t.Style().Format.Header = text.FormatDefault
@@ -170,11 +159,11 @@ type shownRows struct {
 
 // readShown reads the rows that a table shows: those at both ends if the statement says how
 // many, and otherwise the first.
-func readShown(rows *Rows) (s shownRows, err error) {
-	head, most := tableRows, tableRows
+func readShown(rows Rows) (s shownRows, err error) {
+	head, most := TableRowsMax, TableRowsMax
 	tail := 0
-	if rows.shown > 0 {
-		head, tail, most = (rows.shown+1)/2, rows.shown/2, countedRows
+	if rows.Shown() > 0 {
+		head, tail, most = (rows.Shown()+1)/2, rows.Shown()/2, countedRows
 	}
 	var last [][]any // a ring
 	for ; s.all < most && rows.Next(); s.all++ {
@@ -220,7 +209,7 @@ func tableCells(row []any) table.Row {
 	for i, value := range row {
 		cells[i] = "NULL"
 		if value != nil {
-			cells[i] = clean(Text(value))
+			cells[i] = clean(protocol.Text(value))
 		}
 	}
 	return cells
@@ -252,99 +241,4 @@ func clean(s string) string {
 		return string(runes[:tableWidth]) + "…"
 	}
 	return string(runes)
-}
-
-// Text spells a value for people; nil is "".
-func Text(value any) string {
-	switch value := value.(type) {
-	case nil:
-		return ""
-	case string:
-		return value
-	case JSON:
-		return string(value)
-	case float32:
-		return strconv.FormatFloat(float64(value), 'g', -1, 32)
-	case float64:
-		return strconv.FormatFloat(value, 'g', -1, 64)
-	case time.Time:
-		return value.Format("2006-01-02 15:04:05.999999999")
-	case []byte:
-		return base64.StdEncoding.EncodeToString(value)
-	case []any, Struct:
-		return string(appendJSON(nil, value))
-	}
-	return fmt.Sprint(value)
-}
-
-func appendObject(dst []byte, columns []ColumnInfo, row []any) []byte {
-	dst = append(dst, '{')
-	for i, value := range row {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(appendString(dst, columns[i].Name), ':')
-		dst = appendJSON(dst, value)
-	}
-	return append(dst, '}')
-}
-
-// appendJSON spells a value as JSON. Numbers keep all their digits; what JSON
-// has no number for, as infinity, is null; bytes are base64.
-func appendJSON(dst []byte, value any) []byte {
-	switch value := value.(type) {
-	case nil:
-		return append(dst, "null"...)
-	case bool:
-		return strconv.AppendBool(dst, value)
-	case int64:
-		return strconv.AppendInt(dst, value, 10)
-	case uint64:
-		return strconv.AppendUint(dst, value, 10)
-	case float32:
-		return appendFloat(dst, float64(value), 32)
-	case float64:
-		return appendFloat(dst, value, 64)
-	case Number:
-		return append(dst, value...)
-	case JSON:
-		return append(dst, value...)
-	case time.Time:
-		return appendString(dst, value.Format(time.RFC3339Nano))
-	case []any:
-		dst = append(dst, '[')
-		for i, item := range value {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendJSON(dst, item)
-		}
-		return append(dst, ']')
-	case Struct:
-		dst = append(dst, '{')
-		for i, field := range value {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(appendString(dst, field.Name), ':')
-			dst = appendJSON(dst, field.Value)
-		}
-		return append(dst, '}')
-	}
-	return appendString(dst, Text(value))
-}
-
-func appendFloat(dst []byte, f float64, bits int) []byte {
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return append(dst, "null"...)
-	}
-	return strconv.AppendFloat(dst, f, 'g', -1, bits)
-}
-
-func appendString(dst []byte, s string) []byte {
-	var b strings.Builder
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.Encode(s) // a string always encodes
-	return append(dst, strings.TrimSuffix(b.String(), "\n")...)
 }

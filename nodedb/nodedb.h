@@ -155,8 +155,9 @@ int ndb_stat(ndb_store *store, ndb_statistics *out);
 /* writes a consistent, compact copy into a new folder, while others write */
 int ndb_backup(ndb_store *store, const char *folder);
 typedef int (*ndb_report)(void *user, const char *line);
-/* Reads the whole store: keys decode and are in order, values decode, counts agree, the expiry
- * index is complete. Calls report with each fault and returns the number of faults. */
+/* Reads the whole store: the meta pages and all pages are sound, keys decode and are in order, values
+ * decode, counts agree, the expiry index is complete. Calls report with each fault and returns the
+ * number of faults. It cannot tell a meta page that was replaced by an older version of itself. */
 int ndb_check(ndb_store *store, ndb_report report, void *user);
 int ndb_compact(const char *folder); /* no process may have the folder open */
 

@@ -84,7 +84,7 @@ rm -rf "$work"
 mkdir -p "$work/lib" "$work/include"
 sed -f "$here/guard.sed" "$source/mdb.c" > "$work/mdb.c"
 edits=$(grep -c 'guard_' "$work/mdb.c")
-[ "$edits" = 19 ] || fail "guard.sed made $edits edits, not 19: does it fit this version of LMDB?"
+[ "$edits" = 24 ] || fail "guard.sed made $edits edits, not 24: does it fit this version of LMDB?"
 compile "$source/midl.c" "$work/midl.o"
 compile "$here/extend.c" "$work/extend.o"
 ar rcs "$work/lib/liblmdb.a" "$work/midl.o" "$work/extend.o"

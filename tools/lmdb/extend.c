@@ -9,6 +9,9 @@ static int guard_page(MDB_cursor *cursor, const void *page, size_t number);
 static int guard_large(MDB_cursor *cursor, const void *page, size_t size);
 static int guard_database(MDB_txn *txn, const MDB_val *record);
 static int guard_free_pages(MDB_txn *txn, const MDB_val *record);
+struct MDB_meta;
+static void guard_sum(struct MDB_meta *meta);
+static void guard_sum_next(struct MDB_meta *next, const struct MDB_meta *last);
 
 #include "mdb.c" /* as guard.sed has edited it */
 
@@ -262,34 +265,96 @@ static int check_commit(const MDB_meta *m, unsigned number, size_t page, off_t s
 	return 0;
 }
 
-/* Even commits are in page 0, odd ones in page 1. LMDB uses the page of the last commit. A
- * failed write leaves the other page with the number of an older commit and an arbitrary mix of
- * old and new values. Nothing reads them before the next commit replaces them. */
-static int check_metas(const MDB_metabuf *first, const MDB_metabuf *second, size_t page, off_t size, char *why, size_t room) {
-	int rc = check_header(first, 0, page, why, room);
-	if (rc == 0) rc = check_header(second, 1, page, why, room);
+/* A meta page has a checksum in a field that LMDB does not use: FNV-1a of what a commit writes there,
+ * never 0. */
+static uint32_t sum_of(const MDB_meta *meta) {
+	MDB_meta copy = *meta;
+	copy.mm_dbs[MAIN_DBI].md_pad = 0;
+	uint32_t sum = 2166136261u;
+	for (size_t i = offsetof(MDB_meta, mm_mapsize); i < sizeof copy; i++)
+		sum = (sum ^ ((const unsigned char *)&copy)[i]) * 16777619u;
+	return sum ? sum : 1;
+}
+
+static uint32_t sum_in(const MDB_meta *meta) { return meta->mm_dbs[MAIN_DBI].md_pad; }
+
+static void guard_sum(MDB_meta *meta) { meta->mm_dbs[MAIN_DBI].md_pad = sum_of(meta); }
+
+/* Versions before checksums write the field as the last commit has it: 0, or a checksum that is wrong
+ * for their commit. The commit after such a wrong one has none, so that check_sums can tell. */
+static void guard_sum_next(MDB_meta *next, const MDB_meta *last) {
+	guard_sum(next);
+	if (sum_in(last) && sum_in(last) != sum_of(last)) next->mm_dbs[MAIN_DBI].md_pad = 0;
+}
+
+/* Two pages with one checksum, or one without: a version before checksums has written one of them. */
+static int check_sums(const MDB_meta *first, const MDB_meta *second, char *why, size_t room) {
+	if (!sum_in(first) || !sum_in(second) || sum_in(first) == sum_in(second)) return 0;
+	if (sum_in(first) != sum_of(first)) return refuse(why, room, "meta page 0 is damaged");
+	if (sum_in(second) != sum_of(second)) return refuse(why, room, "meta page 1 is damaged");
+	return 0;
+}
+
+/* True if the pages have the numbers of two successive commits, or of none: even commits are in page
+ * 0, odd ones in page 1. A damaged number would make LMDB use an older commit. */
+static int are_successive(const MDB_meta *even, const MDB_meta *odd) {
+	size_t a = even->mm_txnid, b = odd->mm_txnid;
+	return (a == 0 && b == 0) || (!(a & 1) && (a < b ? b - a : a - b) == 1);
+}
+
+typedef struct {
+	MDB_metabuf first, second;
+	size_t got, page; /* bytes read of the first; the page size, 0 if it is invalid */
+	off_t size; /* of the file */
+} meta_pages;
+
+static int read_metas(int fd, meta_pages *m) {
+	memset(m, 0, sizeof *m);
+	ssize_t got = pread(fd, &m->first, sizeof m->first, 0);
+	if (got < 0) return errno;
+	m->got = (size_t)got;
+	size_t page = meta_of(&m->first)->mm_psize;
+	if (page >= 512 && page <= MAX_PAGESIZE && !(page & (page - 1))) m->page = page;
+	if (m->page && pread(fd, &m->second, sizeof m->second, (off_t)page) < 0) return errno;
+	struct stat about; /* after the reads: another process may extend the file */
+	if (fstat(fd, &about) != 0) return errno;
+	m->size = about.st_size;
+	return 0;
+}
+
+/* LMDB uses the page of the last commit. A failed commit leaves the other page as it was; versions
+ * before checksums left an arbitrary mix of old and new values there, with the old number. */
+static int check_metas(const meta_pages *m, char *why, size_t room) {
+	if (m->got != sizeof m->first || (m->page && m->size < 2 * (off_t)m->page))
+		return refuse(why, room, "it has only %lld bytes", (long long)m->size);
+	if (!m->page) return refuse(why, room, "meta page 0 is damaged");
+	const MDB_meta *even = meta_of(&m->first), *odd = meta_of(&m->second);
+	int rc = check_header(&m->first, 0, m->page, why, room);
+	if (rc == 0) rc = check_header(&m->second, 1, m->page, why, room);
+	if (rc == 0) rc = check_sums(even, odd, why, room);
 	if (rc) return rc;
-	const MDB_meta *even = meta_of(first), *odd = meta_of(second);
-	if ((even->mm_txnid > odd->mm_txnid && even->mm_txnid & 1) || (odd->mm_txnid > even->mm_txnid && !(odd->mm_txnid & 1)))
-		return refuse(why, room, "the numbers of its last commits do not match");
+	if (!are_successive(even, odd)) return refuse(why, room, "the numbers of its last commits do not match");
 	unsigned last = even->mm_txnid < odd->mm_txnid;
-	return check_commit(last ? odd : even, last, page, size, why, room);
+	return check_commit(last ? odd : even, last, m->page, m->size, why, room);
+}
+
+/* Another process may commit between and during the reads: a fault counts if it stays the same. */
+static int check_open_metas(int fd, char *why, size_t room) {
+	enum { TRIES = 100 };
+	meta_pages before, now;
+	int rc = read_metas(fd, &now);
+	for (int i = 0; rc == 0 && (rc = check_metas(&now, why, room)) == MDB_CORRUPTED && i < TRIES; i++) {
+		before = now;
+		usleep(1000);
+		if ((rc = read_metas(fd, &now)) == 0 && memcmp(&before, &now, sizeof now) == 0) return MDB_CORRUPTED;
+	}
+	return rc;
 }
 
 int lmdb_check_meta(const char *file, char *why, size_t room) {
-	MDB_metabuf first, second;
-	struct stat about;
 	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) return errno;
-	ssize_t got = pread(fd, &first, sizeof first, 0);
-	size_t page = got == sizeof first ? meta_of(&first)->mm_psize : 0;
-	int sized = page >= 512 && page <= MAX_PAGESIZE && !(page & (page - 1));
-	if (sized) got = pread(fd, &second, sizeof second, (off_t)page);
-	int rc = got < 0 || fstat(fd, &about) != 0 ? errno : 0; /* after the reads: another process may extend it */
-	if (rc == 0 && (got != sizeof first || (sized && about.st_size < 2 * (off_t)page)))
-		rc = refuse(why, room, "it has only %lld bytes", (long long)about.st_size);
-	else if (rc == 0)
-		rc = sized ? check_metas(&first, &second, page, about.st_size, why, room) : refuse(why, room, "meta page 0 is damaged");
+	int rc = check_open_metas(fd, why, room);
 	close(fd);
 	return rc;
 }
@@ -421,6 +486,10 @@ static void audit_database(audit *a, MDB_dbi dbi, const MDB_db *db, const char *
 
 int lmdb_audit(MDB_txn *txn, lmdb_fault fault, void *user) {
 	audit a = {.txn = txn, .fault = fault, .user = user};
+	char why[120];
+	int rc = check_open_metas(txn->mt_env->me_fd, why, sizeof why);
+	if (rc == MDB_CORRUPTED) tell(&a, "%s", why);
+	else if (rc) return rc;
 	a.used = calloc(1, txn->mt_next_pgno);
 	if (!a.used) return ENOMEM;
 	audit_database(&a, FREE_DBI, &txn->mt_dbs[FREE_DBI], "of free pages");

@@ -28,7 +28,7 @@ int lmdb_check_meta(const char *file, char *why, size_t room);
 int lmdb_guard(MDB_env *env);
 void lmdb_close(MDB_env *env); /* mdb_env_close for an environment with a guard */
 
-/* Checks all pages that the transaction reaches: each is sound, is used once or free, and has keys
+/* Checks the meta pages, and all pages that the transaction reaches: each is sound, is used once or free, and has keys
  * that belong at its place in the tree; the counts agree. Calls fault for each violation. */
 typedef void (*lmdb_fault)(void *user, const char *line);
 int lmdb_audit(MDB_txn *txn, lmdb_fault fault, void *user);

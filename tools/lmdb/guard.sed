@@ -38,3 +38,12 @@ s|^\t\t\t\t\t\tMDB_db db;|&\n\t\t\t\t\t\tif (flags \& F_SUBDATA) { rc = MDB_CORR
 s|ni->mn_flags & F_DUPDATA);|F_SUBDATA); /* for guard_nesting */|
 s|^\t\t\t\tif (IS_BRANCH(mp)) {|\t\t\t\tif (IS_BRANCH(mp) \&\& mc.mc_top >= ((char *)leaf - buf) / my->mc_env->me_psize) { rc = MDB_CORRUPTED; goto done; } /* guard_depth */\n&|
 }
+
+# The meta pages: a checksum in each, and after a failed write the page as it was.
+/^mdb_env_init_meta(/,/^}/s|^\tDPUTS("writing new meta page");|&\n\tguard_sum(meta);|
+/^mdb_env_copyfd1(/,/^}/s|^\tmy.mc_wlen\[0\] = env->me_psize \* NUM_METAS;|\tguard_sum(mm), guard_sum(METADATA((MDB_page *)my.mc_wbuf[0]));\n&|
+/^mdb_env_write_meta(/,/^}/{
+s|^\tmetab.mm_txnid = mp->mm_txnid;|\tmetab = *mp; /* guard_undo */|
+s|^\tmeta.mm_txnid = txn->mt_txnid;|&\n\tguard_sum_next(\&meta, env->me_metas[toggle ^ 1]);|
+s|^\t\tmeta.mm_txnid = metab.mm_txnid;|\t\tmeta = metab; /* guard_undo */|
+}

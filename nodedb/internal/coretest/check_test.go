@@ -168,7 +168,59 @@ func init() {
 const (
 	damagePage = 4096
 	leafFlag   = 2 // of a page's head, at byte 10
+
+	// offsets in a meta page
+	metaMapSize  = 32
+	metaRoot     = 80 // of the free pages
+	metaSum      = 88 // 4 bytes
+	metaLastPage = 136
+	metaNumber   = 144 // of the commit
 )
+
+func metaField(file []byte, page, at int) uint64 {
+	return binary.NativeEndian.Uint64(file[page*damagePage+at:])
+}
+
+func setMeta(file []byte, page, at int, value uint64) {
+	binary.NativeEndian.PutUint64(file[page*damagePage+at:], value)
+}
+
+// clearMetaSums makes a file one of a version without checksums of meta pages.
+func clearMetaSums(file []byte) {
+	for page := range 2 {
+		clear(file[page*damagePage+metaSum:][:4])
+	}
+}
+
+// lastMeta returns the meta page of the last commit.
+func lastMeta(file []byte) int {
+	if metaField(file, 1, metaNumber) > metaField(file, 0, metaNumber) {
+		return 1
+	}
+	return 0
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// overwriteFile replaces the content of a file, which a store may have mapped meanwhile.
+func overwriteFile(t *testing.T, path string, content []byte) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.WriteAt(content, 0)
+		err = errors.Join(err, file.Truncate(int64(len(content))), file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // swapPages swaps two pages of a file but keeps the numbers in their headers, so that only the
 // order of the keys is wrong.
@@ -277,10 +329,7 @@ func TestDamagedFile(t *testing.T) {
 	root := t.TempDir()
 	source := filepath.Join(root, "source")
 	damageSource(t, source)
-	whole, err := os.ReadFile(filepath.Join(source, "data.mdb"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := readFile(t, filepath.Join(source, "data.mdb"))
 	store, err := nodedb.Open(source, nodedb.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
@@ -328,10 +377,7 @@ func TestWalkOutOfOrder(t *testing.T) {
 	root := t.TempDir()
 	source := filepath.Join(root, "source")
 	damageSource(t, source)
-	whole, err := os.ReadFile(filepath.Join(source, "data.mdb"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := readFile(t, filepath.Join(source, "data.mdb"))
 	for _, pages := range [][2]int{{113, 141}, {141, 169}, {100, 128}} {
 		file := slices.Clone(whole)
 		swapPages(file, pages[0], pages[1])
@@ -348,6 +394,61 @@ func TestWalkOutOfOrder(t *testing.T) {
 		}
 		if !strings.Contains(output, "check: ") || strings.Contains(output, "check: 0 <nil>") {
 			t.Errorf("pages %v: check found nothing:\n%.3000s", pages, output)
+		}
+	}
+}
+
+// TestDamagedMetaPage damages a field of one meta page, such as the number of its commit: LMDB would
+// then use an older commit, which is a whole store. Opens must fail, and check must find it in a
+// store that is open.
+func TestDamagedMetaPage(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "store")
+	damageSource(t, folder)
+	path := filepath.Join(folder, "data.mdb")
+	whole := readFile(t, path)
+	last := lastMeta(whole)
+	for _, test := range []struct {
+		name    string
+		page    int
+		at      int
+		add     uint64
+		needSum bool // only the checksum shows it
+	}{
+		{"an older commit has a later number", 1 - last, metaNumber, 130, false},
+		{"an older commit has the next number", 1 - last, metaNumber, 2, true},
+		{"the last commit has an earlier number", last, metaNumber, ^uint64(3), false},
+		{"the last commit has the number before the last two", last, metaNumber, ^uint64(1), true},
+		{"the last commit has a later number", last, metaNumber, 2, false},
+		{"the last commit has one page less", last, metaLastPage, ^uint64(0), true},
+		{"an older commit has other free pages", 1 - last, metaRoot, 1, true},
+		{"the map size", last, metaMapSize, 1 << 20, true},
+	} {
+		for _, sums := range []bool{true, false} {
+			if !sums && test.needSum {
+				continue
+			}
+			damaged := slices.Clone(whole)
+			if !sums {
+				clearMetaSums(damaged)
+			}
+			overwriteFile(t, path, damaged)
+			store, err := nodedb.Open(folder, nodedb.Options{ReadOnly: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			setMeta(damaged, test.page, test.at, metaField(damaged, test.page, test.at)+test.add)
+			overwriteFile(t, path, damaged)
+			if faults, err := store.Check(func(string) {}); err != nil || faults == 0 {
+				t.Errorf("%s, checksums %v: check found %d faults, %v", test.name, sums, faults, err)
+			}
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for _, readOnly := range []bool{true, false} {
+				if _, err := nodedb.Open(folder, nodedb.Options{ReadOnly: readOnly}); !errors.Is(err, nodedb.ErrCorrupt) {
+					t.Errorf("%s, checksums %v: error %v, want %v", test.name, sums, err, nodedb.ErrCorrupt)
+				}
+			}
 		}
 	}
 }

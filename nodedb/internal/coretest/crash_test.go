@@ -734,6 +734,7 @@ func TestSupersededIsSaidOnce(t *testing.T) {
 type faults struct{ shim, control string }
 
 const (
+	failMeta     = 3
 	holdRenames  = 5
 	plainRenames = 6
 )
@@ -825,6 +826,42 @@ func TestUpdateOnFailingDisk(t *testing.T) {
 	defer store.Close()
 	if value, err := storedValue(store, nodedb.Name("^x")); value.String() != "1" || err != nil {
 		t.Errorf("^x is %v, %v after the child has ended, want 1", value, err)
+	}
+}
+
+// TestKilledAfterFailedMeta kills a process whose commit failed in its meta page: the meta pages are
+// as before, and the store opens without the commit.
+func TestKilledAfterFailedMeta(t *testing.T) {
+	f := newFaults(t)
+	folder := filepath.Join(t.TempDir(), "store")
+	smallStore(t, folder)
+	child := f.child(t, "update", folder)
+	if line := child.read(t); line != "started" {
+		t.Fatal(line)
+	}
+	path := filepath.Join(folder, "data.mdb")
+	before := readFile(t, path)
+	f.set(t, failMeta)
+	fmt.Fprintln(child.input)
+	if got, want := child.read(t), "true commit true, then 1 <nil>"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	child.Process.Kill()
+	child.Wait()
+	after := readFile(t, path)
+	if !slices.Equal(after[:2*damagePage], before[:2*damagePage]) {
+		t.Error("the meta pages were changed")
+	}
+	if slices.Equal(after, before) {
+		t.Error("the commit wrote no pages")
+	}
+	store, err := nodedb.Open(folder, nodedb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := readAll(t, store); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -4,7 +4,6 @@ package coretest
 
 import (
 	"compress/gzip"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -480,28 +479,20 @@ func TestOpenFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestOpenAfterFailedCommit writes to a meta page what a write that failed half way leaves: the
-// trees of a commit that never completed, and the number of an older one. The store must open with
-// its last commit. In the page of the last commit, the same is damage.
+// TestOpenAfterFailedCommit writes to a meta page what a write that failed half way left in versions
+// before checksums: the trees of a commit that never completed, and the number of an older one. The
+// store must open with its last commit. In the page of the last commit, the same is damage.
 func TestOpenAfterFailedCommit(t *testing.T) {
-	const root, number = 80, 144 // offsets of the root of free pages and the commit's number in MDB_meta
 	folder := filepath.Join(t.TempDir(), "store")
 	smallStore(t, folder)
 	path := filepath.Join(folder, "data.mdb")
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := 0
-	if commit := func(page int) uint64 { return binary.NativeEndian.Uint64(whole[page*damagePage+number:]) }; commit(1) > commit(0) {
-		last = 1
-	}
+	whole := readFile(t, path)
+	clearMetaSums(whole)
+	last := lastMeta(whole)
 	for page := range 2 {
 		file := slices.Clone(whole)
-		binary.NativeEndian.PutUint64(file[page*damagePage+root:], 1<<20)
-		if err := os.WriteFile(path, file, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		setMeta(file, page, metaRoot, 1<<20)
+		overwriteFile(t, path, file)
 		s, err := nodedb.Open(folder, nodedb.Options{})
 		if page == last {
 			if !errors.Is(err, nodedb.ErrCorrupt) {
@@ -519,5 +510,37 @@ func TestOpenAfterFailedCommit(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestOpenAfterOlderVersion commits as versions before checksums do, which copy the checksum of the
+// commit before: the store opens, before and after further commits. The second of these is checked
+// again.
+func TestOpenAfterOlderVersion(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "store")
+	smallStore(t, folder)
+	path := filepath.Join(folder, "data.mdb")
+	file := readFile(t, path)
+	last := lastMeta(file)
+	copy(file[last*damagePage+metaSum:][:4], file[(1-last)*damagePage+metaSum:])
+	overwriteFile(t, path, file)
+	for commits := range 5 {
+		s, err := nodedb.Open(folder, nodedb.Options{})
+		if err != nil {
+			t.Fatalf("after %d commits: %v", commits, err)
+		}
+		if err := readAll(t, s); err != nil {
+			t.Errorf("after %d commits: %v", commits, err)
+		}
+		err = s.Update(t.Context(), func(tx *nodedb.Tx) error { return tx.Set(nodedb.Name("^n"), commits) })
+		if err := errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file = readFile(t, path)
+	setMeta(file, lastMeta(file), metaNumber, metaField(file, lastMeta(file), metaNumber)-2)
+	overwriteFile(t, path, file)
+	if _, err := nodedb.Open(folder, nodedb.Options{}); !errors.Is(err, nodedb.ErrCorrupt) {
+		t.Errorf("a damaged number: error %v, want %v", err, nodedb.ErrCorrupt)
 	}
 }

@@ -117,10 +117,11 @@ func TestKillAndPowerCut(t *testing.T) {
 	}
 }
 
-// TestFailedSyncAndPowerCut makes one sync fail, of the file, or of a folder during open, such that
-// later syncs do not make up for it. The writer must report it and retry.
-func TestFailedSyncAndPowerCut(t *testing.T) {
-	for call, calls := range map[string]int{"fdatasync": 15, "fsync": 2} {
+// TestFailedWriteAndPowerCut makes one write fail, of pages or a meta page, or one sync, of the file,
+// or of a folder during open, such that later syncs do not make up for it. The writer must report it
+// and retry.
+func TestFailedWriteAndPowerCut(t *testing.T) {
+	for call, calls := range map[string]int{"fdatasync": 15, "fsync": 2, "pwrite64": 15} {
 		for n := range powercut.SomeOf(calls) {
 			t.Run(fmt.Sprint(call, n), func(t *testing.T) {
 				folder, seed := t.TempDir(), testseed.New(t).Uint64()

@@ -33,30 +33,23 @@ static int is_format(const MDB_val *value, const char *format) {
 	return value->mv_size == strlen(format) && memcmp(value->mv_data, format, value->mv_size) == 0;
 }
 
-static int open_databases(ndb_store *store) {
+/* Opens the sub-databases; create: makes them in a new file. */
+static int open_databases(ndb_store *store, int create) {
 	static const char *const names[] = {"nodes", "expiry", "meta"};
 	MDB_dbi *handles[] = {&store->nodes, &store->expiry, &store->meta};
 	MDB_txn *txn;
-	MDB_val key = {6, "format"}, value;
-	int rc, create = 0;
-again:
-	rc = mdb_txn_begin(store->env, NULL, create ? 0 : MDB_RDONLY, &txn);
+	MDB_val key = {6, "format"}, value = {sizeof FORMAT - 1, FORMAT};
+	int rc;
 	/* safe to remap: no snapshot is open yet */
-	if (rc == MDB_MAP_RESIZED && (rc = mdb_env_set_mapsize(store->env, 0)) == 0) goto again;
+	while ((rc = mdb_txn_begin(store->env, NULL, create ? 0 : MDB_RDONLY, &txn)) == MDB_MAP_RESIZED)
+		if ((rc = mdb_env_set_mapsize(store->env, 0)) != 0) break;
 	if (rc) return ndb_lmdb_error(rc, "open the store");
 	for (int i = 0; i < 3 && rc == 0; i++)
 		rc = mdb_dbi_open(txn, names[i], create ? MDB_CREATE : 0, handles[i]);
-	if (rc == 0) rc = mdb_get(txn, store->meta, &key, &value);
-	if (rc == MDB_NOTFOUND && !create && !store->options.read_only) {
-		mdb_txn_abort(txn);
-		create = 1;
-		goto again;
-	}
-	if (rc == MDB_NOTFOUND && create) {
-		value = (MDB_val){sizeof FORMAT - 1, FORMAT};
-		rc = mdb_put(txn, store->meta, &key, &value, 0);
-		store->sums = 1;
-	} else if (rc == 0 && is_format(&value, FORMAT)) {
+	if (rc == 0)
+		rc = create ? mdb_put(txn, store->meta, &key, &value, 0)
+		            : mdb_get(txn, store->meta, &key, &value);
+	if (rc == 0 && is_format(&value, FORMAT)) {
 		store->sums = 1;
 	} else if (rc == 0 && !is_format(&value, FORMAT_1)) {
 		int error = ndb_fail(NDB_E_CORRUPT,
@@ -143,7 +136,7 @@ static int create_file(ndb_store *store, const char *file) {
 	if (unlink(part) != 0 && errno != ENOENT)
 		return ndb_fail(NDB_E_DISK, "remove %s: %s", part, strerror(errno));
 	int error = open_file(store, part, MDB_NOSUBDIR | MDB_NOLOCK, FIRST_MAP);
-	if (error == NDB_OK) error = open_databases(store);
+	if (error == NDB_OK) error = open_databases(store, 1);
 	if (store->env) lmdb_close(store->env);
 	store->env = NULL;
 	if (error == NDB_OK) error = ndb_publish_file(part, file);
@@ -212,7 +205,7 @@ static int open_environment(ndb_store *store) {
 	mdb_reader_check(store->env, NULL);
 	store->last_commit = lmdb_last_commit(store->env);
 	if (!store->last_commit) store->last_commit = &store->only_commit;
-	return open_databases(store);
+	return open_databases(store, 0);
 }
 
 static void init_condition(pthread_cond_t *c) {

@@ -544,3 +544,32 @@ func TestOpenAfterOlderVersion(t *testing.T) {
 		t.Errorf("a damaged number: error %v, want %v", err, nodedb.ErrCorrupt)
 	}
 }
+
+// TestOpenReplacesNothing damages the number of the empty state before the first commit, such that
+// LMDB takes it for the last one. An open must not create an empty store in the file.
+func TestOpenReplacesNothing(t *testing.T) {
+	for _, sums := range []bool{true, false} {
+		folder, copied := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "copied")
+		smallStore(t, folder)
+		s, err := nodedb.Open(folder, nodedb.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.Backup(copied), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(copied, "data.mdb")
+		file := readFile(t, path)
+		if !sums {
+			clearMetaSums(file)
+		}
+		setMeta(file, 0, metaNumber, 2)
+		overwriteFile(t, path, file)
+		if _, err := nodedb.Open(copied, nodedb.Options{}); !errors.Is(err, nodedb.ErrCorrupt) {
+			t.Errorf("checksums %v: error %v, want %v", sums, err, nodedb.ErrCorrupt)
+		}
+		if !slices.Equal(readFile(t, path), file) {
+			t.Errorf("checksums %v: the file was changed", sums)
+		}
+	}
+}

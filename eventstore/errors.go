@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 )
 

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/document"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )

@@ -9,9 +9,8 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 const (

@@ -9,11 +9,9 @@ import (
 	"io"
 	"sync"
 
-	"github.com/perigeedb/perigee/eventstore/internal/statement"
-
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
 )
 
 // RunWorker answers queries and writes files if this process was started to do so, and then

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+
 	"github.com/perigeedb/perigee/eventstore/output"
 )
 

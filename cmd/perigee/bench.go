@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/perigeedb/perigee/engine"
 	"io"
 	"maps"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/tuning"
 )

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"github.com/perigeedb/perigee/admin"
-	"github.com/perigeedb/perigee/engine/eventsql"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/internal/testserver"
 )
 

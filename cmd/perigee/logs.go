@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/lmittmann/tint"
+
 	"github.com/perigeedb/perigee/internal/terminal"
 )
 

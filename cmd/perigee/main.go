@@ -15,7 +15,6 @@ import (
 
 	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/internal/terminal"
-
 	"github.com/perigeedb/perigee/script/isolate"
 )
 

@@ -9,14 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
-
-	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 // TestMain lets the test binary be the command: scripts and tests that need a

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/perigeedb/perigee/engine/eventsql"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/chaos"
 )

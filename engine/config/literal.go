@@ -5,8 +5,6 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
-	"github.com/perigeedb/perigee/internal/datafolder"
-	"github.com/perigeedb/perigee/internal/durable"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -14,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/datafolder"
+	"github.com/perigeedb/perigee/internal/durable"
 )
 
 // literalName is the name of the file in errors of a literal.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"github.com/perigeedb/perigee/internal/address"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/internal/address"
 	"github.com/perigeedb/perigee/internal/nearest"
 )
 

@@ -12,10 +12,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/apache/arrow-go/v18/arrow"
 	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // A Conn is one connection to DuckDB.

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
-
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 

@@ -15,11 +15,11 @@ import (
 	"errors"
 	"unsafe"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // A Result is the result of a statement, read as Arrow.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 

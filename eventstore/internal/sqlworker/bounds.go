@@ -12,14 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/statement"
-
-	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
-
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
 )
 
 // Bounds are what a statement says about the rows of a table that it needs. They leave out

@@ -9,14 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/statement"
-
-	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
-
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
 )
 
 func openTestConn(t testing.TB) *duckdb.Conn {

@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/sqltext"
 	"github.com/perigeedb/perigee/internal/testseed"
 )

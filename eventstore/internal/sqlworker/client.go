@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 

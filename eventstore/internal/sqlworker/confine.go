@@ -7,10 +7,9 @@ import (
 	"runtime/debug"
 	"strconv"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"golang.org/x/sys/unix"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/child"
 )
 

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // TestConfinement looks at both workers from outside: what the system kills first, what they

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/statement"
-
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
 )
 
 // slow takes about a second.

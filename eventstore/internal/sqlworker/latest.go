@@ -9,11 +9,10 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/perigeedb/perigee/eventstore/internal/statement"
-
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
 )
 
 const (

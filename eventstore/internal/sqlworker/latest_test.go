@@ -8,10 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/perigeedb/perigee/eventstore/internal/statement"
-
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
 )
 
 // TestCutNewest estimates from when on there are so many rows.

@@ -13,13 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/perigeedb/perigee/internal/frame"
-
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/internal/frame"
 )
 
 // TestGrowingFile asks again and again while a file of the log grows, as it does on a file

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/internal/document"
 )
 

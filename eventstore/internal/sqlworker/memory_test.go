@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // peaks watches what the workers that write files need of memory.

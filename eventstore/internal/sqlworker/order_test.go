@@ -7,13 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
-	"github.com/perigeedb/perigee/internal/sqltext"
-
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // mixedRow fills rows of many days, some without a time, with every type and with nulls.

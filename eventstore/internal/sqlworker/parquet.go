@@ -8,15 +8,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/perigeedb/perigee/eventstore/internal/statement"
-
-	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
-
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	duck "github.com/duckdb/duckdb-go-bindings"
 	"golang.org/x/sys/unix"
 
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 

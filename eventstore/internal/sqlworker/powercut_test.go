@@ -12,10 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/powercut"
 )

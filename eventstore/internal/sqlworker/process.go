@@ -16,10 +16,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"golang.org/x/sys/unix"
 
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/child"
 )
 

@@ -12,17 +12,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/statement"
-
-	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
-
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 

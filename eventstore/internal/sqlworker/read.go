@@ -6,9 +6,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // readTime is no limit to speak of: the caller's context ends a Read.

@@ -8,10 +8,10 @@ import (
 	"errors"
 	"io"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // Rows is the result of a query. It is for one goroutine at a time, and must be closed.

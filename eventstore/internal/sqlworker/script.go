@@ -17,9 +17,9 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 

@@ -6,11 +6,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 

@@ -8,9 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // TestManifestIsReadOnce: a worker that has a version of the manifest does not read it again for

@@ -13,16 +13,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/statement"
-
-	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
-
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/statement"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/sqltext"

@@ -12,15 +12,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
-	"github.com/perigeedb/perigee/internal/sqltext"
-
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // seal writes the files of a log file into the manifest.

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
 // TestWritersMemory seals files of the log and merges what they become, at the same time, with

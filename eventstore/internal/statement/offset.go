@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-	"github.com/perigeedb/perigee/internal/sqltext"
-
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // DuckDB casts '2026-01-06T00:00:00+05:30' to TIMESTAMP as 00:00 and drops the offset, so that a

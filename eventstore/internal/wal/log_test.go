@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perigeedb/perigee/internal/frame"
-
 	"go.uber.org/goleak"
+
+	"github.com/perigeedb/perigee/internal/frame"
 )
 
 func TestMain(m *testing.M) {

@@ -42,7 +42,7 @@ func (s *Store) SetComputed(columns []ComputedColumn) {
 		t.setComputed(byTable[strings.ToLower(t.Name())])
 		t.computing.wait()
 	}
-	wake(s.upkeep) // a recompute may wait for them
+	wake(s.compactor) // a recompute may wait for them
 }
 
 func (t *Table) setComputed(columns []ComputedColumn) { t.computed.Store(&columns) }

@@ -16,10 +16,10 @@ import (
 
 // A Deletion is a delete under way.
 type Deletion struct {
-	Number    uint64
-	Table     string
-	Predicate string
-	Asked     time.Time
+	Number      uint64
+	Table       string
+	Predicate   string
+	RequestedAt time.Time
 }
 
 // Delete removes the rows that the table has now and for which predicate, an SQL expression
@@ -34,7 +34,7 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 	if err := s.worker.CheckPredicate(ctx, s.current().Version, t.id, predicate); err != nil {
 		return Deletion{}, err
 	}
-	d := manifest.Delete{Predicate: predicate, Asked: time.Now().UTC()}
+	d := manifest.Delete{Predicate: predicate, RequestedAt: time.Now().UTC()}
 	err := s.change(func(next *manifest.Manifest) error {
 		entry := next.TableByID(t.id)
 		switch {
@@ -54,8 +54,8 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 	}
 	// The rows in the log go when it is sealed.
 	err = s.log.Rotate(context.WithoutCancel(ctx))
-	wake(s.upkeep)
-	return Deletion{Number: d.Number, Table: t.Name(), Predicate: d.Predicate, Asked: d.Asked}, err
+	wake(s.compactor)
+	return Deletion{Number: d.Number, Table: t.Name(), Predicate: d.Predicate, RequestedAt: d.RequestedAt}, err
 }
 
 // ErrCanceled says that a delete was canceled before it was carried out.
@@ -111,7 +111,7 @@ func (s *Store) Deletions() (all []Deletion) {
 
 func deletionsOf(t *manifest.Table) (all []Deletion) {
 	for _, d := range t.Deletes {
-		all = append(all, Deletion{Number: d.Number, Table: t.Name, Predicate: d.Predicate, Asked: d.Asked})
+		all = append(all, Deletion{Number: d.Number, Table: t.Name, Predicate: d.Predicate, RequestedAt: d.RequestedAt})
 	}
 	return all
 }

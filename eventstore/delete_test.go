@@ -117,7 +117,7 @@ func TestCancelDelete(t *testing.T) {
 			t.Errorf("round %d: who waits hears %v", round, err)
 		}
 		seal(t, s)
-		time.Sleep(100 * time.Millisecond) // for an upkeep that goes on though it should not
+		time.Sleep(100 * time.Millisecond) // for a compactor that goes on though it should not
 		if got := ask(t, s, `SELECT count(*) FROM events`); got != left {
 			t.Errorf("round %d: %s rows after %s", round, got, left)
 		}
@@ -154,7 +154,7 @@ func TestDeleteOfCanceledContext(t *testing.T) {
 }
 
 // TestFailedUpkeepOfDeletes lets the manifest fail to be saved while a delete of rows in no file is
-// under way: that is an error, so that the upkeep is logged and retried.
+// under way: that is an error, so that the compactor is logged and retried.
 func TestFailedUpkeepOfDeletes(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -165,7 +165,7 @@ func TestFailedUpkeepOfDeletes(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitFailedSeal(t, s)
-	s.changing.Lock() // the upkeep may save the manifest just now
+	s.changing.Lock() // the compactor may save the manifest just now
 	unblock := blockManifest(t, folder)
 	s.changing.Unlock()
 	if err := s.rewriteForDeletes(t.Context()); !isBlocked(err) {

@@ -225,7 +225,7 @@ func TestF9LaterColumnsSurviveMerges(t *testing.T) {
 		appendDocs(t, p, uint64(100*i), numbered(100*i, 100, day, fmt.Sprintf(`,"extra%d":%d`, i, i))...)
 		seal(t, s)
 	}
-	wake(s.upkeep)
+	wake(s.compactor)
 	waitUntil(t, s, func() bool { return len(filesOf(s)) == 1 })
 	if got := ask(t, s, `SELECT count(*), count(DISTINCT id), count(extra0), count(extra3), sum(extra3) FROM events`); got != "400,400,100,100,300" {
 		t.Errorf("got %s", got)
@@ -488,7 +488,7 @@ func TestQueriesKeepTheirFiles(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		seal(t, s)
-		wake(s.upkeep)
+		wake(s.compactor)
 		waitUntil(t, s, func() bool { return len(filesOf(s)) <= 2 })
 	})
 	n := 0

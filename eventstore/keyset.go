@@ -37,7 +37,7 @@ type keyEntry struct {
 // Beside seconds since 1970, the time of an entry says what the entry is.
 const (
 	keyFree      = 0         // never used since the part has grown
-	keyGiven     = 1         // given back: its append has failed
+	keyReleased  = 1         // given back: its append has failed
 	keyAppending = 1<<32 - 1 // its append is under way
 )
 
@@ -47,7 +47,7 @@ func newKeySet(memory int64) *keySet {
 }
 
 // counts reports whether the entry is that of a key which arrived after oldest.
-func (e *keyEntry) counts(oldest uint32) bool { return e.time > max(oldest, keyGiven) }
+func (e *keyEntry) counts(oldest uint32) bool { return e.time > max(oldest, keyReleased) }
 
 func (s *keySet) part(hash *manifest.KeyHash) *keyPart { return &s.parts[hash[0]>>26] }
 
@@ -85,7 +85,7 @@ func (s *keySet) add(hash *manifest.KeyHash, oldest, now uint32) *keyEntry {
 		return nil
 	}
 	e := p.freeEntry(hash)
-	*e = keyEntry{hash: *hash, time: keyGiven}
+	*e = keyEntry{hash: *hash, time: keyReleased}
 	p.used++
 	return e
 }

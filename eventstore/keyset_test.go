@@ -40,7 +40,7 @@ func TestKeySet(t *testing.T) {
 		switch {
 		case e.counts(now - window):
 		case r.IntN(10) == 0:
-			e.time = keyGiven
+			e.time = keyReleased
 		default:
 			e.time, want[hash] = now, now
 		}

@@ -47,15 +47,15 @@ func (s *Store) runSealer() {
 	}
 }
 
-// runUpkeep removes, rewrites and merges Parquet files until the store is closed.
-func (s *Store) runUpkeep() {
+// runCompactor removes, rewrites and merges Parquet files until the store is closed.
+func (s *Store) runCompactor() {
 	ctx, cancel := s.untilClosed(context.Background())
 	defer cancel()
 	for !s.isClosed() {
-		s.upkeeping.Lock()
+		s.compacting.Lock()
 		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.divideFile(ctx), s.recomputeFile(ctx), s.mergeSmallFiles(ctx))
-		s.upkeeping.Unlock()
-		s.pause(err, s.upkeep)
+		s.compacting.Unlock()
+		s.pause(err, s.compactor)
 	}
 }
 
@@ -239,7 +239,7 @@ const (
 )
 
 // mergeSmallFiles merges small files of each table and day. If there may be more of them, it
-// wakes the upkeep again.
+// wakes the compactor again.
 func (s *Store) mergeSmallFiles(ctx context.Context) error {
 	for _, t := range s.current().Tables {
 		groups := s.nextMerge(t)
@@ -257,7 +257,7 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("merge files of table %s: %w", t.Name, err)
 		}
-		wake(s.upkeep)
+		wake(s.compactor)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func TestAgainstModel(t *testing.T) {
 				case 2:
 					seal(t, s)
 				case 3:
-					wake(s.upkeep)
+					wake(s.compactor)
 				}
 				if err := p.Append(context.Background(), m.batch(r, seed%2 == 0)); err != nil {
 					t.Fatal(err)

@@ -276,7 +276,7 @@ func (o *oracle) merge() {
 		o.append(30)
 		seal(o.t, o.store)
 	}
-	wake(o.store.upkeep)
+	wake(o.store.compactor)
 	waitUntil(o.t, o.store, func() bool {
 		return o.store.nextMerge(o.store.current().Table("events")) == nil
 	})
@@ -327,11 +327,11 @@ func (o *oracle) delete() (all []Deletion) {
 func (o *oracle) retain() {
 	seal(o.t, o.store)
 	o.openOther(365 * 24 * time.Hour)
-	wake(o.store.upkeep)
+	wake(o.store.compactor)
 	waitUntil(o.t, o.store, func() bool {
 		for _, f := range o.store.current().Table("other").Files {
 			if strings.HasPrefix(f.Day, "2020") {
-				wake(o.store.upkeep)
+				wake(o.store.compactor)
 				return false
 			}
 		}

@@ -201,7 +201,7 @@ func (t *Table) logChange(ctx context.Context, change manifest.RangeChange, sche
 	}
 	// The caller keeps the memory of its range.
 	change.Range.Prints = slices.Clone(change.Range.Prints)
-	t.noteFrame(at.File, schema, change)
+	t.recordCommitted(at.File, schema, change)
 	return nil
 }
 
@@ -235,8 +235,8 @@ func (t *Table) holdSchema(version uint64) (release func()) {
 	}
 }
 
-// noteFrame notes what a frame in a file of the log commits. The caller holds t.mu.
-func (t *Table) noteFrame(file, schema uint64, change manifest.RangeChange) {
+// recordCommitted notes what a frame in a file of the log commits. The caller holds t.mu.
+func (t *Table) recordCommitted(file, schema uint64, change manifest.RangeChange) {
 	if t.schemasOf[file] == nil {
 		t.schemasOf[file] = map[uint64]bool{}
 	}

@@ -21,13 +21,13 @@ import (
 // A Recompute fills a computed column of the rows that a table has had when it was asked for,
 // file by file.
 type Recompute struct {
-	Number uint64
-	Table  string
-	Column string
-	Asked  time.Time
-	Ended  time.Time // zero while it is under way
-	Rows   int64     // computed so far
-	Failed int64     // of Rows, those that are null because the function failed
+	Number      uint64
+	Table       string
+	Column      string
+	RequestedAt time.Time
+	Ended       time.Time // zero while it is under way
+	Rows        int64     // computed so far
+	Failed      int64     // of Rows, those that are null because the function failed
 	// Error says why the first of the failed rows has no value or, if Stopped, why the recompute
 	// ended before all files were done.
 	Error   string
@@ -71,7 +71,7 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 	}
 	function := c.Version()
 	t.computing.wait() // then no frame to come has values of an earlier function
-	r := manifest.Recompute{Function: function, Asked: time.Now().UTC()}
+	r := manifest.Recompute{Function: function, RequestedAt: time.Now().UTC()}
 	var begun Recompute
 	err := s.change(func(next *manifest.Manifest) error {
 		if ctx.Err() != nil {
@@ -96,7 +96,7 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 	}
 	// The rows in the log are computed once they are in files.
 	err = s.log.Rotate(context.WithoutCancel(ctx))
-	wake(s.upkeep)
+	wake(s.compactor)
 	return begun, err
 }
 
@@ -156,7 +156,7 @@ func (s *Store) recomputesOf(t *Table, entry *manifest.Table) (all []Recompute) 
 }
 
 func (s *Store) recomputeOf(t *Table, entry *manifest.Table, r *manifest.Recompute) Recompute {
-	state := Recompute{Number: r.Number, Table: t.Name(), Column: entry.Current().ByID(r.Column).Name, Asked: r.Asked, Ended: r.Ended, Rows: r.Rows, Failed: r.Failed, Error: r.Error, Stopped: r.Stopped}
+	state := Recompute{Number: r.Number, Table: t.Name(), Column: entry.Current().ByID(r.Column).Name, RequestedAt: r.RequestedAt, Ended: r.Ended, Rows: r.Rows, Failed: r.Failed, Error: r.Error, Stopped: r.Stopped}
 	if r.Ended.IsZero() {
 		state.Files, state.InLog = len(entry.Files), !s.isSealed(r.Before)
 		for _, f := range entry.Files {
@@ -198,7 +198,7 @@ func endRecomputes(m *manifest.Manifest, t *manifest.Table) {
 	}
 }
 
-// recomputeFile rewrites one file for a recompute. If there is more to do, it wakes the upkeep
+// recomputeFile rewrites one file for a recompute. If there is more to do, it wakes the compactor
 // again: deletes and merges do not wait for the last file.
 func (s *Store) recomputeFile(ctx context.Context) error {
 	m := s.current()
@@ -224,7 +224,7 @@ func (s *Store) recomputeFile(ctx context.Context) error {
 		if err := s.recomputeIn(ctx, m, t, newest); err != nil {
 			return fmt.Errorf("recompute a column of table %s: %w", entry.Name, err)
 		}
-		wake(s.upkeep)
+		wake(s.compactor)
 		return nil
 	}
 	return nil

@@ -324,7 +324,7 @@ func TestCancelRecompute(t *testing.T) {
 		t.Error("it was canceled twice")
 	}
 	for range 2 {
-		time.Sleep(200 * time.Millisecond) // for an upkeep that goes on though it should not
+		time.Sleep(200 * time.Millisecond) // for a compactor that goes on though it should not
 		if got := ask(t, s, `SELECT count(*), count(*) FILTER (x >= 10) FROM events`); got != "6,3" && got != "6,2" {
 			t.Errorf("afterwards queries see %s", got)
 		}

@@ -24,8 +24,8 @@ func (s *Store) restructure(ctx context.Context, table string, change func(ctx c
 	}
 	ctx, cancel := s.untilClosed(ctx)
 	defer cancel()
-	s.upkeeping.Lock()
-	defer s.upkeeping.Unlock()
+	s.compacting.Lock()
+	defer s.compacting.Unlock()
 	t := s.tableNamed(table)
 	if t == nil {
 		return unknownTable(table)

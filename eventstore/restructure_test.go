@@ -305,11 +305,11 @@ func TestDivisionGoesOn(t *testing.T) {
 		appendDocs(t, p, 2*i, fmt.Sprintf(`{"id":%d,"time":"2026-01-01T00:00:00Z"}`, i), fmt.Sprintf(`{"id":%d,"time":"2026-01-02T00:00:00Z"}`, files+i))
 		seal(t, s)
 	}
-	s.upkeeping.Lock() // as if the process were killed before the first file is divided
+	s.compacting.Lock() // as if the process were killed before the first file is divided
 	held := true
 	defer func() {
 		if held {
-			s.upkeeping.Unlock()
+			s.compacting.Unlock()
 		}
 	}()
 	s.sealing.Lock()
@@ -329,7 +329,7 @@ func TestDivisionGoesOn(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(copied, "events"), os.DirFS(folder)); err != nil {
 		t.Fatal(err)
 	}
-	s.upkeeping.Unlock()
+	s.compacting.Unlock()
 	held = false
 	again := openStore(t, filepath.Join(copied, "events"))
 	if err := again.WaitDivided(t.Context(), "events"); err != nil {

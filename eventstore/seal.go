@@ -30,7 +30,7 @@ func (s *Store) sealClosedFiles(ctx context.Context) error {
 			return fmt.Errorf("eventstore: seal file %d of the log: %w", ends[i].Number, err)
 		}
 		s.setBacklog(nil)
-		wake(s.upkeep)
+		wake(s.compactor)
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	if err != nil {
 		return err
 	}
-	s.forgetLog(m, log.Number)
+	s.dropSealedLog(m, log.Number)
 	return nil
 }
 
@@ -158,9 +158,9 @@ func (p *partitionState) sealedUpTo(file uint64) event.Ranges {
 	return committed
 }
 
-// forgetLog notes that the manifest has what a file of the log has. before is the manifest
+// dropSealedLog notes that the manifest has what a file of the log has. before is the manifest
 // that did not have it.
-func (s *Store) forgetLog(before *manifest.Manifest, file uint64) {
+func (s *Store) dropSealedLog(before *manifest.Manifest, file uint64) {
 	for _, entry := range before.Tables {
 		t := s.tableByID(entry.ID)
 		t.mu.Lock()

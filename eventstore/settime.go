@@ -45,7 +45,7 @@ func (s *Store) SetTime(ctx context.Context, table string, c TimeColumn) error {
 	err := s.restructure(ctx, table, func(ctx context.Context, t *Table) error {
 		return s.retryForDeletes(ctx, t, func() error { return t.setTime(ctx, c, read) })
 	})
-	wake(s.upkeep)
+	wake(s.compactor)
 	return err
 }
 
@@ -149,7 +149,7 @@ func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlwo
 }
 
 // divideFile writes one file again whose table has got another time column, as a file for each
-// day. If there are more, it wakes the upkeep again.
+// day. If there are more, it wakes the compactor again.
 func (s *Store) divideFile(ctx context.Context) error {
 	s.rewriting.RLock()
 	defer s.rewriting.RUnlock()
@@ -167,7 +167,7 @@ func (s *Store) divideFile(ctx context.Context) error {
 		if err := s.divide(ctx, m, t, newest); err != nil {
 			return fmt.Errorf("divide file %s of table %s by days: %w", newest.Name, t.Name, err)
 		}
-		wake(s.upkeep)
+		wake(s.compactor)
 		return nil
 	}
 	return nil

@@ -74,8 +74,8 @@ type Store struct {
 	once       sync.Once
 	background sync.WaitGroup
 	sealer     chan struct{}   // wakes runSealer
-	upkeep     chan struct{}   // wakes runUpkeep
-	unmerged   map[string]bool // files too large in memory to be merged; for runUpkeep alone
+	compactor  chan struct{}   // wakes runCompactor
+	unmerged   map[string]bool // files too large in memory to be merged; for runCompactor alone
 	stuckTime  time.Duration   // see the constant
 
 	appends inFlight // of which frames in the log may not be accounted for yet
@@ -84,12 +84,12 @@ type Store struct {
 
 	// Held, in this order, while a table is restructured: files are rewritten and merged, closed
 	// files of the log are sealed, and tables are opened, only at other times.
-	upkeeping, sealing sync.Mutex
-	creating           sync.Mutex // held while a table is made
-	restructures       inFlight
-	unsaved            atomic.Bool // a version that a restructure could not save may be on the disk
-	changing           sync.Mutex  // held while the manifest is changed
-	version            uint64      // last version that was saved, or of which a Save failed; under changing
+	compacting, sealing sync.Mutex
+	creating            sync.Mutex // held while a table is made
+	restructures        inFlight
+	unsaved             atomic.Bool // a version that a restructure could not save may be on the disk
+	changing            sync.Mutex  // held while the manifest is changed
+	version             uint64      // last version that was saved, or of which a Save failed; under changing
 
 	mu       sync.Mutex
 	segment  uint64 // last number of a segment that was used
@@ -119,7 +119,7 @@ func Open(folder string, o Options) (*Store, error) {
 	}
 	s := &Store{
 		folder: folder, options: o, lock: lock,
-		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), upkeep: make(chan struct{}, 1),
+		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), compactor: make(chan struct{}, 1),
 		unmerged: map[string]bool{}, canceled: map[uint64]bool{}, pins: map[uint64]int{}, tables: map[string]*Table{},
 	}
 	s.stuckTime = stuckTime
@@ -132,7 +132,7 @@ func Open(folder string, o Options) (*Store, error) {
 	s.worker = newWorker(folder, &s.options)
 	if !o.ReadOnly {
 		s.background.Go(s.runSealer)
-		s.background.Go(s.runUpkeep)
+		s.background.Go(s.runCompactor)
 	}
 	return s, nil
 }
@@ -214,7 +214,7 @@ func (s *Store) recoverEntry(at wal.Position, e *wal.Entry) error {
 	defer t.mu.Unlock()
 	change := rangeChange(e)
 	change.Range.Prints = slices.Clone(change.Range.Prints)
-	t.noteFrame(at.File, e.Schema, change)
+	t.recordCommitted(at.File, e.Schema, change)
 	return nil
 }
 

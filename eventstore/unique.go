@@ -172,7 +172,7 @@ func (u *uniqueKeys) claim(ctx context.Context, b *buffer, rows rowRuns, now tim
 			if known[i] {
 				e := u.set.add(&hashes[i], oldest, c.now)
 				if e == nil {
-					c.settle(keyGiven)
+					c.settle(keyReleased)
 					return nil, nil, u.errFull()
 				}
 				if e.counts(oldest) {
@@ -234,7 +234,7 @@ func (c *keyClaim) end(durable bool) {
 		c.keys.repeated.Add(c.repeated)
 		c.settle(c.now)
 	} else {
-		c.settle(keyGiven)
+		c.settle(keyReleased)
 	}
 }
 

@@ -154,10 +154,10 @@ func printTable(w io.Writer, t *eventsql.Table) {
 		fmt.Fprintf(w, "\n%s\n", files.Render())
 	}
 	for _, d := range t.Deletes {
-		fmt.Fprintf(w, "delete %d, requested %s UTC, is running: WHERE %s\n", d.Number, d.Asked.UTC().Format(timeLayout), firstLine(d.Where, 100))
+		fmt.Fprintf(w, "delete %d, requested %s UTC, is running: WHERE %s\n", d.Number, d.RequestedAt.UTC().Format(timeLayout), firstLine(d.Where, 100))
 	}
 	for _, r := range t.Recomputes {
-		fmt.Fprintf(w, "recompute %d of column %s, requested %s UTC, %s\n", r.Number, r.Column, r.Asked.UTC().Format(timeLayout), recomputeText(r))
+		fmt.Fprintf(w, "recompute %d of column %s, requested %s UTC, %s\n", r.Number, r.Column, r.RequestedAt.UTC().Format(timeLayout), recomputeText(r))
 	}
 }
 

@@ -57,7 +57,7 @@ func newTable(stats *eventstore.TableStats) Table {
 
 func newRecompute(r eventstore.Recompute) Recompute {
 	return Recompute{
-		Number: r.Number, Table: r.Table, Column: r.Column, Asked: r.Asked, Ended: timeOrNil(r.Ended), Rows: r.Rows, Failed: r.Failed, Error: r.Error, Stopped: r.Stopped,
+		Number: r.Number, Table: r.Table, Column: r.Column, RequestedAt: r.RequestedAt, Ended: timeOrNil(r.Ended), Rows: r.Rows, Failed: r.Failed, Error: r.Error, Stopped: r.Stopped,
 		Files: r.Files, Done: r.Done, InLog: r.InLog, Idle: r.Idle,
 	}
 }
@@ -70,7 +70,7 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 func newDelete(d eventstore.Deletion) Delete {
-	return Delete{Number: d.Number, Table: d.Table, Where: d.Predicate, Asked: d.Asked}
+	return Delete{Number: d.Number, Table: d.Table, Where: d.Predicate, RequestedAt: d.RequestedAt}
 }
 
 // DeleteRows deletes the present rows of a table for which where, an SQL expression over the
@@ -93,7 +93,7 @@ func WaitDeleted(ctx context.Context, data string, d Delete) error {
 }
 
 func waitDeleted(ctx context.Context, s *eventstore.Store, d Delete) (struct{}, error) {
-	return struct{}{}, s.WaitDeleted(ctx, eventstore.Deletion{Number: d.Number, Table: d.Table, Predicate: d.Where, Asked: d.Asked})
+	return struct{}{}, s.WaitDeleted(ctx, eventstore.Deletion{Number: d.Number, Table: d.Table, Predicate: d.Where, RequestedAt: d.RequestedAt})
 }
 
 // CancelDelete ends an unfinished delete. Rows that files or the log still contain become

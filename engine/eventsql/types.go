@@ -69,10 +69,10 @@ type File struct {
 // A Delete is an unfinished delete: its rows are removed from queries, but files may still
 // contain them.
 type Delete struct {
-	Number uint64    `json:"number"`
-	Table  string    `json:"table"`
-	Where  string    `json:"where"`
-	Asked  time.Time `json:"asked"`
+	Number      uint64    `json:"number"`
+	Table       string    `json:"table"`
+	Where       string    `json:"where"`
+	RequestedAt time.Time `json:"asked"`
 }
 
 // A TableChange describes a change of a table.
@@ -87,19 +87,19 @@ type TableChange struct {
 
 // A Recompute fills a computed column of the rows that a table had at the request.
 type Recompute struct {
-	Number  uint64     `json:"number"`
-	Table   string     `json:"table"`
-	Column  string     `json:"column"`
-	Asked   time.Time  `json:"asked"`
-	Ended   *time.Time `json:"ended,omitempty"` // absent while it runs
-	Rows    int64      `json:"rows"`            // computed so far
-	Failed  int64      `json:"failed_rows"`     // rows that are null because the function failed
-	Error   string     `json:"error,omitempty"` // first error of the function, or the reason for the end
-	Stopped bool       `json:"stopped,omitempty"`
-	Files   int        `json:"files,omitempty"`      // files of the table, while it runs
-	Done    int        `json:"files_done,omitempty"` // finished files
-	InLog   bool       `json:"in_log,omitempty"`     // rows in the log wait until they are in files
-	Idle    bool       `json:"idle,omitempty"`       // waiting for an engine whose configuration computes the column
+	Number      uint64     `json:"number"`
+	Table       string     `json:"table"`
+	Column      string     `json:"column"`
+	RequestedAt time.Time  `json:"asked"`
+	Ended       *time.Time `json:"ended,omitempty"` // absent while it runs
+	Rows        int64      `json:"rows"`            // computed so far
+	Failed      int64      `json:"failed_rows"`     // rows that are null because the function failed
+	Error       string     `json:"error,omitempty"` // first error of the function, or the reason for the end
+	Stopped     bool       `json:"stopped,omitempty"`
+	Files       int        `json:"files,omitempty"`      // files of the table, while it runs
+	Done        int        `json:"files_done,omitempty"` // finished files
+	InLog       bool       `json:"in_log,omitempty"`     // rows in the log wait until they are in files
+	Idle        bool       `json:"idle,omitempty"`       // waiting for an engine whose configuration computes the column
 }
 
 // A TailRequest selects the rows of a Tail.

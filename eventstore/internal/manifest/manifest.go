@@ -119,21 +119,21 @@ func (f *File) ReadMemory() int64 {
 // A Delete removes the rows for which Predicate is true. It applies to the frames of the
 // log before Before, and to files whose Deleted is less than Number.
 type Delete struct {
-	Number    uint64    `json:"number"`
-	Predicate string    `json:"predicate"` // SQL
-	Before    Position  `json:"before"`
-	Asked     time.Time `json:"asked"`
+	Number      uint64    `json:"number"`
+	Predicate   string    `json:"predicate"` // SQL
+	Before      Position  `json:"before"`
+	RequestedAt time.Time `json:"asked"`
 }
 
 // A Recompute computes a column of the rows that the log has before Before, once they are in
 // files, and of the files whose Computed is less than Number.
 type Recompute struct {
-	Number   uint64    `json:"number"`
-	Column   int32     `json:"column"`   // its ID
-	Function string    `json:"function"` // names what computes it
-	Before   Position  `json:"before"`
-	Asked    time.Time `json:"asked"`
-	Ended    time.Time `json:"ended,omitzero"` // zero while it is under way
+	Number      uint64    `json:"number"`
+	Column      int32     `json:"column"`   // its ID
+	Function    string    `json:"function"` // names what computes it
+	Before      Position  `json:"before"`
+	RequestedAt time.Time `json:"asked"`
+	Ended       time.Time `json:"ended,omitzero"` // zero while it is under way
 	// What was done in files that the manifest has or had.
 	Rows   int64  `json:"rows,omitempty"`
 	Failed int64  `json:"failed,omitempty"` // of Rows, those that have no value

@@ -180,7 +180,7 @@ func (c *Client) askRows(ctx context.Context, q *protocol.Request, limit time.Du
 		q.Stays = true
 		rows, err = c.startRows(ctx, q, limit, false, rest)
 	}
-	if errors.Is(err, errInnocent) || errors.Is(err, errMoved) {
+	if errors.Is(err, errWorkerLost) || errors.Is(err, errMoved) {
 		rows, err = c.startRows(ctx, q, limit, true, rest)
 	}
 	if err != nil {
@@ -296,7 +296,7 @@ func (c *Client) write(ctx context.Context, q *protocol.Request, alone bool, fil
 			}
 		}
 	}
-	if err = a.finish(err); errors.Is(err, errInnocent) {
+	if err = a.finish(err); errors.Is(err, errWorkerLost) {
 		err = ErrCrashed
 	}
 	return err

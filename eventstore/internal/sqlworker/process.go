@@ -39,7 +39,7 @@ type process struct {
 	// Under client.mu.
 	requests int // under way
 	taken    int // requests since its start
-	most     int // requests that were under way at the same time since there was none
+	peak     int // requests that were under way at the same time since there was none
 	idle     *time.Timer
 	retired  bool // gets no more requests
 	killed   bool
@@ -212,9 +212,9 @@ func (c *Client) leave(p *process) {
 // take counts a request of the worker. The caller holds client.mu.
 func (p *process) take() {
 	if p.requests++; p.requests == 1 {
-		p.most = 0
+		p.peak = 0
 	}
-	p.most = max(p.most, p.requests)
+	p.peak = max(p.peak, p.requests)
 	p.taken++
 	if p.idle != nil {
 		p.idle.Stop()
@@ -332,10 +332,10 @@ type answer struct {
 	ended    bool
 }
 
-// errInnocent says that another request ended the worker, errMoved that one does not end.
+// errWorkerLost says that another request ended the worker, errMoved that one does not end.
 var (
-	errInnocent = errors.New("another query ended the worker")
-	errMoved    = errors.New("another query holds up the worker")
+	errWorkerLost = errors.New("another query ended the worker")
+	errMoved      = errors.New("another query holds up the worker")
 )
 
 // errNotBegun says that the worker ended before it read the request.
@@ -616,8 +616,8 @@ func (a *answer) explain(err error) error {
 		return fmt.Errorf("eventstore: the SQL worker does not answer: %w", err)
 	case !a.begun:
 		return fmt.Errorf("%w: %s", errNotBegun, endOfProcess(p))
-	case p.most > 1:
-		return errInnocent
+	case p.peak > 1:
+		return errWorkerLost
 	}
 	report := p.stderr.String()
 	if p.settings.Role != protocol.QueryRole {

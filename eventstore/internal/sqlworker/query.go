@@ -100,7 +100,7 @@ func (s *session) close() {
 func (w *worker) query(ctx context.Context, q *protocol.Query, in *job) error {
 	ctx, stop := withTimeLimit(ctx, cmp.Or(q.Limits.Time, protocol.TimeDefault))
 	defer stop()
-	defer context.AfterFunc(ctx, in.hurry)()
+	defer context.AfterFunc(ctx, in.setCloseDeadline)()
 	s, err := w.newSession(ctx, min(cmp.Or(q.Limits.Memory, protocol.MemoryDefault), w.settings.Memory*3/4))
 	if err != nil {
 		return err
@@ -140,11 +140,11 @@ func (s *session) answer(q *protocol.Query, in *job) error {
 		if err := s.createView(last.table, step); err != nil {
 			return err
 		}
-		enough := last.rows
+		minRows := last.rows
 		if i == len(last.steps)-1 {
-			enough = 0
+			minRows = 0
 		}
-		done, err := s.execute(q, params, enough, in)
+		done, err := s.execute(q, params, minRows, in)
 		if done || err != nil {
 			return err
 		}
@@ -221,9 +221,9 @@ func (s *session) closeViews() {
 	s.views = nil
 }
 
-// execute runs the query and sends its rows. If fewer than enough rows come, it sends none and
+// execute runs the query and sends its rows. If fewer than minRows rows come, it sends none and
 // returns false.
-func (s *session) execute(q *protocol.Query, params []protocol.Param, enough int64, in *job) (done bool, err error) {
+func (s *session) execute(q *protocol.Query, params []protocol.Param, minRows int64, in *job) (done bool, err error) {
 	// The read-only transaction is the second lock behind the check of the statement's
 	// kind: EXPLAIN ANALYZE, for one, runs what it explains.
 	if err := s.conn.Exec("BEGIN TRANSACTION READ ONLY"); err != nil {
@@ -241,7 +241,7 @@ func (s *session) execute(q *protocol.Query, params []protocol.Param, enough int
 	if err := duckdb.Bind(stmt, params); err != nil {
 		return false, err
 	}
-	return s.send(stmt, q.Limits.Rows, enough, in)
+	return s.send(stmt, q.Limits.Rows, minRows, in)
 }
 
 // rollBack ends the transaction, if one has begun.
@@ -276,8 +276,8 @@ func (s *session) prepare(sql string, parsed bool) (stmt duck.PreparedStatement,
 }
 
 // send runs a statement and sends its rows, at most limit of them; 0 is no limit. See
-// execute for enough.
-func (s *session) send(stmt duck.PreparedStatement, limit, enough int64, in *job) (done bool, err error) {
+// execute for minRows.
+func (s *session) send(stmt duck.PreparedStatement, limit, minRows int64, in *job) (done bool, err error) {
 	var pending duck.PendingResult
 	defer duck.DestroyPending(&pending)
 	if duck.PendingPreparedStreaming(stmt, &pending) == duck.StateError {
@@ -292,11 +292,11 @@ func (s *session) send(stmt duck.PreparedStatement, limit, enough int64, in *job
 		return false, err
 	}
 	var first []arrow.RecordBatch
-	if enough > 0 {
+	if minRows > 0 {
 		if first, err = r.ReadAll(); err != nil {
 			return false, err
 		}
-		if countRows(first) < enough {
+		if countRows(first) < minRows {
 			release(first)
 			return false, nil
 		}

@@ -172,7 +172,7 @@ func (r *Rows) fail(err error) {
 
 func (r *Rows) finish(err error) error {
 	err = r.answer.finish(err)
-	if errors.Is(err, errInnocent) {
+	if errors.Is(err, errWorkerLost) {
 		err = &protocol.QueryError{Message: "another query ended the process that ran this one", Hint: "run it again"}
 	}
 	return err

@@ -35,7 +35,7 @@ func (r *Rows) Position() manifest.Position { return r.outcome.Next }
 func (w *worker) tail(ctx context.Context, q *protocol.Tail, in *job) error {
 	ctx, stop := withTimeLimit(ctx, tailTime)
 	defer stop()
-	defer context.AfterFunc(ctx, in.hurry)()
+	defer context.AfterFunc(ctx, in.setCloseDeadline)()
 	t, err := w.table(q.Version, q.Table)
 	if err != nil {
 		return err

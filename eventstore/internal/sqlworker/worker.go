@@ -116,7 +116,7 @@ func (w *worker) serveJob(socket *os.File) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	j := &job{socket: socket, in: protocol.NewReader(socket), out: protocol.NewWriter(socket), cancel: cancel, values: make(chan []byte, 1)}
-	context.AfterFunc(ctx, j.hurry)
+	context.AfterFunc(ctx, j.setCloseDeadline)
 	release := w.memory.add(cancel)
 	err := w.answer(ctx, j)
 	release()
@@ -131,9 +131,9 @@ func (w *worker) serveJob(socket *os.File) {
 	}
 }
 
-// hurry is called once the answer is over before its end: a parent that does not read must
+// setCloseDeadline is called once the answer is over before its end: a parent that does not read must
 // not hold it.
-func (j *job) hurry() { _ = j.socket.SetDeadline(time.Now().Add(time.Second)) }
+func (j *job) setCloseDeadline() { _ = j.socket.SetDeadline(time.Now().Add(time.Second)) }
 
 func (w *worker) answer(ctx context.Context, j *job) error {
 	kind, text, err := j.in.Read()

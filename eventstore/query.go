@@ -43,7 +43,7 @@ func Macros() []Macro { return statement.Macros() }
 // newWorker prepares the processes that run DuckDB. None starts before it is needed.
 func newWorker(folder string, o *Options) *sqlworker.Client {
 	return sqlworker.New(sqlworker.Options{
-		Folder: folder, Memory: cmp.Or(o.Memory, memoryDefault) + writersMemory, Threads: o.Threads, Queries: o.Queries, Log: o.Log,
+		Folder: folder, Memory: cmp.Or(o.Memory, memoryDefault) + writersMemory, Threads: o.Threads, Log: o.Log,
 	})
 }
 
@@ -128,14 +128,24 @@ func (s *Store) Execute(ctx context.Context, q Statement) (*Rows, error) {
 	return r, nil
 }
 
+// acquireSlot waits until fewer than Options.Queries queries run; releaseSlot lets the next one run.
+func (s *Store) acquireSlot(ctx context.Context) error {
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *Store) releaseSlot() { <-s.slots }
+
 // startQuery waits for a slot and starts the query.
 func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	ctx, cancel := s.untilClosed(running.ctx)
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
+	if err := s.acquireSlot(ctx); err != nil {
 		cancel()
-		return nil, context.Cause(ctx)
+		return nil, err
 	}
 	running.start()
 	snapshot := s.snapshot()
@@ -149,14 +159,14 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 		}
 		snapshot.release()
 		cancel()
-		<-s.slots
+		s.releaseSlot()
 		return nil, err
 	}
 	return &Rows{result: result, format: q.Format, shown: q.Shown, running: running, end: func() {
 		result.Close()
 		snapshot.release()
 		cancel()
-		<-s.slots
+		s.releaseSlot()
 		s.queries.remove(running)
 	}}, nil
 }

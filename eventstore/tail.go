@@ -172,6 +172,10 @@ func (f *tail) readStored(ctx context.Context, since time.Time) (*TailBatch, err
 		sql += " AND (" + f.where + "\n)"
 	}
 	sql += fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", sqltext.QuoteName(column), storedRowsMax)
+	if err := f.store.acquireSlot(ctx); err != nil {
+		return nil, err
+	}
+	defer f.store.releaseSlot()
 	rows, err := f.store.worker.Query(ctx, sqlworker.Query{
 		Version: f.held.manifest.Version, Ends: f.held.ends, SQL: sql, Params: []Param{{Name: "since", Value: since}},
 	})
@@ -223,6 +227,10 @@ func (f *tail) poll(ctx context.Context) error {
 
 // read reads rows of a snapshot from next on, and moves next behind them.
 func (f *tail) read(ctx context.Context, now *snapshot, b *TailBatch) error {
+	if err := f.store.acquireSlot(ctx); err != nil {
+		return err
+	}
+	defer f.store.releaseSlot()
 	rows, err := f.store.worker.Tail(ctx, protocol.Tail{
 		Version: now.manifest.Version, Ends: now.ends, Table: f.table.id, From: f.next, Where: f.where,
 	})

@@ -26,7 +26,6 @@ type Options struct {
 	Folder  string // of the store
 	Memory  int64  // bytes that all workers together may need; default 512 MiB
 	Threads int    // that one query may use; default: one per core
-	Queries int    // that may run at the same time; others wait; default 16
 	File    string // absolute path of a file that Read may read; default none
 	// RowGroup is how many rows the row groups of written files have; default 16,384.
 	RowGroup int
@@ -40,7 +39,6 @@ const (
 	writerMemory     = 128 << 20
 	wideMemory       = 3 * writerMemory // of one that writes wide rows alone
 	queriesMemoryMin = 128 << 20
-	queriesDefault   = 16
 	// idleTime is how long a worker without requests stays, and writerIdleTime one that
 	// writes files.
 	idleTime       = time.Minute
@@ -63,11 +61,9 @@ const (
 // It is safe for concurrent use.
 type Client struct {
 	options Options
-	slots   chan struct{} // of queries
 
 	mu      sync.Mutex
 	closed  bool
-	closing chan struct{}
 	started int
 
 	functions []protocol.Function        // of workers that start
@@ -84,7 +80,7 @@ func New(o Options) *Client {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{options: o, slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), shared: map[protocol.Role]*process{}, others: map[*process]bool{}}
+	return &Client{options: o, shared: map[protocol.Role]*process{}, others: map[*process]bool{}}
 }
 
 // SetFunctions gives queries that begin from now on the functions of scripts.
@@ -102,10 +98,7 @@ func (c *Client) SetFunctions(functions []protocol.Function) {
 // Close ends the workers and waits for their end. Requests under way fail with ErrClosed.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	if !c.closed {
-		c.closed = true
-		close(c.closing)
-	}
+	c.closed = true
 	ending := c.processes()
 	c.mu.Unlock()
 	for _, p := range ending {
@@ -165,16 +158,8 @@ func (c *Client) Query(ctx context.Context, q Query) (*Rows, error) {
 	return c.askRows(ctx, requestOf(request), q.Limits.Time, func(w *protocol.Writer) error { return sendExternal(w, q.External) })
 }
 
-// askRows asks for rows, once there is room for a query, and waits for their columns. rest
-// sends what follows the request.
+// askRows asks for rows and waits for their columns. rest sends what follows the request.
 func (c *Client) askRows(ctx context.Context, q *protocol.Request, limit time.Duration, rest func(*protocol.Writer) error) (*Rows, error) {
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-c.closing:
-		return nil, protocol.ErrClosed
-	}
 	rows, err := c.startRows(ctx, q, limit, false, rest)
 	if errors.Is(err, errMoved) {
 		q.Stays = true
@@ -183,11 +168,7 @@ func (c *Client) askRows(ctx context.Context, q *protocol.Request, limit time.Du
 	if errors.Is(err, errWorkerLost) || errors.Is(err, errMoved) {
 		rows, err = c.startRows(ctx, q, limit, true, rest)
 	}
-	if err != nil {
-		<-c.slots
-		return nil, err
-	}
-	return rows, nil
+	return rows, err
 }
 
 func (c *Client) startRows(ctx context.Context, q *protocol.Request, limit time.Duration, alone bool, rest func(*protocol.Writer) error) (*Rows, error) {
@@ -197,7 +178,7 @@ func (c *Client) startRows(ctx context.Context, q *protocol.Request, limit time.
 		stop()
 		return nil, err
 	}
-	rows := &Rows{client: c, answer: a, stop: stop}
+	rows := &Rows{answer: a, stop: stop}
 	err = rows.readColumns()
 	if a.endWait() {
 		go func() { // the worker may take as long as grace

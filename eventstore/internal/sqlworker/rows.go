@@ -16,7 +16,6 @@ import (
 
 // Rows is the result of a query. It is for one goroutine at a time, and must be closed.
 type Rows struct {
-	client *Client
 	answer *answer
 	stop   context.CancelFunc // of the time limit
 	closed bool
@@ -210,6 +209,5 @@ func (r *Rows) Close() error {
 		r.stream.Release()
 	}
 	r.stop()
-	<-r.client.slots
 	return nil
 }

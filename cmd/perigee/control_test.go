@@ -151,7 +151,7 @@ func TestPosition(t *testing.T) {
 	run("0,1,2,3,3,4,4,6")
 	says(t, 1, "cannot rewind 9 events: only 7 precede this position", "position", "rewind", file, "numbers", "9", "--yes")
 	says(t, 1, "unknown pipeline \"nombers\"", "position", "set", file, "nombers", "9", "--yes")
-	says(t, 1, "no sink of pipeline numbers remembers a partition \"x\"", "position", "set", file, "numbers", "0", "--partition", "x", "--yes")
+	says(t, 1, "no sink of pipeline numbers has a position of partition \"x\"", "position", "set", file, "numbers", "0", "--partition", "x", "--yes")
 }
 
 // TestPositionAndSource shows how far a sink is behind its source.

@@ -96,7 +96,7 @@ func (f *File) Update(change func(tx *bolt.Tx) error) error {
 }
 
 // syncMetaPages makes the meta pages durable as the system shows them. It writes them, because
-// after a sync that failed the system takes them for written.
+// after a sync that failed the system takes them for written. A damaged one is restored.
 func (f *File) syncMetaPages() error {
 	file, err := durable.OpenFile(f.Path(), os.O_RDWR, 0)
 	if err != nil {
@@ -104,6 +104,7 @@ func (f *File) syncMetaPages() error {
 	}
 	meta := make([]byte, 2*f.Info().PageSize)
 	if _, err = io.ReadFull(file, meta); err == nil {
+		restoreMeta(meta)
 		_, err = file.WriteAt(meta, 0)
 	}
 	if err == nil {

@@ -123,9 +123,7 @@ func (c *pageCheck) newestMeta() (newest []byte) {
 			continue
 		}
 		meta := page[pageHeader:]
-		sum := fnv.New64a()
-		sum.Write(meta[:metaSum])
-		if order.Uint32(meta) != metaMagic || sum.Sum64() != order.Uint64(meta[metaSum:]) {
+		if !isMeta(meta) {
 			continue
 		}
 		if newest == nil || order.Uint64(meta[metaTx:]) > order.Uint64(newest[metaTx:]) {
@@ -133,6 +131,38 @@ func (c *pageCheck) newestMeta() (newest []byte) {
 		}
 	}
 	return newest
+}
+
+// metaChecksum returns the checksum that a meta page has.
+func metaChecksum(meta []byte) uint64 {
+	sum := fnv.New64a()
+	sum.Write(meta[:metaSum])
+	return sum.Sum64()
+}
+
+func isMeta(meta []byte) bool {
+	return order.Uint32(meta) == metaMagic && metaChecksum(meta) == order.Uint64(meta[metaSum:])
+}
+
+// restoreMeta makes a damaged one of the two meta pages say what the other says, as of the commit
+// before. Two that are whole stay as they are.
+func restoreMeta(pages []byte) {
+	size := len(pages) / metaPages
+	for i := range metaPages {
+		damaged, whole := pages[i*size:][:size], pages[(1-i)*size:][:size]
+		if isMeta(damaged[pageHeader:]) || !isMeta(whole[pageHeader:]) {
+			continue
+		}
+		copy(damaged, whole)
+		order.PutUint64(damaged, uint64(i))
+		meta := damaged[pageHeader:]
+		before := order.Uint64(meta[metaTx:]) - 1
+		if before == ^uint64(0) { // page 1 of a new file has the number 1
+			before = 1
+		}
+		order.PutUint64(meta[metaTx:], before)
+		order.PutUint64(meta[metaSum:], metaChecksum(meta))
+	}
 }
 
 // A pageRun is a page and those that belong to it, or the page in a bucket's value.

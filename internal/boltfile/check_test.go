@@ -268,3 +268,52 @@ func TestOtherErrorsAreNotDamage(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 }
+
+// TestRestoreMeta opens files with one damaged meta page: the other decides, and the damaged one is
+// whole again afterwards.
+func TestRestoreMeta(t *testing.T) {
+	for commits := range 4 {
+		for damaged := range metaPages {
+			path := filepath.Join(t.TempDir(), "file.db")
+			f, err := Open(path, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size := f.Info().PageSize
+			for range commits {
+				if err := f.Update(func(tx *bolt.Tx) error { _, err := increment(tx); return err }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			bytes, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			clear(bytes[damaged*size:][:size])
+			if err := os.WriteFile(path, bytes, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if f, err = Open(path, options); err != nil {
+				t.Errorf("%d commits, meta page %d damaged: %v", commits, damaged, err)
+				continue
+			}
+			if err := f.View(func(tx *bolt.Tx) error { return <-tx.Check() }); err != nil {
+				t.Errorf("%d commits, meta page %d damaged: got %v from a check, want none", commits, damaged, err)
+			}
+			for range 3 {
+				if err := f.Update(func(tx *bolt.Tx) error { _, err := increment(tx); return err }); err != nil {
+					t.Errorf("%d commits, meta page %d damaged: a commit afterwards: %v", commits, damaged, err)
+				}
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+			if bytes, err = os.ReadFile(path); err != nil || !isMeta(bytes[pageHeader:]) || !isMeta(bytes[size+pageHeader:]) {
+				t.Errorf("%d commits, meta page %d damaged: it is still damaged (%v)", commits, damaged, err)
+			}
+		}
+	}
+}

@@ -24,16 +24,16 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// sumsName is the last file of a backup: the checksum of every other one, as the command
-// sha256sum writes and checks them. A backup without it is cut off.
+// sumsName is the last file of a backup. It lists the checksum of every other file in the
+// format of sha256sum. A backup without it is truncated.
 const sumsName = "SHA256SUMS"
 
-// restoringSuffix ends the name of the folder that Restore fills.
+// restoringSuffix is the suffix of the temporary directory that Restore fills.
 const restoringSuffix = ".restoring"
 
-// Backup writes the store, as it is when Backup is called, to w: a tar archive that Restore
-// reads. Appends, queries and maintenance go on meanwhile. The files of the backup stay on
-// the disk until it is complete, also those that maintenance replaces.
+// Backup writes a snapshot of the store to w, as a tar archive for Restore. Appends, queries
+// and maintenance continue meanwhile. The disk space of files that maintenance replaces is
+// freed only after the backup is complete.
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	if s.isClosed() {
 		return ErrClosed
@@ -94,7 +94,7 @@ func (b *backup) addStore(snapshot snapshot) error {
 	return b.archive.Close()
 }
 
-// addFile adds the first size bytes of a file of the store; -1 is all of them.
+// addFile adds the first size bytes of a file of the store, or the whole file if size is -1.
 func (b *backup) addFile(path string, size int64) error {
 	name, err := filepath.Rel(b.folder, path)
 	if err != nil {
@@ -129,7 +129,7 @@ func (b *backup) add(name string, size int64, content io.Reader) error {
 	return err
 }
 
-// A contextReader reads until its context ends.
+// A contextReader fails reads once its context is done.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -142,9 +142,9 @@ func (r *contextReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// Restore makes the store of a backup in folder, where no store may be. Either all of it is
-// there when Restore returns, or nothing is. An *event.PermanentError says that the backup
-// is cut off or damaged, or that the folder is in use.
+// Restore creates folder, which must not hold a store, from a backup. It is atomic: on an
+// error it leaves no store behind. It returns an *event.PermanentError if the backup is
+// truncated or damaged, or if the folder is in use.
 func Restore(folder string, backup io.Reader) error {
 	if err := checkUnused(folder); err != nil {
 		return err
@@ -160,7 +160,7 @@ func Restore(folder string, backup io.Reader) error {
 	return err
 }
 
-// checkUnused returns an error if there is a store in folder.
+// checkUnused returns an error if folder holds a store.
 func checkUnused(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -182,7 +182,7 @@ func restoreInto(temp, folder string, backup io.Reader) error {
 	if err := checkRestored(temp); err != nil {
 		return err
 	}
-	if err := os.Remove(folder); err != nil && !errors.Is(err, os.ErrNotExist) { // it is empty
+	if err := os.Remove(folder); err != nil && !errors.Is(err, os.ErrNotExist) { // the folder is empty
 		return fmt.Errorf("eventstore: restore: %w", err)
 	}
 	if err := os.Rename(temp, folder); err != nil {
@@ -194,7 +194,7 @@ func restoreInto(temp, folder string, backup io.Reader) error {
 	return nil
 }
 
-// checkRestored opens a restored store, to know that a later Open will.
+// checkRestored opens a restored store to verify that a later Open will succeed.
 func checkRestored(folder string) error {
 	s, err := Open(folder, Options{ReadOnly: true})
 	if err != nil {
@@ -206,8 +206,8 @@ func checkRestored(folder string) error {
 	return nil
 }
 
-// extractBackup writes the files of a backup into a folder, durably, and checks that they
-// are all there as they were written.
+// extractBackup writes the files of a backup into a folder, syncs them, and verifies that
+// none is missing or changed.
 func extractBackup(folder string, backup io.Reader) error {
 	buffered := bufio.NewReaderSize(backup, 1<<20)
 	archive := tar.NewReader(buffered)
@@ -223,7 +223,8 @@ func extractBackup(folder string, backup io.Reader) error {
 			return backupError(fmt.Sprintf("it has %q, which is not a file of an event store", header.Name))
 		case header.Name == sumsName:
 			err := checkSums(archive, sums)
-			// A program that writes the archive into a pipe must come to an end.
+			// Read to the end, so that a program writing the archive into a pipe
+			// can finish.
 			_, _ = io.Copy(io.Discard, buffered)
 			return err
 		}
@@ -239,8 +240,8 @@ func backupError(what string) error {
 	return &event.PermanentError{Err: errors.New("the backup is damaged: " + what), Hint: "use a file that perigee backup has written completely"}
 }
 
-// isBackupName reports whether a backup may have a file of that name: one name each, no link to
-// other places, and as deep as a store is.
+// isBackupName reports whether name is allowed in a backup: a clean relative path of a
+// store's layout, which cannot lead outside the folder.
 func isBackupName(name string) bool {
 	if name == manifest.Name || name == sumsName {
 		return true
@@ -260,10 +261,10 @@ func isBackupName(name string) bool {
 	return false
 }
 
-const nameMax = 255 // bytes that a file system allows a name
+const nameMax = 255 // maximum bytes of a file name
 
-// isPlainFile reports whether an archive has a file as it is, without holes that it does not
-// have itself: a few bytes would fill a disk.
+// isPlainFile reports whether an archive entry is a regular, non-sparse file. A sparse entry
+// could fill the disk from a few bytes.
 func isPlainFile(header *tar.Header) bool {
 	if header.Typeflag != tar.TypeReg {
 		return false
@@ -303,7 +304,8 @@ func extractFile(path string, archive io.Reader) (sum string, err error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)), err
 }
 
-// An archiveReader tells errors of the archive from those of the file that is written.
+// An archiveReader marks errors of reading the archive, to tell them from errors of writing
+// files.
 type archiveReader struct {
 	r   io.Reader
 	err error
@@ -317,7 +319,7 @@ func (r *archiveReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkSums compares the checksums at the end of a backup with those of its files.
+// checkSums compares the checksums at the end of a backup with those of the extracted files.
 func checkSums(archive io.Reader, sums map[string]string) error {
 	lines := bufio.NewScanner(archive)
 	for lines.Scan() {

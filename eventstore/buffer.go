@@ -14,19 +14,19 @@ import (
 	"github.com/perigeedb/perigee/internal/document"
 )
 
-// A buffer holds the typed columns of one output's documents. Buffers are reused from
-// output to output, because making their memory and their compiled extractor costs
-// more than the rest of the work.
+// A buffer holds the typed columns of one output's documents. Buffers are reused across
+// outputs: allocating their memory and compiling their extractor costs more than the rest of
+// the work.
 type buffer struct {
 	schema    *schema
 	extractor *document.Extractor
-	spec      []int          // spec[i]: the column of the schema that vector i is
-	stored    []event.Column // spec[i] as the log has it
-	columns   event.Columns  // those of spec
-	rest      event.Vector   // of _rest; without rows when all values are null
-	ids       []int32        // of the columns, then of _rest
+	spec      []int          // spec[i]: the schema column of vector i
+	stored    []event.Column // spec[i] in the log's type
+	columns   event.Columns  // typed by spec
+	rest      event.Vector   // values of _rest; no rows if all are null
+	ids       []int32        // IDs of the columns, then of _rest
 	frame     []byte
-	computed  [2]event.Result // of computed columns, by turns
+	computed  [2]event.Result // results of computed columns, used alternately
 }
 
 func (b *buffer) useSchema(s *schema) {
@@ -52,8 +52,8 @@ func (b *buffer) useSchema(s *schema) {
 	}
 }
 
-// extract fills the columns from out with the table's newest schema, which it grows
-// until every field has a column. *RejectedRows names rows that cannot be stored.
+// extract fills the columns from out with the table's newest schema. It widens the schema
+// until every field has a column. It returns *RejectedRows for rows that cannot be stored.
 func (b *buffer) extract(t *Table, out *event.Output) error {
 	for s := t.current(); ; {
 		b.useSchema(s)
@@ -79,8 +79,9 @@ func (b *buffer) extract(t *Table, out *event.Output) error {
 	}
 }
 
-// checkValues decodes the columns of bytes, and adds to a report what the extractor does not
-// check: text that is not base64, and decimals with more digits than their column has.
+// checkValues decodes the bytes columns. It adds to the report the faults that the extractor
+// does not check: text that is not base64, and decimals with more digits than their column
+// has.
 func (b *buffer) checkValues(report *document.Report) {
 	before := len(report.Rejected)
 	for i, at := range b.spec {
@@ -105,14 +106,13 @@ func (b *buffer) checkValues(report *document.Report) {
 	}
 }
 
-// decodeBase64 replaces the values of a vector by what they encode. It reports those that
-// encode nothing.
+// decodeBase64 decodes the values of a vector in place. It reports those that are not base64.
 func decodeBase64(v *event.Vector, reject func(row int, text []byte)) {
 	end := uint32(0)
 	begin := uint32(0)
 	for row, next := range v.Ends {
 		text := v.Bytes[begin:next]
-		n, err := base64.StdEncoding.Decode(v.Bytes[end:], text) // never longer than text, and never ahead of it
+		n, err := base64.StdEncoding.Decode(v.Bytes[end:], text) // n never overtakes the text that is read
 		if err != nil {
 			reject(row, text)
 			n = 0
@@ -123,8 +123,8 @@ func decodeBase64(v *event.Vector, reject func(row int, text []byte)) {
 	v.Bytes = v.Bytes[:end]
 }
 
-// rejectedRows lists documents that are not objects and values that do not fit a
-// declared column, one entry per row. It returns nil if there are none.
+// rejectedRows lists documents that are not objects and values that do not fit a declared
+// column, one entry per row. It returns nil if there are none.
 func (b *buffer) rejectedRows(report document.Report) error {
 	var rows []RejectedRow
 	for _, bad := range report.Rejected {
@@ -143,8 +143,8 @@ func (b *buffer) rejectedRows(report document.Report) error {
 	return &RejectedRows{Rows: rows}
 }
 
-// collectRest gathers the fields without a column of their own into _rest. It takes
-// the slow way through encoding/json.
+// collectRest gathers the fields without a column into _rest. It uses encoding/json, which is
+// slow.
 func (b *buffer) collectRest(out *event.Output, unknown []document.Field) error {
 	b.rest.Null, b.rest.Bytes, b.rest.Ends = b.rest.Null[:0], b.rest.Bytes[:0], b.rest.Ends[:0]
 	left := map[string]bool{}
@@ -172,8 +172,8 @@ func (b *buffer) collectRest(out *event.Output, unknown []document.Field) error 
 	return nil
 }
 
-// appendFields appends an object of the wanted fields of doc, in their order,
-// or nothing when doc has none of them.
+// appendFields appends an object of the wanted fields of doc, in document order. It appends
+// nothing if doc has none of them.
 func appendFields(dst, doc []byte, wanted map[string]bool) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(doc))
 	if _, err := decoder.Token(); err != nil {

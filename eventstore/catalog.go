@@ -13,7 +13,8 @@ import (
 // A Catalog describes the tables of a store that may be open in another process.
 type Catalog struct{ manifest *manifest.Manifest }
 
-// ReadCatalog reads which tables the store in a folder has. A folder without a store has none.
+// ReadCatalog reads the tables of the store in folder. A folder without a store has no
+// tables.
 func ReadCatalog(folder string) (Catalog, error) {
 	m, err := manifest.Load(folder)
 	if errors.Is(err, os.ErrNotExist) {
@@ -28,8 +29,8 @@ func ReadCatalog(folder string) (Catalog, error) {
 // Tables describes the tables, sorted by name.
 func (c Catalog) Tables() []TableInfo { return tablesOf(c.manifest) }
 
-// Check returns the error that Store.Table would return for a table, or Store.UseTable if want is
-// nil.
+// Check returns the error that Store.Table would return for a table, or Store.UseTable if
+// want is nil.
 func (c Catalog) Check(name string, want *TableConfig) error {
 	err := errors.Join(CheckTableName(name), checkName(c.manifest, name))
 	if err != nil || want == nil {
@@ -46,7 +47,8 @@ func (c Catalog) Check(name string, want *TableConfig) error {
 	return nil
 }
 
-// Key returns the columns of a table that tell one row from another, if it drops repetitions.
+// Key returns the columns of a table's unique key, or nil if the table does not drop
+// duplicates.
 func (c Catalog) Key(table string) []string {
 	if t := c.manifest.Table(table); t != nil && t.Unique != nil {
 		return t.Unique.Key

@@ -10,21 +10,22 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// A ComputedColumn is a declared column of a table whose values this process computes from
-// the rows, with a script for example. Its field is Name.
+// A ComputedColumn is a declared column whose values this process computes from the rows, for
+// example with a script. Name is also the field that holds the value.
 type ComputedColumn struct {
 	Table, Name string
-	// Compute copies rows to output 0 of res and sets the field in them. Rows for which there
-	// is no value become dead letters in res instead. An error says that it computed nothing.
-	// It is called by several appends at the same time.
+	// Compute copies rows to output 0 of res and sets the field in each. Rows without a
+	// value become dead letters in res. On an error, Compute has computed nothing.
+	// Compute must be safe for concurrent use.
 	Compute func(ctx context.Context, rows *event.Batch, res *event.Result) error
-	// Version names the function that Compute uses now. Another function has another name.
+	// Version identifies the function that Compute currently uses. It changes with the
+	// function.
 	Version func() string
 }
 
-// SetComputed sets the computed columns of all tables, also of those that are made later, in
-// the order in which they are computed: each sees those before it. Functions that were set
-// before are not called any more when it returns.
+// SetComputed sets the computed columns of all current and future tables, in evaluation
+// order: each column sees the values of those before it. When SetComputed returns, no earlier
+// function is running or will be called again.
 func (s *Store) SetComputed(columns []ComputedColumn) {
 	byTable := map[string][]ComputedColumn{}
 	for _, c := range columns {
@@ -42,13 +43,13 @@ func (s *Store) SetComputed(columns []ComputedColumn) {
 		t.setComputed(byTable[strings.ToLower(t.Name())])
 		t.computing.wait()
 	}
-	wake(s.compactor) // a recompute may wait for them
+	wake(s.compactor) // a recompute may be waiting for them
 }
 
 func (t *Table) setComputed(columns []ComputedColumn) { t.computed.Store(&columns) }
 
-// compute returns the rows of out with the table's computed columns, in memory of b.
-// *RejectedRows names rows for which there is no value. t.computing knows the caller.
+// compute returns the rows of out with the table's computed columns, in memory owned by b. It
+// returns *RejectedRows for rows without a value. The caller is registered in t.computing.
 func (t *Table) compute(ctx context.Context, out *event.Output, b *buffer) (*event.Output, error) {
 	columns := t.computedColumns()
 	if len(columns) == 0 || out.Len() == 0 {
@@ -73,7 +74,7 @@ func (t *Table) compute(ctx context.Context, out *event.Output, b *buffer) (*eve
 	return &with, nil
 }
 
-// computedColumns returns the columns that are computed now.
+// computedColumns returns the current computed columns.
 func (t *Table) computedColumns() []ComputedColumn {
 	if columns := t.computed.Load(); columns != nil {
 		return *columns
@@ -81,12 +82,12 @@ func (t *Table) computedColumns() []ComputedColumn {
 	return nil
 }
 
-// rejectRows says which rows have no value, one entry per row.
+// rejectRows converts dead letters into a *RejectedRows error, one entry per row.
 func (c *ComputedColumn) rejectRows(dead []event.Dead) error {
 	rejected := &RejectedRows{}
 	for _, d := range dead {
 		row := RejectedRow{Row: int(d.Position), Reason: d.Error}
-		if d.Stage != "parse" { // it is an object
+		if d.Stage != "parse" { // the row is an object
 			row.Column = c.Name
 		}
 		if n := len(rejected.Rows); n == 0 || rejected.Rows[n-1].Row != row.Row {

@@ -14,7 +14,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// A Deletion is a delete under way.
+// A Deletion is a running delete.
 type Deletion struct {
 	Number      uint64
 	Table       string
@@ -22,10 +22,10 @@ type Deletion struct {
 	RequestedAt time.Time
 }
 
-// Delete removes the rows that the table has now and for which predicate, an SQL expression
-// over the table's columns, is true. Once it has returned, no query sees them any more, and
-// no crash brings them back. WaitDeleted waits until no file has them. ctx ends it before that,
-// when nothing is deleted.
+// Delete deletes the table's current rows that match predicate. The predicate is an
+// SQL expression over the table's columns. When Delete returns, the delete is durable and no
+// query sees the rows. WaitDeleted waits until they are gone from all files. If ctx ends
+// first, Delete fails and deletes nothing.
 func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, error) {
 	t := s.tableNamed(table)
 	if t == nil {
@@ -52,26 +52,26 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 	if err != nil {
 		return Deletion{}, err
 	}
-	// The rows in the log go when it is sealed.
+	// Sealing the log drops the deleted rows in it.
 	err = s.log.Rotate(context.WithoutCancel(ctx))
 	wake(s.compactor)
 	return Deletion{Number: d.Number, Table: t.Name(), Predicate: d.Predicate, RequestedAt: d.RequestedAt}, err
 }
 
-// ErrCanceled says that a delete was canceled before it was carried out.
+// ErrCanceled reports that a delete was canceled before it finished.
 var ErrCanceled = errors.New("the delete was canceled")
 
-// CancelDelete ends a delete that is under way. Rows that files or the log still have are rows of
-// the table again, in one step for all queries. It returns how many of the table's files were
-// written since without the rows of the delete: those rows are gone.
+// CancelDelete cancels a running delete. Rows that are still in files or in the log become
+// visible again, atomically for all queries. It returns how many of the table's files were
+// already rewritten without the rows; those rows are gone.
 func (s *Store) CancelDelete(table string, number uint64) (without int, err error) {
 	t := s.tableNamed(table)
 	if t == nil {
 		return 0, unknownTable(table)
 	}
-	s.rewriting.Lock() // no new file that lacks the rows comes after it
+	s.rewriting.Lock() // block rewrites, which would drop more rows
 	defer s.rewriting.Unlock()
-	s.setCanceled(number, true) // before who waits for its end sees that
+	s.setCanceled(number, true) // before a waiter can see that the delete ended
 	err = s.change(func(next *manifest.Manifest) error {
 		entry := next.TableByID(t.id)
 		if entry == nil {
@@ -101,7 +101,7 @@ func (s *Store) setCanceled(number uint64, canceled bool) {
 	s.canceled[number] = canceled
 }
 
-// Deletions returns the deletes that are under way, oldest first.
+// Deletions returns the running deletes, oldest first.
 func (s *Store) Deletions() (all []Deletion) {
 	for _, t := range s.current().Tables {
 		all = append(all, deletionsOf(t)...)
@@ -116,7 +116,8 @@ func deletionsOf(t *manifest.Table) (all []Deletion) {
 	return all
 }
 
-// WaitDeleted returns once the rows of a delete are in no file any more, or ErrCanceled.
+// WaitDeleted waits until no file has rows of the delete. It returns ErrCanceled if the
+// delete was canceled.
 func (s *Store) WaitDeleted(ctx context.Context, d Deletion) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -138,8 +139,8 @@ func (s *Store) WaitDeleted(ctx context.Context, d Deletion) error {
 	return s.log.Scrub(ctx)
 }
 
-// isDeleting reports whether a file may still have rows of the delete, or did when a reader
-// that still runs began.
+// isDeleting reports whether rows of the delete may still be in a file, or in a file that a
+// running reader uses.
 func (s *Store) isDeleting(d Deletion) bool {
 	s.mu.Lock()
 	garbage := len(s.garbage) > 0
@@ -147,14 +148,14 @@ func (s *Store) isDeleting(d Deletion) bool {
 	return garbage || slices.ContainsFunc(s.Deletions(), func(other Deletion) bool { return other.Number == d.Number })
 }
 
-// isCarriedOut reports whether neither the log nor a file of the table can have rows of the
-// delete.
+// isCarriedOut reports whether rows of the delete are gone from the log and from all files of
+// the table.
 func isCarriedOut(m *manifest.Manifest, t *manifest.Table, d *manifest.Delete) bool {
 	first := manifest.Position{File: m.LogStart, Offset: wal.FirstFrame}
 	return d.Before.Compare(first) <= 0 && !slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Deleted < d.Number })
 }
 
-// rewriteForDeletes rewrites the files that have rows of a delete.
+// rewriteForDeletes rewrites the files that have deleted rows.
 func (s *Store) rewriteForDeletes(ctx context.Context) error {
 	for _, t := range s.current().Tables {
 		last := lastDelete(t)
@@ -176,19 +177,19 @@ func (s *Store) rewriteForDeletes(ctx context.Context) error {
 				return fmt.Errorf("delete rows of table %s: %w", t.Name, err)
 			}
 		}
-		if err := s.replaceFiles(t.ID, nil, nil); err != nil { // lets go of deletes without a file
+		if err := s.replaceFiles(t.ID, nil, nil); err != nil { // prune deletes that no file needs
 			return err
 		}
 	}
 	return nil
 }
 
-// rewriteMax is how many files are rewritten at a time, in one change of the manifest.
+// rewriteMax is the maximum number of files rewritten in one change of the manifest.
 const rewriteMax = 16
 
-// rewriteFiles writes the rows of each group of files of one table and day into a new file,
-// without those that are deleted. It returns how many groups were rewritten. wide is for rows
-// that need much memory.
+// rewriteFiles merges each group of files, all of one table and day, into a new file without
+// the deleted rows. It returns the number of groups rewritten. Set wide if the rows need much
+// memory.
 func (s *Store) rewriteFiles(ctx context.Context, table uint32, groups [][]*manifest.File, wide bool) (int, error) {
 	s.rewriting.RLock()
 	defer s.rewriting.RUnlock()

@@ -12,8 +12,9 @@ import (
 
 var describeTable = regexp.MustCompile(`(?is)^\s*(?:DESCRIBE|DESC)\s+(?:TABLE\s+)?(?:main\s*\.\s*)?(\w+|"(?:[^"]|"")+")\s*;?\s*$`)
 
-// describeRequired returns SQL that answers NO in column null for the required columns of a
-// table, if sql describes one. For DuckDB a table is a view, whose columns may all be null.
+// describeRequired returns SQL that sets column null to NO for the required columns of a
+// table if sql is a DESCRIBE of one. DuckDB itself sees a view, whose columns are all
+// nullable.
 func describeRequired(m *manifest.Manifest, sql string) string {
 	match := describeTable.FindStringSubmatch(sql)
 	if match == nil {

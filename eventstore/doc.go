@@ -1,29 +1,26 @@
-// Package eventstore is the embedded event store: tables of JSON events that
-// arrive in batches, are durable when Append returns, and answer SQL at once.
+// Package eventstore implements an embedded event store: tables of JSON events. Events arrive
+// in batches, are durable when Append returns, and are visible to SQL immediately.
 //
-// A table's columns are inferred from the events, or declared. They form one
-// union schema that is kept in the store and only ever widens: a null to
-// anything, an int64 to a double, everything else to JSON. No column is ever
-// hidden, and nothing in an event is left out: what finds no column of its own
-// stands in the column _rest.
+// The columns of a table are inferred from the events or declared. They form a union schema
+// that only widens: null to anything, int64 to double, everything else to JSON. Columns are
+// never hidden and fields are never lost: fields without a column are kept in _rest.
 //
-// The truth is a write-ahead log of all tables, package wal: rows and the range of
-// positions that they came from stand in one frame, and positions that a table already
-// has are skipped, so that what is sent again after a crash counts once. Files of the log
-// that are full, or old, are sealed: their rows become Parquet files, one for each day of
-// event time, and the ranges move into the manifest, package manifest. Small files are
-// merged, old ones are removed, and those with rows of a Delete are rewritten, each by one
-// change of the manifest.
+// The source of truth is a write-ahead log shared by all tables (package wal). One frame
+// holds rows and the range of positions that they came from. Append skips positions that the
+// table already has, so data that is sent again after a crash is stored once. Maintenance
+// seals log files that are full or old: it writes their rows to Parquet files, one per day of
+// event time, and moves their ranges into the manifest (package manifest). It also merges
+// small files, removes expired ones, and rewrites those with rows of a Delete. Each step is
+// one atomic change of the manifest.
 //
-// SQL runs in a process of its own, package sqlworker, which reads manifest, log and files
-// itself: whatever a query does, appends do not notice. Two more such processes write Parquet
-// files and merge them. All are the running program, started again, so that it must call
-// RunWorker first in main.
+// SQL runs in a separate process (package sqlworker), which reads the manifest, the log and
+// the files itself, so a query cannot disturb appends. Two more processes write Parquet files
+// and merge them. These processes run the same executable, so main must call RunWorker first.
 //
-// One process owns a store's folder. In it a Store is safe for concurrent use:
-// any number of goroutines append and query. Appends that wait while a commit is synced
-// share the next one. A query sees what was acknowledged when it began. Appends wait when
-// the log is not sealed as fast as it grows.
+// One process owns a store's folder. Within it, a Store is safe for concurrent use by any
+// number of goroutines. Appends that wait for a sync share the next commit. A query sees
+// every event acknowledged before it began. Appends block while sealing falls behind the
+// growth of the log.
 //
 // The store needs Linux and cgo; elsewhere this package is empty.
 package eventstore

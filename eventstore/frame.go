@@ -10,8 +10,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// encode returns the frame of an extracted output: its range, and some of its rows. The buffer
-// keeps the memory.
+// encode returns the log frame of an extracted output: its range and the given rows. The
+// buffer owns the memory.
 func (b *buffer) encode(p *Partition, of event.Range, rows rowRuns, now time.Time) []byte {
 	entry := wal.Entry{
 		Kind: wal.Rows, Table: p.table.id, Schema: b.schema.Version, Appended: now.UnixMicro(),
@@ -29,7 +29,7 @@ func (b *buffer) encode(p *Partition, of event.Range, rows rowRuns, now time.Tim
 	return b.frame
 }
 
-// frameColumns returns the columns with _rest behind them, if a row has something there.
+// frameColumns returns the columns, followed by _rest if a row has a value there.
 func (b *buffer) frameColumns() *event.Columns {
 	if len(b.rest.Null) == 0 {
 		return &b.columns
@@ -41,11 +41,11 @@ func (b *buffer) frameColumns() *event.Columns {
 	}
 }
 
-// microsOf returns the microsecond that a nanosecond is in.
+// microsOf converts nanoseconds to microseconds, rounding down.
 func microsOf(nanos int64) int64 { return time.Unix(0, nanos).UnixMicro() }
 
-// timeBounds returns the least and greatest event time in microseconds, or zeros if there is
-// no time column. A time column has no nulls.
+// timeBounds returns the minimum and maximum event time in microseconds, or zeros without a
+// time column. A time column has no nulls.
 func (b *buffer) timeBounds(timeColumn string, columns *event.Columns) (least, greatest int64) {
 	for i, c := range columns.Spec {
 		if timeColumn != "" && c.Name == timeColumn {
@@ -70,7 +70,7 @@ func selectRows(columns *event.Columns, rows rowRuns) *event.Columns {
 	return selected
 }
 
-// appendRows appends the rows [first, end) of from.
+// appendRows appends rows [first, end) of from to to.
 func appendRows(to, from *event.Vector, first, end int) {
 	to.Null = append(to.Null, from.Null[first:end]...)
 	if len(from.Ints) > 0 {

@@ -16,19 +16,19 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A Function is a function of SQL whose values this process computes, with a script for
-// example. In SQL it takes a row: the name or alias of a table, or any struct.
+// A Function is an SQL function whose values this process computes, for example with a
+// script. In SQL it takes a row: the name or alias of a table, or any struct.
 type Function struct {
 	Name string
-	Type event.Type // of its values; every one but decimal and bytes
-	// Call returns the value of each row, in JSON; nil and null are NULL. Rows are JSON
-	// objects, valid during the call. An error ends the query, and its text explains why.
-	// Call is called by several queries at the same time.
+	Type event.Type // result type; any except decimal and bytes
+	// Call returns the value of each row as JSON; nil and null mean NULL. Rows are JSON
+	// objects, valid during the call. An error ends the query and becomes its error text.
+	// Call must be safe for concurrent use.
 	Call func(ctx context.Context, rows [][]byte) (values [][]byte, err error)
 }
 
-// SetFunctions sets the functions of queries that begin from now on. An *event.PermanentError
-// says that one cannot be.
+// SetFunctions sets the functions available to queries that begin from now on. It returns an
+// *event.PermanentError if a function is invalid.
 func (s *Store) SetFunctions(functions []Function) error {
 	names := map[string]bool{}
 	var all []protocol.Function
@@ -50,7 +50,7 @@ func (s *Store) SetFunctions(functions []Function) error {
 	return nil
 }
 
-// CheckFunctionName returns an *event.PermanentError if no function can have the name.
+// CheckFunctionName returns an *event.PermanentError if name is not a valid function name.
 func CheckFunctionName(name string) error {
 	if !sqltext.IsPlainName(name) {
 		return configError(sqltext.NameHint, "invalid function name %q", name)
@@ -68,7 +68,7 @@ var functionTypes = map[event.Type]string{
 	event.Timestamp: "TIMESTAMP", event.JSON: "JSON",
 }
 
-// call returns values as text that casts to the function's type.
+// call returns the values as text that casts to the function's type.
 func (f *Function) call(ctx context.Context, rows [][]byte) ([][]byte, error) {
 	values, err := f.Call(ctx, rows)
 	if err != nil {

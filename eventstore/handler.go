@@ -22,11 +22,11 @@ var contentTypes = map[Format]string{
 	FormatParquet: "application/vnd.apache.parquet",
 }
 
-// truncatedTrailer is the trailer of an answer that says whether the query had more rows than
-// its limit.
+// truncatedTrailer is the HTTP trailer that reports whether the row limit truncated the
+// result.
 const truncatedTrailer = "Perigee-Truncated"
 
-// An ErrorBody is what Handler answers with when it cannot answer the query.
+// An ErrorBody is the JSON body of an error response.
 type ErrorBody struct {
 	Error  string `json:"error"`
 	Hint   string `json:"hint,omitempty"`
@@ -34,18 +34,19 @@ type ErrorBody struct {
 	Column int    `json:"column,omitempty"`
 }
 
-// Handler answers SQL in the body of a POST. A body of type application/json is an object
-// with the SQL and settings; any other is the SQL. The settings can stand in the address too:
-// the format (json by default, or what the Accept header names), rows, time and memory as
-// limits, and parameters as param.NAME or param.NAME:TYPE. most are the limits that a request
-// may ask for; zero fields are no bound.
+// Handler returns an http.Handler that answers SQL sent in the body of a POST request. A body
+// of type application/json is an object with the SQL and settings; any other body is the SQL
+// itself. The URL may hold settings too: the format (by default the one that the Accept
+// header names, else json), the limits rows, time and memory, and parameters as param.NAME or
+// param.NAME:TYPE. most bounds the limits that a request may ask for; its zero fields are
+// unlimited.
 //
-// A query that cannot be answered is status 400 with an ErrorBody. An error after the first
-// rows breaks the connection off, so that half a result is never taken for one. The query ends
-// when the client disconnects.
+// Handler answers an invalid query with status 400 and an ErrorBody. An error after the first
+// rows aborts the connection, so that clients never take a partial result for a complete one.
+// The query is canceled when the client disconnects.
 //
-// A web page in a browser on this machine must not ask: it is refused by its origin, and
-// by the name that it has for a loopback address.
+// Handler rejects requests from web pages in a local browser: it checks the Origin header,
+// and the Host header on loopback addresses.
 func Handler(s *Store, most Limits) http.Handler {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
@@ -91,7 +92,7 @@ func writeResult(ctx context.Context, w http.ResponseWriter, s *Store, q Stateme
 	w.Header().Set(truncatedTrailer, truncated)
 }
 
-// A counter counts the bytes of an answer, to know whether it has begun.
+// A counter counts the bytes of a response, which tells whether it has begun.
 type counter struct {
 	w io.Writer
 	n int

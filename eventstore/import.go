@@ -10,18 +10,18 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// importPipeline is the pipeline of imported files. No pipeline of a configuration can have
-// the name.
+// importPipeline is the pipeline name of imported files. A configured pipeline cannot have
+// this name.
 const importPipeline = "import of files"
 
-// An Import appends the rows of one file to a table. A row's place in the file, counted from
-// 0, is its position: a row that the table has had from the same file is not appended again,
-// also after a crash.
+// An Import appends the rows of one file to a table. A row's position is its index in the
+// file, from 0. A row that the table already has from the same file is skipped, even after a
+// crash.
 type Import struct{ partition *Partition }
 
-// Import begins to import a file, or goes on with it. file identifies the content of the
-// file. The table is made with c if it is missing; one that exists stays as it is. A later
-// Import of the same file takes over from this one.
+// Import starts or resumes the import of a file. file identifies the file's content. Import
+// creates the table with c if it is missing and leaves an existing table unchanged. It
+// returns the positions already imported. A later Import of the same file fences this one.
 func (s *Store) Import(ctx context.Context, table, file string, c TableConfig) (i *Import, done event.Ranges, err error) {
 	t := s.tableNamed(table)
 	if t == nil {
@@ -39,9 +39,9 @@ func (s *Store) Import(ctx context.Context, table, file string, c TableConfig) (
 	return &Import{p}, done, nil
 }
 
-// Append appends count rows from position first on. The documents are those of the rows
-// without the ones listed in leaveOut, which are counted from first. *RejectedRows says which
-// rows do not fit the table, counted from first; then nothing is appended.
+// Append appends count rows, from position first on. docs holds the rows except those listed
+// in leaveOut, whose numbers count from first. *RejectedRows lists the rows that do not fit
+// the table, counted from first; nothing is appended then.
 func (i *Import) Append(ctx context.Context, first, count uint64, docs [][]byte, leaveOut []uint32) error {
 	out := &event.Output{Range: event.Range{First: first, Count: count}}
 	left := map[uint32]bool{}
@@ -69,8 +69,8 @@ func (i *Import) Append(ctx context.Context, first, count uint64, docs [][]byte,
 	return err
 }
 
-// ForgetImport has the rows of a file be appended once more by the next Import of it. Rows
-// that the table has stay.
+// ForgetImport makes the next Import of the file append all its rows again. Rows already in
+// the table stay.
 func (s *Store) ForgetImport(ctx context.Context, table, file string) error {
 	t := s.tableNamed(table)
 	if t == nil {

@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// An inFlight knows operations that have begun and not ended, for who must wait for them. The
-// zero value is ready.
+// An inFlight tracks running operations so that others can wait for them. The zero value is
+// ready.
 //
-// With a sync.RWMutex, operations that begin while somebody waits for those before would wait
-// too: appends for the commit of others, and then for their own.
+// Unlike a sync.RWMutex, it does not block new operations while a caller waits for earlier
+// ones. With a mutex, appends would wait for the commit of others and then for their own.
 type inFlight struct {
 	mu sync.Mutex
-	// running counts operations: the last element those that begin now, the ones before those
-	// that somebody waits for.
+	// running counts operations. The last element counts new ones; each earlier element
+	// is one that a caller waits for.
 	running []*sync.WaitGroup
 }
 
-// begin notes that an operation begins. Call the function that it returns when it has ended.
+// begin registers an operation. The caller calls end when the operation is done.
 func (f *inFlight) begin() (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -31,7 +31,7 @@ func (f *inFlight) begin() (end func()) {
 	return group.Done
 }
 
-// wait returns once the operations that run now have ended. Others may begin meanwhile.
+// wait waits for the operations that are running now. New ones may begin meanwhile.
 func (f *inFlight) wait() {
 	f.mu.Lock()
 	before := slices.Clone(f.running)

@@ -8,25 +8,25 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-// A keySet holds keys with the time at which their row arrived: a hash table with open
-// addressing in parts that grow one by one, so that no append waits long for one that does.
-// An entry has 16 bytes, and 58 to 88 % of the entries are used once there are many: a key
-// takes 18 to 28 bytes.
+// A keySet is a hash table of keys and the arrival time of their rows. It uses open
+// addressing and consists of parts that grow one by one, so that no append waits long for
+// growth. An entry takes 16 bytes. In a large set 58 to 88 % of the entries are used, so a
+// key takes 18 to 28 bytes.
 type keySet struct {
 	parts   [keyParts]keyPart
-	partMax int // entries that a part may have
+	partMax int // maximum entries of a part
 }
 
 const (
-	keyParts   = 64 // of the highest bits of the hash
-	keyPartMin = 16 // entries of a part at first
+	keyParts   = 64 // selected by the highest bits of the hash
+	keyPartMin = 16 // initial entries of a part
 	entrySize  = int64(unsafe.Sizeof(keyEntry{}))
 )
 
 type keyPart struct {
 	entries []keyEntry
 	used    int    // entries that are not free
-	full    uint32 // time at which the part was found to be full of keys that count
+	full    uint32 // when the part last had no evictable key
 }
 
 type keyEntry struct {
@@ -34,29 +34,29 @@ type keyEntry struct {
 	time uint32
 }
 
-// Beside seconds since 1970, the time of an entry says what the entry is.
+// Special values of an entry's time, which is otherwise in seconds since 1970.
 const (
-	keyFree      = 0         // never used since the part has grown
-	keyReleased  = 1         // given back: its append has failed
-	keyAppending = 1<<32 - 1 // its append is under way
+	keyFree      = 0         // not used since the part last grew
+	keyReleased  = 1         // released: its append failed
+	keyAppending = 1<<32 - 1 // its append is running
 )
 
-// newKeySet returns a set that takes so many bytes at most, or a few if they are less.
+// newKeySet returns a set of at most memory bytes, or of the minimum size if that is larger.
 func newKeySet(memory int64) *keySet {
 	return &keySet{partMax: max(int(memory/entrySize/keyParts), keyPartMin)}
 }
 
-// counts reports whether the entry is that of a key which arrived after oldest.
+// counts reports whether the entry is in use and its key arrived after oldest.
 func (e *keyEntry) counts(oldest uint32) bool { return e.time > max(oldest, keyReleased) }
 
 func (s *keySet) part(hash *manifest.KeyHash) *keyPart { return &s.parts[hash[0]>>26] }
 
-// place returns where the entry of a hash is looked for first.
+// place returns the index at which probing for a hash starts.
 func (p *keyPart) place(hash *manifest.KeyHash) int {
 	return int(uint64(hash[1]) * uint64(len(p.entries)) >> 32)
 }
 
-// find returns the entry of a hash, or nil. It is valid until the next add.
+// find returns the entry of a hash, or nil. The entry is valid until the next add.
 func (s *keySet) find(hash *manifest.KeyHash) *keyEntry {
 	p := s.part(hash)
 	if len(p.entries) == 0 {
@@ -73,9 +73,8 @@ func (s *keySet) find(hash *manifest.KeyHash) *keyEntry {
 	return nil
 }
 
-// add returns the entry of a hash, and makes one that was given back if there is none. now
-// is the time, and keys up to oldest do not count any more. It returns nil if there is no
-// room.
+// add returns the entry of a hash. If there is none, it inserts one in the released state.
+// Keys that arrived at oldest or before may be evicted. It returns nil if the set is full.
 func (s *keySet) add(hash *manifest.KeyHash, oldest, now uint32) *keyEntry {
 	if e := s.find(hash); e != nil {
 		return e
@@ -100,8 +99,8 @@ func (p *keyPart) freeEntry(hash *manifest.KeyHash) *keyEntry {
 	return &p.entries[i]
 }
 
-// grow makes room for more entries, first by dropping what does not count any more. It
-// reports whether it could, and tries that once a second.
+// grow makes room for more entries; it evicts expired keys first. It reports whether it made
+// room. After a failure it tries again once a second.
 func (p *keyPart) grow(most int, oldest, now uint32) bool {
 	if p.full == now {
 		return false
@@ -113,7 +112,7 @@ func (p *keyPart) grow(most int, oldest, now uint32) bool {
 		}
 	}
 	size := min(max(len(p.entries), count+count/2, keyPartMin), most)
-	if size-size/8-count < 1+size/64 { // fewer are not worth the work
+	if size-size/8-count < 1+size/64 { // too little room for the work
 		p.full = now
 		return false
 	}
@@ -127,8 +126,8 @@ func (p *keyPart) grow(most int, oldest, now uint32) bool {
 	return true
 }
 
-// size returns the number of keys, including some that do not count any more, and the bytes
-// that they take.
+// size returns the number of keys and the bytes that they take. Some of the keys may have
+// expired.
 func (s *keySet) size() (keys int, memory int64) {
 	for i := range s.parts {
 		keys += s.parts[i].used

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// backlogMax is how many closed files of the log may wait to be sealed before
-	// appends wait.
+	// backlogMax is the number of closed, unsealed log files at which appends start to
+	// wait.
 	backlogMax = 4
-	// maintenanceInterval is how often old rows are looked for. What the log and deletes
-	// ask for does not wait.
+	// maintenanceInterval is the interval between searches for expired rows. Sealing and
+	// deletes do not wait for it.
 	maintenanceInterval = time.Minute
-	// maintenanceRetry is the wait after a failure, for which appends that wait for room
-	// fail too.
+	// maintenanceRetry is the retry delay after a failure. Appends that wait for space
+	// fail meanwhile.
 	maintenanceRetry = 5 * time.Second
 )
 
-// wake makes a loop of maintenance look for work now.
+// wake makes a maintenance loop look for work now.
 func wake(loop chan struct{}) {
 	select {
 	case loop <- struct{}{}:
@@ -33,8 +33,8 @@ func wake(loop chan struct{}) {
 	}
 }
 
-// runSealer seals files of the log as they are closed, and removes what no reader needs any
-// more, until the store is closed.
+// runSealer seals log files as they are closed, and removes files that no reader needs, until
+// the store is closed.
 func (s *Store) runSealer() {
 	ctx, cancel := s.untilClosed(context.Background())
 	defer cancel()
@@ -47,7 +47,7 @@ func (s *Store) runSealer() {
 	}
 }
 
-// runCompactor removes, rewrites and merges Parquet files until the store is closed.
+// runCompactor expires, rewrites and merges Parquet files until the store is closed.
 func (s *Store) runCompactor() {
 	ctx, cancel := s.untilClosed(context.Background())
 	defer cancel()
@@ -59,7 +59,7 @@ func (s *Store) runCompactor() {
 	}
 }
 
-// pause waits until a loop of maintenance has something to do, after err a shorter time.
+// pause waits until a maintenance loop has work. After an error it waits for a shorter time.
 func (s *Store) pause(err error, loop chan struct{}) {
 	wait := maintenanceInterval
 	if err != nil && !s.isClosed() {
@@ -78,11 +78,11 @@ func (s *Store) pause(err error, loop chan struct{}) {
 	}
 }
 
-// A backlog is what appends wait for: closed files of the log that are not sealed yet. It is
-// under Store.mu.
+// A backlog tracks closed log files that are not sealed yet; appends wait for it. Store.mu
+// protects it.
 type backlog struct {
-	err     error         // of the last try to seal one
-	changed chan struct{} // closed and replaced when a file was sealed, or failed to be
+	err     error         // of the last attempt to seal a file
+	changed chan struct{} // closed and replaced when sealing a file succeeds or fails
 }
 
 func (s *Store) setBacklog(err error) {
@@ -93,8 +93,7 @@ func (s *Store) setBacklog(err error) {
 	s.backlog.changed = make(chan struct{})
 }
 
-// waitForRoom waits while too many closed files of the log are not sealed, and fails when
-// sealing does.
+// waitForRoom waits while too many closed log files are unsealed. It fails if sealing fails.
 func (s *Store) waitForRoom(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -122,8 +121,7 @@ func (s *Store) waitForRoom(ctx context.Context) error {
 	}
 }
 
-// removeOldFiles removes the files whose rows are all older than the retention of their
-// table.
+// removeOldFiles removes files whose rows have all passed their table's retention.
 func (s *Store) removeOldFiles(now time.Time) error {
 	old := map[uint32]map[string]bool{}
 	for _, t := range s.current().Tables {
@@ -148,13 +146,13 @@ func (s *Store) removeOldFiles(now time.Time) error {
 	return nil
 }
 
-// replaceFiles replaces entries of files of a table by others in one change, and removes the
-// files that have no entry then from the disk once no reader needs them.
+// replaceFiles replaces file entries of a table in one manifest change. Files left without an
+// entry are deleted once no reader needs them.
 func (s *Store) replaceFiles(table uint32, names map[string]bool, fresh []*manifest.File) error {
 	return s.exchangeFiles(table, names, fresh, func(*manifest.Table) {})
 }
 
-// exchangeFiles is replaceFiles with a further change to the table.
+// exchangeFiles is like replaceFiles, but also applies a further change to the table.
 func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*manifest.File, also func(next *manifest.Table)) error {
 	var gone []*manifest.File
 	t := s.current().TableByID(table)
@@ -189,8 +187,7 @@ func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*mani
 	}, remove)
 }
 
-// pruneTable lets go of versions of the schema that nothing has any more, and of deletes
-// that are carried out.
+// pruneTable drops schema versions that nothing references, and finished deletes.
 func (s *Store) pruneTable(next *manifest.Manifest, entry *manifest.Table) {
 	needed := map[uint64]bool{entry.Current().Version: true}
 	for _, f := range entry.Files {
@@ -212,7 +209,7 @@ func (s *Store) pruneTable(next *manifest.Manifest, entry *manifest.Table) {
 	endRecomputes(next, entry)
 }
 
-// keep returns the elements that f wants, in a slice of their own.
+// keep returns a new slice of the elements that satisfy f.
 func keep[E any](all []E, f func(E) bool) (kept []E) {
 	for _, e := range all {
 		if f(e) {
@@ -223,23 +220,23 @@ func keep[E any](all []E, f func(E) bool) (kept []E) {
 }
 
 const (
-	// mergeMin is the number of files of about the same size, each smaller than mergeSmall,
-	// that are merged. So a row is written again only when its file has become several times
-	// as large.
+	// mergeMin is the number of files, of about the same size and each smaller than
+	// mergeSmall, that are merged together. A row is thus rewritten only when its file
+	// grows several times as large.
 	mergeMin   = 4
 	mergeSmall = 32 << 20
-	// mergeMax bounds what is merged in one request, in bytes of files, and mergeMaxFiles
-	// in files: between requests the manifest gets what is done.
+	// mergeMax and mergeMaxFiles bound one merge request, in bytes and in number of
+	// files. The manifest records the finished merges between requests.
 	mergeMax      = 256 << 20
 	mergeMaxFiles = 1024
-	// mergeMemory bounds what reading the files of a merge needs. Files of wider rows than
-	// mergeRowMax stay as they are.
+	// mergeMemory bounds the memory for reading the files of a merge. Files with rows
+	// wider than mergeRowMax are not merged.
 	mergeMemory = 48 << 20
 	mergeRowMax = 256 << 10
 )
 
-// mergeSmallFiles merges small files of each table and day. If there may be more of them, it
-// wakes the compactor again.
+// mergeSmallFiles merges small files of each table and day. If more may remain, it wakes the
+// compactor again.
 func (s *Store) mergeSmallFiles(ctx context.Context) error {
 	for _, t := range s.current().Tables {
 		groups := s.nextMerge(t)
@@ -262,14 +259,14 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 	return nil
 }
 
-// nextMerge returns groups of files of a table to merge, or none. Those that wait for a
-// recompute are merged by themselves, and those that are not divided are left out.
+// nextMerge returns groups of files of a table to merge, or nil. Files that wait for the same
+// recompute are merged with each other only; undivided files are left out.
 func (s *Store) nextMerge(t *manifest.Table) (groups [][]*manifest.File) {
 	type class struct {
 		day  string
-		size int // about the logarithm of the size to the base 4
+		size int // roughly log base 4 of the size
 
-		recompute *manifest.Recompute // the next that they wait for
+		recompute *manifest.Recompute // the next one that the files wait for
 	}
 	files := map[class][]*manifest.File{}
 	var classes []class
@@ -299,7 +296,7 @@ func (s *Store) nextMerge(t *manifest.Table) (groups [][]*manifest.File) {
 	return groups
 }
 
-// mergeable returns the first files that can be merged at a time.
+// mergeable returns the longest prefix of files that one merge can take.
 func mergeable(files []*manifest.File) []*manifest.File {
 	bytes, memory := int64(mergeMax), int64(mergeMemory)
 	for i, f := range files {
@@ -312,7 +309,7 @@ func mergeable(files []*manifest.File) []*manifest.File {
 	return files
 }
 
-// mergedFile returns the entry of a file that has the rows of several others.
+// mergedFile returns the manifest entry of a file that was merged from others.
 func mergedFile(f manifest.File, of []*manifest.File, segment, deleted uint64) *manifest.File {
 	f.Segment, f.Deleted, f.Computed, f.Undivided = segment, deleted, of[0].Computed, of[0].Undivided
 	for _, old := range of {
@@ -322,7 +319,7 @@ func mergedFile(f manifest.File, of []*manifest.File, segment, deleted uint64) *
 	return &f
 }
 
-// lastDelete returns the number of the newest delete that a version of the manifest has.
+// lastDelete returns the number of the newest delete in a version of the manifest.
 func lastDelete(t *manifest.Table) (number uint64) {
 	for _, d := range t.Deletes {
 		number = max(number, d.Number)
@@ -330,7 +327,7 @@ func lastDelete(t *manifest.Table) (number uint64) {
 	return number
 }
 
-// nextSegment returns a number that no segment has had.
+// nextSegment returns an unused segment number.
 func (s *Store) nextSegment() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,28 +20,28 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A ParquetFile is a Parquet file whose rows are read as documents, in the order of the file.
-// A process of its own reads it, as queries have one, which can open no other file: a file
-// that is made to break its reader breaks only that. It is for one goroutine.
+// A ParquetFile reads the rows of a Parquet file as documents, in file order. A separate
+// sandboxed process reads the file and can open no other file, so a malicious file can harm
+// only that process. A ParquetFile is not safe for concurrent use.
 type ParquetFile struct {
 	name    string
-	folder  string // for the process
+	folder  string // working directory of the process
 	worker  *sqlworker.Client
 	count   int64
 	columns []parquetColumn
-	next    int64           // row
-	rows    *sqlworker.Rows // from next on; nil before they are read
+	next    int64           // number of the next row
+	rows    *sqlworker.Rows // rows from next on; nil until the first read
 	doc     []byte
 }
 
-// A parquetColumn is a column, and what reads it.
+// A parquetColumn is a column and the SQL expression that reads it.
 type parquetColumn struct {
 	event.Column
 	sql string
 }
 
-// OpenParquet opens a Parquet file. It returns an *event.PermanentError if a column has a type
-// that no table has.
+// OpenParquet opens a Parquet file. It returns an *event.PermanentError if a column has a
+// type that tables do not support.
 func OpenParquet(ctx context.Context, name string) (*ParquetFile, error) {
 	f := &ParquetFile{name: name}
 	if err := f.open(ctx); err != nil {
@@ -86,14 +86,14 @@ func (f *ParquetFile) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// link is a name of the file that DuckDB does not take for a pattern.
+// link returns a name of the file that DuckDB does not expand as a pattern.
 func (f *ParquetFile) link() string { return filepath.Join(f.folder, "file.parquet") }
 
 func (f *ParquetFile) source() string {
 	return "read_parquet(" + sqltext.Literal(f.link()) + ", hive_partitioning = false)"
 }
 
-// readAll returns the rows of a short answer.
+// readAll returns all rows of a short result.
 func (f *ParquetFile) readAll(ctx context.Context, sql string) (all [][]any, err error) {
 	rows, err := f.worker.Read(ctx, sql)
 	if err != nil {
@@ -106,7 +106,7 @@ func (f *ParquetFile) readAll(ctx context.Context, sql string) (all [][]any, err
 	return all, f.explain(rows.Err())
 }
 
-// explain names the file in an error as its user does.
+// explain replaces the link in an error with the name that the user gave.
 func (f *ParquetFile) explain(err error) error {
 	if e, ok := errors.AsType[*QueryError](err); ok {
 		return errors.New(strings.ReplaceAll(e.Message, f.link(), f.name))
@@ -114,7 +114,7 @@ func (f *ParquetFile) explain(err error) error {
 	return err
 }
 
-// parquetTypes are the types of columns that a table has in another name.
+// parquetTypes maps DuckDB types to the column types of tables.
 var parquetTypes = map[string]event.Type{
 	"BOOLEAN": event.Bool, "TINYINT": event.Int32, "SMALLINT": event.Int32, "INTEGER": event.Int32, "UTINYINT": event.Int32, "USMALLINT": event.Int32,
 	"UINTEGER": event.Int64, "BIGINT": event.Int64, "FLOAT": event.Float64, "DOUBLE": event.Float64, "VARCHAR": event.String, "JSON": event.JSON, "BLOB": event.Bytes,
@@ -122,10 +122,10 @@ var parquetTypes = map[string]event.Type{
 	"UUID": event.String, "TIME": event.String,
 }
 
-// parquetCasts are casts of what has no value of the table's type otherwise.
+// parquetCasts maps types without a column type to the types that they are cast to.
 var parquetCasts = map[string]string{"FLOAT": "DOUBLE", "DATE": "TIMESTAMP", "UUID": "VARCHAR", "TIME": "VARCHAR", "UBIGINT": "DECIMAL(20,0)"}
 
-// addColumn adds a column of the file that has a type of SQL.
+// addColumn adds a column of the file; kind is its SQL type.
 func (f *ParquetFile) addColumn(name, kind string) error {
 	c := parquetColumn{Column: event.Column{Name: name, Path: []string{name}}, sql: sqltext.QuoteName(name)}
 	base, digits, _ := strings.Cut(kind, "(")
@@ -143,7 +143,7 @@ func (f *ParquetFile) addColumn(name, kind string) error {
 		c.Type, c.Digits = event.Decimal, event.Digits{Precision: 20}
 	case base == "TIMESTAMP_NS":
 		c.Type, known = event.ParseType("timestamp_ns")
-	case kind == `"NULL"` || kind == "NULL": // no row has a value
+	case kind == `"NULL"` || kind == "NULL": // all values are null
 		return nil
 	default:
 		c.Type, known = parquetTypes[kind]
@@ -161,8 +161,8 @@ func (f *ParquetFile) addColumn(name, kind string) error {
 // Count returns the number of rows.
 func (f *ParquetFile) Count() int64 { return f.count }
 
-// Columns returns the columns that a table for the rows has. The column _rest, which a table
-// has itself, is not among them.
+// Columns returns the columns of a table for these rows. It leaves out _rest, which every
+// table has.
 func (f *ParquetFile) Columns() (columns []event.Column) {
 	for _, c := range f.columns {
 		if c.Name != restColumn {
@@ -172,14 +172,14 @@ func (f *ParquetFile) Columns() (columns []event.Column) {
 	return columns
 }
 
-// Skip leaves out the next n rows.
+// Skip skips the next n rows.
 func (f *ParquetFile) Skip(n int64) {
 	f.next += n
 	f.closeRows()
 }
 
-// Next returns the next row as a JSON object, valid until the next call, and io.EOF behind
-// the last one. rejected says what no document can have.
+// Next returns the next row as a JSON object, valid until the next call, or io.EOF after the
+// last row. rejected describes a row that a document cannot represent.
 func (f *ParquetFile) Next(ctx context.Context) (doc []byte, rejected *RejectedRow, err error) {
 	if f.rows == nil {
 		if err := f.readFrom(ctx, f.next); err != nil {
@@ -200,7 +200,7 @@ func (f *ParquetFile) Next(ctx context.Context) (doc []byte, rejected *RejectedR
 }
 
 func (f *ParquetFile) readFrom(ctx context.Context, first int64) (err error) {
-	list := []string{"1"} // of a file without columns
+	list := []string{"1"} // the file has no columns
 	for _, c := range f.columns {
 		list = append(list, c.sql)
 	}
@@ -209,7 +209,7 @@ func (f *ParquetFile) readFrom(ctx context.Context, first int64) (err error) {
 	return f.explain(err)
 }
 
-// encode makes a document of a row, without nulls.
+// encode encodes a row as a document and leaves out nulls.
 func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow, err error) {
 	doc = append(f.doc[:0], '{')
 	for i, c := range f.columns {
@@ -234,7 +234,7 @@ func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow, err 
 		doc = protocol.AppendJSON(doc, row[i])
 	}
 	f.doc = append(doc, '}')
-	if bytes.IndexByte(f.doc, '\n') >= 0 { // between the values of a JSON column: documents are lines
+	if bytes.IndexByte(f.doc, '\n') >= 0 { // a JSON column may hold newlines between values; documents are single lines
 		var compact bytes.Buffer
 		if json.Compact(&compact, f.doc) != nil {
 			return []byte("{}"), &RejectedRow{Reason: "a JSON column has no valid JSON"}, nil
@@ -244,14 +244,14 @@ func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow, err 
 	return f.doc, rejected, nil
 }
 
-// restMembers returns the fields without a column that an export has in the column _rest.
+// restMembers returns the fields in a row's _rest column, which an export writes.
 func restMembers(name string, value any) (members string, ok bool) {
 	text, isJSON := value.(JSON)
 	members, ok = strings.CutPrefix(strings.TrimSpace(string(text)), "{")
 	return strings.TrimSpace(strings.TrimSuffix(members, "}")), ok && isJSON && name == restColumn
 }
 
-// unencodable returns what JSON has no number for in a value.
+// unencodable returns the number in a value that JSON cannot represent, or "".
 func unencodable(value any) string {
 	number := 0.0
 	switch value := value.(type) {
@@ -283,7 +283,7 @@ func unencodable(value any) string {
 
 func (f *ParquetFile) closeRows() {
 	if f.rows != nil {
-		_ = f.rows.Close() // nothing is wanted of them any more
+		_ = f.rows.Close() // the remaining rows are not needed
 		f.rows = nil
 	}
 }

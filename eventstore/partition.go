@@ -13,8 +13,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// A Partition is the right to append the outputs of one partition of a pipeline to a
-// table. It ends when another TakeOver gets the partition.
+// A Partition is the exclusive right to append the outputs of one pipeline partition to a
+// table. The next TakeOver of the partition fences it.
 type Partition struct {
 	table  *Table
 	key    partKey
@@ -23,17 +23,18 @@ type Partition struct {
 
 type partKey struct{ pipeline, partition string }
 
-// A partitionState is what a table has committed of a partition. It is under Table.mu.
+// A partitionState records the positions of a partition that a table has committed. Table.mu
+// protects it.
 type partitionState struct {
 	owner     *Partition
 	committed event.Ranges // without fingerprints
-	sealed    event.Ranges // what of it the manifest has
-	logged    []logChange  // what the log has, oldest first
+	sealed    event.Ranges // subset of committed that is in the manifest
+	logged    []logChange  // changes in the log, oldest first
 	appending []event.Range
-	appended  chan struct{} // closed and replaced when one of appending ends
+	appended  chan struct{} // closed and replaced when an append ends
 }
 
-// A logChange is a change of what is committed that stands in a file of the log.
+// A logChange is a change of the committed positions that is in a file of the log.
 type logChange struct {
 	file uint64
 	manifest.RangeChange
@@ -41,7 +42,7 @@ type logChange struct {
 
 func newPartitionState() *partitionState { return &partitionState{appended: make(chan struct{})} }
 
-// state returns the state of a partition, made if it is missing. The caller holds t.mu.
+// state returns the state of a partition and creates it if needed. The caller holds t.mu.
 func (t *Table) state(key partKey) *partitionState {
 	p := t.partitions[key]
 	if p == nil {
@@ -51,8 +52,8 @@ func (t *Table) state(key partKey) *partitionState {
 	return p
 }
 
-// TakeOver takes the partition over from its previous owner. It returns the positions
-// whose rows are committed, with their fingerprints.
+// TakeOver takes the partition over from its previous owner. It returns the committed
+// positions with their fingerprints.
 func (t *Table) TakeOver(ctx context.Context, pipeline, partition string) (*Partition, event.Ranges, error) {
 	if t.store.isClosed() {
 		return nil, nil, ErrClosed
@@ -70,8 +71,8 @@ func (t *Table) TakeOver(ctx context.Context, pipeline, partition string) (*Part
 	return p, done, err
 }
 
-// fence makes owner the owner of a partition, which may be nobody, and waits for the
-// appends of the one before.
+// fence makes owner, which may be nil, the owner of a partition and waits for the appends of
+// the previous owner.
 func (t *Table) fence(ctx context.Context, key partKey, owner *Partition) error {
 	t.mu.Lock()
 	state := t.state(key)
@@ -90,12 +91,12 @@ func (t *Table) fence(ctx context.Context, key partKey, owner *Partition) error 
 	return nil
 }
 
-// Append makes the rows of out and its range durable, or neither. It skips rows of
-// positions that are already committed. Several goroutines may call it at the same
-// time; it keeps no reference to out.
+// Append durably stores the rows of out together with its range, or stores nothing. It skips
+// rows whose positions are already committed. It is safe for concurrent use and keeps no
+// reference to out.
 //
-// *RejectedRows names rows that can never be stored. ErrFenced and ErrDropped end the partition.
-// After any other error nothing is stored, and the caller may retry.
+// It returns *RejectedRows if rows can never be stored. After ErrFenced or ErrDropped the
+// Partition is unusable. After any other error nothing is stored, and the caller may retry.
 func (p *Partition) Append(ctx context.Context, out *event.Output) error {
 	if p.closed.Load() || p.table.store.isClosed() {
 		return ErrClosed
@@ -122,7 +123,7 @@ func (p *Partition) Append(ctx context.Context, out *event.Output) error {
 	return p.appendExtracted(ctx, out, b)
 }
 
-// appendExtracted appends the columns that b has of out.
+// appendExtracted appends the columns that b extracted from out.
 func (p *Partition) appendExtracted(ctx context.Context, out *event.Output, b *buffer) error {
 	if err := p.table.store.waitForRoom(ctx); err != nil {
 		return err
@@ -143,9 +144,9 @@ func (p *Partition) appendExtracted(ctx context.Context, out *event.Output, b *b
 	return err
 }
 
-// reserve waits until no other append has a position of r, and returns the positions that
-// are not committed. If there are some, logChange must be called, which ends the
-// reservation, or cancelReservation.
+// reserve waits until no other append holds a position of r, and returns the positions that
+// are not committed. If the result is not empty, the caller ends the reservation with
+// logChange or cancelReservation.
 func (p *Partition) reserve(ctx context.Context, r event.Range) (event.Ranges, error) {
 	t := p.table
 	t.mu.Lock()
@@ -185,7 +186,7 @@ func overlapsAny(r event.Range, all []event.Range) bool {
 	return false
 }
 
-// logChange makes a frame durable, notes what it commits, and ends the reservation of the
+// logChange makes a frame durable, records its committed range, and ends the reservation of the
 // range.
 func (t *Table) logChange(ctx context.Context, change manifest.RangeChange, schema uint64, frame []byte) error {
 	defer t.store.appends.begin()()
@@ -199,20 +200,20 @@ func (t *Table) logChange(ctx context.Context, change manifest.RangeChange, sche
 	if err != nil {
 		return err
 	}
-	// The caller keeps the memory of its range.
+	// The caller reuses the memory of its range.
 	change.Range.Prints = slices.Clone(change.Range.Prints)
 	t.recordCommitted(at.File, schema, change)
 	return nil
 }
 
-// cancelReservation ends a reservation of which nothing was logged.
+// cancelReservation ends a reservation after nothing was logged.
 func (t *Table) cancelReservation(key partKey, r event.Range) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.state(key).endReservation(r)
 }
 
-// endReservation undoes what reserve noted.
+// endReservation removes a range from the running appends.
 func (p *partitionState) endReservation(r event.Range) {
 	i := slices.IndexFunc(p.appending, func(a event.Range) bool { return a.First == r.First && a.Count == r.Count })
 	p.appending = slices.Delete(p.appending, i, i+1)
@@ -220,8 +221,7 @@ func (p *partitionState) endReservation(r event.Range) {
 	p.appended = make(chan struct{})
 }
 
-// holdSchema keeps a version of the schema in the manifest until the function that it
-// returns is called.
+// holdSchema keeps a schema version in the manifest until the caller calls release.
 func (t *Table) holdSchema(version uint64) (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,7 +235,7 @@ func (t *Table) holdSchema(version uint64) (release func()) {
 	}
 }
 
-// recordCommitted notes what a frame in a file of the log commits. The caller holds t.mu.
+// recordCommitted records the range that a frame in a log file commits. The caller holds t.mu.
 func (t *Table) recordCommitted(file, schema uint64, change manifest.RangeChange) {
 	if t.schemasOf[file] == nil {
 		t.schemasOf[file] = map[uint64]bool{}
@@ -252,13 +252,14 @@ func (t *Table) recordCommitted(file, schema uint64, change manifest.RangeChange
 	state.logged = append(state.logged, logChange{file, change})
 }
 
-// joins reports whether next, in the same file, continues a range without fingerprints.
+// joins reports whether next extends c: both are in the same file, adjacent, and have no
+// fingerprints.
 func (c *logChange) joins(file uint64, next *manifest.RangeChange) bool {
 	return c.file == file && !c.Reset && !next.Reset && c.Range.End() == next.Range.First &&
 		len(c.Range.Prints) == 0 && len(next.Range.Prints) == 0
 }
 
-// rangeChange returns what a frame commits.
+// rangeChange returns the change that a frame commits.
 func rangeChange(e *wal.Entry) manifest.RangeChange {
 	return manifest.RangeChange{Pipeline: e.Pipeline, Partition: e.Partition, Reset: e.Kind == wal.Reset, Range: e.Range}
 }

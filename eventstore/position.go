@@ -10,8 +10,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// Positions returns the positions whose rows the table has, by partition of a
-// pipeline and without fingerprints.
+// Positions returns the committed positions of each partition of a pipeline, without
+// fingerprints.
 func (t *Table) Positions(_ context.Context, pipeline string) (map[string]event.Ranges, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -24,8 +24,8 @@ func (t *Table) Positions(_ context.Context, pipeline string) (map[string]event.
 	return all, nil
 }
 
-// SetPosition counts all positions of a partition before next as committed, and
-// forgets the others. It fences the partition's owner.
+// SetPosition marks all positions before next as committed, and all others as not committed.
+// It fences the partition's owner.
 func (t *Table) SetPosition(ctx context.Context, pipeline, partition string, next uint64) error {
 	release, err := t.use()
 	if err != nil {

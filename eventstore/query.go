@@ -14,51 +14,51 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
 )
 
-// RunWorker answers queries and writes files if this process was started to do so, and then
-// does not return. A program that opens a Store calls it first in main: the store starts the
-// program again for its workers.
+// RunWorker runs a worker and does not return if this process was started as one; otherwise
+// it returns at once. A program that opens a Store must call it first in main, because the
+// store runs its workers from the same executable.
 func RunWorker() { sqlworker.Run() }
 
-// Beside nil, bool, int64, uint64, float32, float64, string, []byte and
-// time.Time, the values of a row are of these types; lists are []any.
+// The types of row values, besides nil, bool, int64, uint64, float32, float64, string, []byte
+// and time.Time. Lists are []any.
 type (
-	Number = protocol.Number // a number too wide for Go's own: DECIMAL, HUGEINT
-	JSON   = protocol.JSON   // a JSON value as it is stored
+	Number = protocol.Number // a number too wide for Go's types: DECIMAL, HUGEINT
+	JSON   = protocol.JSON   // a JSON value as stored
 	Struct = protocol.Struct // a struct or a map, in its own order
 	Field  = protocol.Field  // one entry of a Struct
 )
 
-// A FunctionGroup is functions that a query may call.
+// A FunctionGroup is a group of functions that queries may call.
 type FunctionGroup = statement.FunctionGroup
 
-// Functions returns the functions that a query may call.
+// Functions returns the functions that queries may call.
 func Functions() []FunctionGroup { return statement.Functions() }
 
-// A Macro is a function of SQL that is written in SQL.
+// A Macro is an SQL function written in SQL.
 type Macro = statement.Macro
 
-// Macros lists the macros that a query may call.
+// Macros lists the macros that queries may call.
 func Macros() []Macro { return statement.Macros() }
 
-// newWorker prepares the processes that run DuckDB. None starts before it is needed.
+// newWorker prepares the DuckDB processes. Each starts when it is first needed.
 func newWorker(folder string, o *Options) *sqlworker.Client {
 	return sqlworker.New(sqlworker.Options{
 		Folder: folder, Memory: cmp.Or(o.Memory, memoryDefault) + writersMemory, Threads: o.Threads, Log: o.Log,
 	})
 }
 
-// A Param is the value of a parameter of a statement: $1 or ? by its place, $name by its
-// name. Values are nil, bool, int, int64, float64, string, []byte, time.Time and TimestampNS.
+// A Param is a statement parameter: $1 or ? by position, $name by name. Values are nil, bool,
+// int, int64, float64, string, []byte, time.Time and TimestampNS.
 type Param = protocol.Param
 
-// A TimestampNS is the value of a parameter of type TIMESTAMP_NS: nanoseconds since 1970. A
-// time.Time is of type TIMESTAMP, in microseconds.
+// A TimestampNS is a parameter of type TIMESTAMP_NS, in nanoseconds since 1970. A time.Time
+// is a TIMESTAMP, in microseconds.
 type TimestampNS = protocol.TimestampNS
 
-// A Format is how a result is written. The zero Format gives rows to Rows.Next.
+// A Format is the output format of a result. The zero Format returns rows from Rows.Next.
 type Format = protocol.Format
 
-// The formats, which protocol describes.
+// The formats; see package protocol.
 const (
 	FormatTable   = protocol.FormatTable
 	FormatJSON    = protocol.FormatJSON
@@ -71,10 +71,10 @@ const (
 // Formats lists the formats.
 func Formats() []Format { return protocol.Formats() }
 
-// Text spells a value of a row for people; nil is "".
+// Text formats a row's value for people; nil is "".
 func Text(value any) string { return protocol.Text(value) }
 
-// Limits bound a statement. Zero fields are those of Options, and no limit of rows.
+// Limits bound a statement. Zero fields default to those of Options; zero Rows is no limit.
 type Limits = protocol.Limits
 
 // A Statement is SQL to execute.
@@ -82,27 +82,28 @@ type Statement struct {
 	SQL    string
 	Params []Param
 	Limits Limits
-	Client string // who asks, for SHOW QUERIES
-	// Format is how output.Write writes the rows. Where it is empty, Rows.Next returns them.
+	Client string // the client, for SHOW QUERIES
+	// Format is the format in which output.Write writes the rows. If it is empty,
+	// Rows.Next returns them.
 	Format Format
-	// Shown is how many rows FormatTable writes of a longer result, those at its beginning and
-	// its end; 0 writes the first 10,000. It counts up to a million.
+	// Shown is the number of rows, from both ends, that FormatTable shows of a longer
+	// result. 0 shows the first 10,000. FormatTable counts up to a million rows.
 	Shown int
 }
 
-// Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE,
-// SHOW, SUMMARIZE or EXPLAIN. The SQL sees the store and nothing else: no file,
-// no network, no setting, nothing that writes. It reads what was committed when
-// it began. *QueryError says what is wrong with it.
+// Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE
+// or EXPLAIN. The SQL can reach only the store: no files, no network, no settings, no writes.
+// It reads a snapshot of the data committed when it began. It returns a *QueryError for
+// invalid SQL.
 //
-// At most Options.Queries run at the same time; others wait. The Rows must be
-// closed; until then ctx ends the query, and so does Options.QueryTime.
+// At most Options.Queries queries run at once; others wait. The caller must close the Rows.
+// Until then, the query ends when ctx does or after Options.QueryTime.
 func (s *Store) Query(ctx context.Context, sql string, params ...Param) (*Rows, error) {
 	return s.Execute(ctx, Statement{SQL: sql, Params: params})
 }
 
-// Execute answers a statement as Query does. It also answers SHOW QUERIES and KILL, however
-// many queries run.
+// Execute executes a statement like Query. It also handles SHOW QUERIES and KILL, which do
+// not wait for other queries.
 func (s *Store) Execute(ctx context.Context, q Statement) (*Rows, error) {
 	if s.isClosed() {
 		return nil, ErrClosed
@@ -128,7 +129,7 @@ func (s *Store) Execute(ctx context.Context, q Statement) (*Rows, error) {
 	return r, nil
 }
 
-// acquireSlot waits until fewer than Options.Queries queries run; releaseSlot lets the next one run.
+// acquireSlot waits until fewer than Options.Queries queries run. releaseSlot frees the slot.
 func (s *Store) acquireSlot(ctx context.Context) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -171,7 +172,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	}}, nil
 }
 
-// Rows is the result of a query. It is for one goroutine at a time.
+// Rows is the result of a query. It is not safe for concurrent use.
 type Rows struct {
 	result  result
 	format  Format
@@ -181,21 +182,21 @@ type Rows struct {
 	once    sync.Once
 }
 
-// A result is what a worker answers, or rows that are in memory.
+// A result is the answer of a worker, or rows in memory.
 type result interface {
 	Columns() []ColumnInfo
 	Next() bool
 	Row() []any
 	Err() error
 	Truncated() bool
-	WriteStream(w io.Writer) error // of the formats that are not text
+	WriteStream(w io.Writer) error // for binary formats
 	Close() error
 }
 
 // Columns describes the columns.
 func (r *Rows) Columns() []ColumnInfo { return r.result.Columns() }
 
-// Next goes to the next row and reports whether there is one.
+// Next advances to the next row and reports whether there is one.
 func (r *Rows) Next() bool {
 	if !r.result.Next() {
 		return false
@@ -204,14 +205,14 @@ func (r *Rows) Next() bool {
 	return true
 }
 
-// Row returns the row that Next went to. It belongs to the caller.
+// Row returns the current row. The caller owns it.
 func (r *Rows) Row() []any { return r.result.Row() }
 
-// Err says why Next returned false; nil at the end of the result.
+// Err returns the error that ended the rows, or nil at the end of the result.
 func (r *Rows) Err() error { return r.result.Err() }
 
-// Truncated reports whether there were more rows than Limits.Rows, once Next has returned
-// false or output.Write has returned.
+// Truncated reports whether the result had more rows than Limits.Rows. It is valid once Next
+// has returned false or output.Write has returned.
 func (r *Rows) Truncated() bool { return r.result.Truncated() }
 
 // Format returns the format of the statement.
@@ -220,7 +221,7 @@ func (r *Rows) Format() Format { return r.format }
 // Shown returns Statement.Shown.
 func (r *Rows) Shown() int { return r.shown }
 
-// WriteStream writes the rows in the binary format of the statement. It is called instead of Next.
+// WriteStream writes the rows in the statement's binary format. Call it instead of Next.
 func (r *Rows) WriteStream(w io.Writer) error { return r.result.WriteStream(w) }
 
 // Close ends the query.

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// Fingerprints are kept for so long, but of no more than so many events of a
-	// partition.
+	// Fingerprints are kept for printAge, and for at most the last printEvents events of
+	// a partition.
 	printAge    = 2 * time.Hour
 	printEvents = 16_000_000
 )
 
-// freshRows returns the rows of out whose positions lie in fresh.
+// freshRows returns the rows of out whose positions are in fresh.
 func freshRows(out *event.Output, fresh event.Ranges) (rows rowRuns) {
 	if fresh.Covers(out.Range.First, out.Range.End()) {
 		if out.Len() > 0 {
@@ -34,13 +34,13 @@ func freshRows(out *event.Output, fresh event.Ranges) (rows rowRuns) {
 	return rows
 }
 
-// A rowRuns lists rows, as runs that ascend.
+// A rowRuns is an ascending list of row runs.
 type rowRuns []rowRun
 
 // A rowRun is the rows [first, end).
 type rowRun struct{ first, end int }
 
-// add adds a row behind the others.
+// add appends a row, which must follow the others.
 func (r rowRuns) add(row int) rowRuns {
 	if n := len(r); n > 0 && r[n-1].end == row {
 		r[n-1].end++
@@ -56,7 +56,7 @@ func (r rowRuns) count() (rows int) {
 	return rows
 }
 
-// withoutPrints returns the set without its fingerprints.
+// withoutPrints returns the ranges without their fingerprints.
 func withoutPrints(done event.Ranges) event.Ranges {
 	var set event.Ranges
 	for _, r := range done {
@@ -65,10 +65,11 @@ func withoutPrints(done event.Ranges) event.Ranges {
 	return set
 }
 
-// readRanges returns what a partition has committed, with the fingerprints that are kept.
+// readRanges returns the committed positions of a partition, with the fingerprints that are
+// kept.
 func (t *Table) readRanges(key partKey) (event.Ranges, error) {
-	// A file of the log may be sealed between both. Changes that stand in a file of
-	// fingerprints too are applied twice, which changes nothing.
+	// A log file may be sealed between the two reads. Changes that are also in a
+	// fingerprint file are then applied twice, which is idempotent.
 	t.mu.Lock()
 	committed, logged := withoutPrints(t.state(key).committed), slices.Clone(t.state(key).logged)
 	t.mu.Unlock()
@@ -95,8 +96,8 @@ func (t *Table) readRanges(key partKey) (event.Ranges, error) {
 	return withRecentPrints(done, committed), nil
 }
 
-// withRecentPrints returns the positions of committed with those fingerprints of printed
-// that belong to the newest printEvents of them.
+// withRecentPrints returns committed with the fingerprints from printed that belong to its
+// newest printEvents positions.
 func withRecentPrints(printed, committed event.Ranges) event.Ranges {
 	var done event.Ranges
 	from := newest(committed, printEvents)
@@ -111,7 +112,7 @@ func withRecentPrints(printed, committed event.Ranges) event.Ranges {
 	return done
 }
 
-// newest returns the position from which on the last n events of have lie.
+// newest returns the position at which the last n events of have start.
 func newest(have event.Ranges, n uint64) uint64 {
 	for _, r := range slices.Backward(have) {
 		if r.Count >= n {
@@ -122,8 +123,8 @@ func newest(have event.Ranges, n uint64) uint64 {
 	return 0
 }
 
-// recentPrints returns the files of fingerprints that are still needed: those that are
-// recent, up to the number of events that is kept.
+// recentPrints returns the fingerprint files that are still needed: the recent ones, up to
+// the maximum number of events.
 func recentPrints(files []*manifest.PrintsFile, now time.Time) []*manifest.PrintsFile {
 	var events uint64
 	for i, f := range slices.Backward(files) {

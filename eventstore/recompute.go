@@ -18,40 +18,41 @@ import (
 	"github.com/perigeedb/perigee/internal/document"
 )
 
-// A Recompute fills a computed column of the rows that a table has had when it was asked for,
-// file by file.
+// A Recompute fills a computed column, file by file, for the rows that the table had when the
+// recompute was requested.
 type Recompute struct {
 	Number      uint64
 	Table       string
 	Column      string
 	RequestedAt time.Time
-	Ended       time.Time // zero while it is under way
-	Rows        int64     // computed so far
-	Failed      int64     // of Rows, those that are null because the function failed
-	// Error says why the first of the failed rows has no value or, if Stopped, why the recompute
-	// ended before all files were done.
+	Ended       time.Time // zero while it is running
+	Rows        int64     // rows computed so far
+	Failed      int64     // part of Rows: null because the function failed
+	// Error is the reason that the first failed row has no value or, if Stopped, the
+	// reason that the recompute ended early.
 	Error   string
 	Stopped bool
-	// While it is under way: the files of the table, those of them that are done, and whether
-	// rows wait for it in the log.
+	// While it runs: the files of the table, the number of finished ones, and whether
+	// affected rows are still in the log.
 	Files, Done int
 	InLog       bool
-	// Idle says that nothing is done because this process does not compute the column.
+	// Idle reports that the recompute makes no progress because this process does not
+	// compute the column.
 	Idle bool
 }
 
-// A FunctionError says that the function of a computed column cannot go on, whatever the row:
-// a recompute ends with it.
+// A FunctionError reports that the function of a computed column cannot continue with any
+// row. It stops a recompute.
 type FunctionError struct{ Err error }
 
 func (e *FunctionError) Error() string { return e.Err.Error() }
 func (e *FunctionError) Unwrap() error { return e.Err }
 
-// Recompute begins to compute a column of the rows that the table has now; rows that are
-// appended later are computed already. It goes on in the background, also after a crash: until
-// the column's function changes, which begins it again for all files. A query sees, of each
-// file, either all the values before or all new ones. A row for which the function fails
-// becomes null. A later Recompute of the column takes its place.
+// Recompute starts to compute a column of the table's current rows; rows appended later are
+// computed on append. It runs in the background and resumes after a crash. If the column's
+// function changes, it restarts for all files. Of each file, a query sees either all old or
+// all new values. If the function fails for a row, the value becomes null. A later Recompute
+// of the column replaces this one.
 func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute, error) {
 	t := s.tableNamed(table)
 	if t == nil {
@@ -70,7 +71,7 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 		return Recompute{}, configError(hint, "nothing computes a column %s of table %s", column, t.Name())
 	}
 	function := c.Version()
-	t.computing.wait() // then no frame to come has values of an earlier function
+	t.computing.wait() // then no later frame has values of an earlier function
 	r := manifest.Recompute{Function: function, RequestedAt: time.Now().UTC()}
 	var begun Recompute
 	err := s.change(func(next *manifest.Manifest) error {
@@ -94,17 +95,17 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 	if err != nil {
 		return Recompute{}, err
 	}
-	// The rows in the log are computed once they are in files.
+	// Rows in the log are computed once they are in files.
 	err = s.log.Rotate(context.WithoutCancel(ctx))
 	wake(s.compactor)
 	return begun, err
 }
 
-// canceledText is the Error of a recompute that was canceled.
+// canceledText is the Error of a canceled recompute.
 const canceledText = "canceled"
 
-// CancelRecompute ends the recompute of a column that is under way. Files that are done keep their
-// new values, the others the values that they had; a later Recompute computes all of them.
+// CancelRecompute cancels the running recompute of a column. Finished files keep their new
+// values, the others their old ones. A later Recompute computes all files again.
 func (s *Store) CancelRecompute(table, column string) (Recompute, error) {
 	t := s.tableNamed(table)
 	if t == nil {
@@ -130,7 +131,7 @@ func (s *Store) CancelRecompute(table, column string) (Recompute, error) {
 	return canceled, err
 }
 
-// isRecomputing reports whether a recompute of a table is under way.
+// isRecomputing reports whether the given recompute of a table is running.
 func (s *Store) isRecomputing(table uint32, number uint64) bool {
 	entry := s.current().TableByID(table)
 	return entry != nil && slices.ContainsFunc(entry.Recomputes, func(r *manifest.Recompute) bool { return r.Number == number && r.Ended.IsZero() })
@@ -169,7 +170,7 @@ func (s *Store) recomputeOf(t *Table, entry *manifest.Table, r *manifest.Recompu
 	return state
 }
 
-// isSealed reports whether all before a position of the log is in files.
+// isSealed reports whether everything before a log position is in files.
 func (s *Store) isSealed(p manifest.Position) bool {
 	return p.Compare(manifest.Position{File: s.current().LogStart, Offset: wal.FirstFrame}) <= 0
 }
@@ -184,8 +185,8 @@ func (t *Table) computedColumn(name string) *ComputedColumn {
 	return &columns[i]
 }
 
-// endRecomputes notes which recomputes of a table are done: neither the log nor a file has
-// rows that wait for them.
+// endRecomputes marks the finished recomputes of a table: neither the log nor a file has rows
+// left for them.
 func endRecomputes(m *manifest.Manifest, t *manifest.Table) {
 	first := manifest.Position{File: m.LogStart, Offset: wal.FirstFrame}
 	for i, r := range t.Recomputes {
@@ -198,8 +199,8 @@ func endRecomputes(m *manifest.Manifest, t *manifest.Table) {
 	}
 }
 
-// recomputeFile rewrites one file for a recompute. If there is more to do, it wakes the compactor
-// again: deletes and merges do not wait for the last file.
+// recomputeFile rewrites one file for a recompute. If more work remains, it wakes the
+// compactor again, so that deletes and merges need not wait for the last file.
 func (s *Store) recomputeFile(ctx context.Context) error {
 	m := s.current()
 	for _, entry := range m.Tables {
@@ -214,7 +215,7 @@ func (s *Store) recomputeFile(ctx context.Context) error {
 		if newest == nil {
 			ended := *entry
 			ended.Recomputes = slices.Clone(entry.Recomputes)
-			if endRecomputes(m, &ended); !slices.Equal(ended.Recomputes, entry.Recomputes) { // of a table without files
+			if endRecomputes(m, &ended); !slices.Equal(ended.Recomputes, entry.Recomputes) { // the table has no files
 				if err := s.replaceFiles(entry.ID, nil, nil); err != nil {
 					return err
 				}
@@ -230,7 +231,7 @@ func (s *Store) recomputeFile(ctx context.Context) error {
 	return nil
 }
 
-// recomputeIn rewrites a file for the recompute that it needs first.
+// recomputeIn rewrites a file for the oldest recompute that it needs.
 func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table, f *manifest.File) error {
 	entry := m.TableByID(t.id)
 	r := entry.NextRecompute(f)
@@ -247,7 +248,7 @@ func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table,
 	w := &recomputeWork{table: t, column: column, recompute: r.Number}
 	s.rewriting.RLock()
 	defer s.rewriting.RUnlock()
-	m = s.current() // with the deletes that are under way now
+	m = s.current() // includes the deletes that run now
 	entry = m.TableByID(t.id)
 	number := s.nextSegment()
 	written, err := s.worker.Recompute(ctx, protocol.Recompute{
@@ -279,7 +280,7 @@ func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table,
 	})
 }
 
-// endRecompute ends a recompute early.
+// endRecompute stops a recompute early.
 func (s *Store) endRecompute(table uint32, number uint64, cause error) error {
 	s.options.Log.Error("event store: a recompute ended before all files were done", "error", cause)
 	return s.change(func(next *manifest.Manifest) error {
@@ -290,7 +291,7 @@ func (s *Store) endRecompute(table uint32, number uint64, cause error) error {
 	}, nil)
 }
 
-// changeRecompute changes a recompute of a table, unless another has taken its place.
+// changeRecompute applies change to a recompute of a table, unless another has replaced it.
 func changeRecompute(t *manifest.Table, number uint64, change func(*manifest.Recompute)) {
 	for i, r := range t.Recomputes {
 		if r.Number == number {
@@ -302,7 +303,7 @@ func changeRecompute(t *manifest.Table, number uint64, change func(*manifest.Rec
 }
 
 // hiddenFrom returns the columns that the function of a computed column does not see: its own
-// and those that are computed after it.
+// and those computed after it.
 func (t *Table) hiddenFrom(entry *manifest.Table, column string) (ids []int32) {
 	hide := false
 	for _, c := range t.computedColumns() {
@@ -322,25 +323,26 @@ type recomputeWork struct {
 	column *manifest.Column
 
 	recompute uint64 // its number
-	isOver    bool   // the recompute was canceled, or another has taken its place
+	isOver    bool   // the recompute was canceled or replaced
 
 	attempt int
 	rows    int64
 	failed  int64
 	first   string        // why the first row failed
-	spent   time.Duration // by the function
-	ended   error         // why the recompute ends
+	spent   time.Duration // time spent in the function
+	ended   error         // why the recompute stopped
 }
 
-// A function of whose rows more than half fail may take stuckTime in one file: one that runs
-// into its time limit for each row would hold up for days what else is to be written.
+// stuckTime is the time that a function may spend on one file if more than half of its rows
+// fail. Without it, a function that hits its time limit on every row would block maintenance
+// for days.
 const stuckTime = 20 * time.Second
 
-// callRows is how many rows the function gets at a time.
+// callRows is the number of rows in one call of the function.
 const callRows = 128
 
-// call returns the value of each document as text, nil where there is none. A new attempt
-// begins again with the file's first row.
+// call returns the value of each document as text, or nil without one. A new attempt restarts
+// at the first row of the file.
 func (w *recomputeWork) call(ctx context.Context, attempt int, documents [][]byte) (texts [][]byte, err error) {
 	if attempt != w.attempt {
 		w.attempt, w.rows, w.failed, w.first = attempt, 0, 0, ""

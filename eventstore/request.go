@@ -21,21 +21,21 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// bodyMax is the maximum size of a request: the SQL, of which 256 KiB are read, and the values
-// of parameters.
+// bodyMax is the maximum size of a request, in bytes: up to 256 KiB of SQL, and the parameter
+// values.
 const bodyMax = 4 << 20
 
-// A requestBody is the body of a request in JSON. The same keys stand in the address.
+// A requestBody is a JSON request body. The URL may hold the same keys.
 type requestBody struct {
 	SQL    string          `json:"sql"`
 	Params json.RawMessage `json:"params"` // an array, or an object by name
 	Format string          `json:"format"`
 	Rows   int64           `json:"rows"`
-	Time   string          `json:"time"`   // as 10s
-	Memory string          `json:"memory"` // as 64MiB
+	Time   string          `json:"time"`   // such as 10s
+	Memory string          `json:"memory"` // such as 64MiB
 }
 
-// readStatement reads what a request asks.
+// readStatement parses a request into a statement.
 func readStatement(w http.ResponseWriter, req *http.Request) (Statement, error) {
 	q := Statement{Client: ClientOf(req), Format: acceptedFormat(req)}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, bodyMax))
@@ -59,7 +59,7 @@ func readStatement(w http.ResponseWriter, req *http.Request) (Statement, error) 
 	return q, nil
 }
 
-// ClientOf says who sent a request, for Statement.Client and TailRequest.Client.
+// ClientOf returns the sender of a request, for Statement.Client and TailRequest.Client.
 func ClientOf(req *http.Request) string {
 	if req.RemoteAddr == "" || req.RemoteAddr == "@" {
 		return "socket"
@@ -67,7 +67,7 @@ func ClientOf(req *http.Request) string {
 	return req.RemoteAddr
 }
 
-// acceptedFormat returns the format that the Accept header names, and JSON if it names none.
+// acceptedFormat returns the format that the Accept header names, or JSON by default.
 func acceptedFormat(req *http.Request) Format {
 	for _, accept := range strings.Split(req.Header.Get("Accept"), ",") {
 		name, _, err := mime.ParseMediaType(accept)
@@ -80,7 +80,7 @@ func acceptedFormat(req *http.Request) Format {
 	return FormatJSON
 }
 
-// readJSON reads a body of type application/json.
+// readJSON parses a body of type application/json.
 func (q *Statement) readJSON(body []byte) error {
 	var b requestBody
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -109,7 +109,7 @@ func (q *Statement) readJSON(body []byte) error {
 	return err
 }
 
-// readAddress reads the settings in the address of a request.
+// readAddress parses the settings in the URL of a request.
 func (q *Statement) readAddress(settings url.Values) (err error) {
 	for key, values := range settings {
 		text := values[0]
@@ -149,7 +149,7 @@ func (q *Statement) readAddress(settings url.Values) (err error) {
 	return nil
 }
 
-// checkLimits refuses limits beyond the most that may be asked for.
+// checkLimits rejects limits above the allowed maximum.
 func checkLimits(asked, most Limits) error {
 	switch {
 	case most.Time > 0 && asked.Time > most.Time:
@@ -163,12 +163,12 @@ func checkLimits(asked, most Limits) error {
 	return nil
 }
 
-// paramTypes are the types of parameters: those of columns.
+// paramTypes are the parameter types: the column types.
 var paramTypes = []string{"bool", "int32", "int64", "float64", "decimal", "string", "timestamp", "timestamp_ns", "json", "bytes"}
 
-// ParseParam reads a parameter. Its name may end in a colon and a type, as in user:int64; it
-// is a string otherwise, which SQL casts to the type that it is compared with. A parameter by
-// its place has a number for its name.
+// ParseParam parses a parameter. A name may end in a colon and a type, as in user:int64.
+// Without a type the parameter is a string, which SQL casts to the type that it is compared
+// with. The name of a positional parameter is a number.
 func ParseParam(name, text string) (Param, error) {
 	name, kind, _ := strings.Cut(name, ":")
 	value, err := parseValue(kind, text)
@@ -181,7 +181,7 @@ func ParseParam(name, text string) (Param, error) {
 	return Param{Name: name, Value: value}, nil
 }
 
-// timeLayouts are how a timestamp may be written. Without a zone it is UTC.
+// timeLayouts are the accepted timestamp formats. The default zone is UTC.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02"}
 
 func parseTime(text string) (t time.Time, err error) {
@@ -242,9 +242,9 @@ func parseValue(kind, text string) (any, error) {
 	return nil, fmt.Errorf("unknown type %q", kind)
 }
 
-// DecodeParams reads parameters from JSON: an array of values by their place, or an object of
-// values by their names. A value is null, true, false, a number, a string, or an object with
-// a type and a value as text.
+// DecodeParams parses parameters from JSON: an array of values by position, or an object of
+// values by name. A value is null, true, false, a number, a string, or an object with a type
+// and a value as text.
 func DecodeParams(text json.RawMessage) ([]Param, error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 || string(text) == "null" {
@@ -273,7 +273,7 @@ func DecodeParams(text json.RawMessage) ([]Param, error) {
 	return params, nil
 }
 
-// decodeValue reads the value of a parameter.
+// decodeValue parses the value of a parameter.
 func decodeValue(text json.RawMessage) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

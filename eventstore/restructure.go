@@ -12,8 +12,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-// restructure calls change while nothing is appended to a table, no file is rewritten or sealed,
-// and no table is opened. Appends wait; other tables take theirs.
+// restructure calls change while the table takes no appends, no file is rewritten or sealed,
+// and no table is opened. Appends to this table wait; other tables continue to accept them.
 func (s *Store) restructure(ctx context.Context, table string, change func(ctx context.Context, t *Table) error) error {
 	defer s.restructures.begin()()
 	switch {
@@ -42,8 +42,9 @@ func (s *Store) restructure(ctx context.Context, table string, change func(ctx c
 	return nil
 }
 
-// changeTable replaces the manifest by what f makes of a copy, in which entry is the table. After
-// an error that leaves open which version is on the disk, appends wait for one that is.
+// changeTable replaces the manifest with a copy that f changes; entry is the table in the
+// copy. If an error leaves unknown which version is on disk, appends wait until a save
+// succeeds.
 func (t *Table) changeTable(f func(next *manifest.Manifest, entry *manifest.Table) error, remove func() error) error {
 	var refused error
 	err := t.store.change(func(next *manifest.Manifest) error {
@@ -56,7 +57,7 @@ func (t *Table) changeTable(f func(next *manifest.Manifest, entry *manifest.Tabl
 	return err
 }
 
-// use keeps the table from being restructured until release is called.
+// use blocks restructuring of the table until the caller calls release.
 func (t *Table) use() (release func(), err error) {
 	t.restructuring.RLock()
 	if t.store.unsaved.Load() {
@@ -74,15 +75,15 @@ func (t *Table) use() (release func(), err error) {
 	return t.restructuring.RUnlock, nil
 }
 
-// IsGone reports whether the table was dropped, or renamed from a name.
+// IsGone reports whether the table was dropped, or renamed from name to another name.
 func (t *Table) IsGone(name string) bool {
 	t.restructuring.RLock()
 	defer t.restructuring.RUnlock()
 	return t.dropped || !strings.EqualFold(t.Name(), name)
 }
 
-// DropTable removes a table with its rows, settings and positions. Its name is free then: a table
-// of that name begins without any of them. Partitions of the table end with ErrDropped.
+// DropTable removes a table with its rows, settings and positions. Its name becomes free: a
+// new table of that name inherits none of them. Partitions of the table fail with ErrDropped.
 func (s *Store) DropTable(ctx context.Context, name string) error {
 	err := s.restructure(ctx, name, func(_ context.Context, t *Table) error {
 		entry := s.current().TableByID(t.id)
@@ -100,13 +101,13 @@ func (s *Store) DropTable(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	// The rows in the log go when it is sealed.
+	// Sealing the log drops the table's rows in it.
 	return errors.Join(s.log.Rotate(ctx), s.collectGarbage())
 }
 
-// RenameTable gives a table another name. It keeps its rows, settings and positions, and its old
-// name too: a configuration that still has that is refused, instead of making a table which
-// begins with none of the positions. release frees the old name, also later.
+// RenameTable renames a table, with its rows, settings and positions. It also reserves the
+// old name: a configuration that still uses it is rejected, instead of creating a table
+// without the positions. release frees the old name; a later call may do so too.
 func (s *Store) RenameTable(ctx context.Context, name, to string, release bool) error {
 	if err := CheckTableName(to); err != nil {
 		return err
@@ -141,8 +142,7 @@ func (s *Store) RenameTable(ctx context.Context, name, to string, release bool) 
 	})
 }
 
-// rename notes that the table has another name. Those who write to it under the old one are
-// fenced.
+// rename records the new name and fences the partitions that append under the old one.
 func (t *Table) rename(to string) {
 	t.mu.Lock()
 	for _, state := range t.partitions {
@@ -159,19 +159,20 @@ func (t *Table) rename(to string) {
 	t.store.setTable(to, t)
 }
 
-// DropColumn removes a column with its values. Files lose them when they are written again. A
-// later event with the field makes a new column, as a configuration or the event has it.
+// DropColumn removes a column and its values. Files lose the values when they are next
+// rewritten. If the field appears again, or a configuration declares it, it becomes a new
+// column.
 func (s *Store) DropColumn(ctx context.Context, table, column string) error {
 	return s.restructure(ctx, table, func(ctx context.Context, t *Table) error {
 		return s.retryForDeletes(ctx, t, func() error { return t.dropColumn(column) })
 	})
 }
 
-// errDeleting says that a delete is under way whose predicate is for the columns as they are.
+// errDeleting reports a running delete, whose predicate depends on the current columns.
 var errDeleting = errors.New("a delete is under way")
 
-// retryForDeletes calls change, which returns errDeleting if the table has deletes, until they
-// are carried out.
+// retryForDeletes retries change while it returns errDeleting, until the table's deletes are
+// done.
 func (s *Store) retryForDeletes(ctx context.Context, t *Table, change func() error) error {
 	for {
 		err := change()
@@ -226,7 +227,8 @@ func unknownColumn(s *schema, column string) error {
 	return configError("columns: "+strings.Join(names, ", "), "the table has no column %s", column)
 }
 
-// columnUse says what settings of a table need a column for, and how that ends; "" if none does.
+// columnUse returns which setting of a table uses a column and how to remove that setting, or
+// "" if none does.
 func columnUse(t *manifest.Table, column string) (use, hint string) {
 	const remove = "remove it from the table's declaration in the configuration, and run the engine once"
 	is := func(name string) bool { return strings.EqualFold(name, column) }
@@ -245,8 +247,9 @@ func columnUse(t *manifest.Table, column string) (use, hint string) {
 	return "", ""
 }
 
-// replaceSchema makes next the newest schema, with a further change to the table. The table is
-// being restructured, and must have no deletes: errDeleting.
+// replaceSchema makes next the newest schema and applies a further change to the table. The
+// caller is restructuring the table. If the table has deletes, replaceSchema returns
+// errDeleting.
 func (t *Table) replaceSchema(next *schema, also func(entry *manifest.Table) error) error {
 	err := t.changeTable(func(_ *manifest.Manifest, entry *manifest.Table) error {
 		if len(entry.Deletes) > 0 {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// queriesTable is the name in SQL of the queries that run.
+// queriesTable is the SQL name of the table of running queries.
 const queriesTable = "queries"
 
 var (
@@ -25,14 +25,14 @@ var (
 	killQuery   = regexp.MustCompile(`(?i)^\s*KILL\s+(?:QUERY\s+)?(\d+)\s*;?\s*$`)
 )
 
-// queries are the statements and tails that run or wait.
+// queries holds the running and waiting statements and tails.
 type queries struct {
 	mu   sync.Mutex
 	last uint64
 	all  map[uint64]*runningQuery
 }
 
-// A runningQuery is a statement that runs or waits, or a tail.
+// A runningQuery is a running or waiting statement, or a tail.
 type runningQuery struct {
 	id      uint64
 	sql     string
@@ -40,7 +40,7 @@ type runningQuery struct {
 	limits  Limits
 	asked   time.Time
 	started atomic.Pointer[time.Time] // nil while it waits
-	rows    atomic.Int64              // that were read of its result
+	rows    atomic.Int64              // rows read from its result
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 }
@@ -70,7 +70,7 @@ func (q *queries) remove(r *runningQuery) {
 	delete(q.all, r.id)
 }
 
-// A QueryInfo describes a query that runs or waits for others.
+// A QueryInfo describes a running or waiting query.
 type QueryInfo struct {
 	ID      uint64    `json:"id" sql:"UBIGINT" doc:"number, for KILL"`
 	State   string    `json:"state" sql:"VARCHAR" doc:"running or waiting"`
@@ -83,7 +83,7 @@ type QueryInfo struct {
 	SQL     string    `json:"sql" sql:"VARCHAR" doc:"the statement; TAIL for a tail"`
 }
 
-// Queries lists the queries and tails that run or wait, the oldest first.
+// Queries lists the running and waiting queries and tails, oldest first.
 func (s *Store) Queries() []QueryInfo {
 	s.queries.mu.Lock()
 	defer s.queries.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *Store) Queries() []QueryInfo {
 // errKilled ends a query that KILL names.
 var errKilled = &QueryError{Message: "the query was ended by KILL"}
 
-// Kill ends a query or a tail. It reports whether there is one of this number.
+// Kill ends the query or tail with the given number. It reports whether there was one.
 func (s *Store) Kill(id uint64) bool {
 	s.queries.mu.Lock()
 	r := s.queries.all[id]
@@ -118,8 +118,8 @@ func (s *Store) Kill(id uint64) bool {
 	return r != nil
 }
 
-// executeControl answers a statement about queries. It takes no slot and no worker, so
-// that it is answered when queries have them all. It returns nil for any other statement.
+// executeControl executes SHOW QUERIES and KILL. It needs no slot and no worker, so it works
+// while queries use all of them. It returns nil for any other statement.
 func (s *Store) executeControl(q Statement) (*Rows, error) {
 	var rows *memoryRows
 	switch kill := killQuery.FindStringSubmatch(q.SQL); {
@@ -146,7 +146,7 @@ func (s *Store) executeControl(q Statement) (*Rows, error) {
 	return &Rows{result: rows, format: q.Format, shown: q.Shown, running: new(runningQuery), end: func() {}}, nil
 }
 
-// memoryRows is a result that is in memory.
+// memoryRows is a result held in memory.
 type memoryRows struct {
 	columns []ColumnInfo
 	rows    [][]any
@@ -174,7 +174,7 @@ func (m *memoryRows) Err() error { return nil }
 // Truncated implements result.
 func (m *memoryRows) Truncated() bool { return false }
 
-// WriteStream implements result. executeControl refuses the formats that need it.
+// WriteStream implements result. It is never called: executeControl rejects binary formats.
 func (m *memoryRows) WriteStream(io.Writer) error {
 	return errors.New("eventstore: rows in memory are not encoded")
 }

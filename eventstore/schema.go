@@ -14,51 +14,51 @@ import (
 )
 
 const (
-	// columnsMax bounds the columns that are inferred, and those that are declared; fields
-	// beyond it stand in the column _rest. DuckDB holds two blocks of 256 KiB for each
-	// column that a thread writes.
+	// columnsMax bounds the number of inferred columns and of declared columns. Further
+	// fields are kept in _rest. DuckDB needs two 256 KiB blocks for each column that a
+	// thread writes.
 	columnsMax = 200
-	keyMax     = 256 // bytes of a key that becomes a column
+	keyMax     = 256 // maximum bytes of a key that becomes a column
 	restColumn = manifest.RestColumn
-	// exactMax is the largest integer that no other is rounded to when it becomes
-	// a double.
+	// exactMax is the largest integer that a double represents unambiguously: no other
+	// integer rounds to it.
 	exactMax = 1<<53 - 1
 )
 
-// A schema is one version of a table's columns. It is never changed: what needs
-// more grows into the next version.
+// A schema is one version of a table's columns. It is immutable; changes create the next
+// version.
 type schema struct {
 	manifest.Schema
-	nextColumn int32 // the ID of the next column
+	nextColumn int32 // ID of the next column
 	unknown    manifest.Unknown
-	time       string // name of the time column; "" if there is none
+	time       string // name of the time column; "" without one
 }
 
 type column = manifest.Column
 
-// newSchema returns the schema of a table without columns.
+// newSchema returns an empty schema.
 func newSchema() *schema { return &schema{nextColumn: manifest.RestID + 1} }
 
-// schemaOf returns the newest schema of a table in the manifest.
+// schemaOf returns the newest schema that the manifest has of a table.
 func schemaOf(t *manifest.Table) *schema {
 	return &schema{Schema: *t.Current(), nextColumn: t.NextColumn, unknown: t.Unknown, time: t.Time}
 }
 
-// clone returns the next version, to be changed by the caller.
+// clone returns a copy to become the next version, which the caller may change.
 func (s *schema) clone() *schema {
 	next := *s
 	next.Version, next.Columns = s.Version+1, slices.Clone(s.Columns)
 	return &next
 }
 
-// addColumn adds a column under an ID of its own.
+// addColumn adds a column and assigns it a new ID.
 func (s *schema) addColumn(c column) {
 	c.ID = s.nextColumn
 	s.nextColumn++
 	s.Columns = append(s.Columns, c)
 }
 
-// find returns the column of the given name, which SQL compares without case.
+// find returns the index of the named column, ignoring case as SQL does, or -1.
 func (s *schema) find(name string) int {
 	return slices.IndexFunc(s.Columns, func(c column) bool { return strings.EqualFold(c.Name, name) })
 }
@@ -67,9 +67,9 @@ func (s *schema) field(key string) int {
 	return slices.IndexFunc(s.Columns, func(c column) bool { return len(c.Path) == 1 && c.Path[0] == key })
 }
 
-// declare adds what a configuration declares. A field inside an object brings
-// the object along as a column, so that the rest of it is kept too, unless what is not
-// declared is dropped.
+// declare adds the columns that a configuration declares. For a field inside an object it
+// also adds the object as a column, which keeps the object's other fields, unless the table
+// drops undeclared fields.
 func (s *schema) declare(columns []event.Column) error {
 	for _, want := range columns {
 		if i := s.find(want.Name); i >= 0 {
@@ -89,13 +89,12 @@ func (s *schema) declare(columns []event.Column) error {
 	return nil
 }
 
-// canAdd reports whether a field gets a column.
+// canAdd reports whether a field can get a column.
 func (s *schema) canAdd(key string) bool {
 	return s.unknown == manifest.AddUnknown && len(s.Columns) < columnsMax && len(key) <= keyMax
 }
 
-// add makes a column for a field that has none, or notes that it has to do
-// without one.
+// add creates a column for a field, or records that the field goes to _rest.
 func (s *schema) add(key string, kinds document.Kind) {
 	if !s.canAdd(key) {
 		s.Rest = s.Rest || kinds != document.Null
@@ -104,8 +103,7 @@ func (s *schema) add(key string, kinds document.Kind) {
 	s.addColumn(column{Name: s.name(key), Path: []string{key}, Type: widest(0, false, kinds)})
 }
 
-// name makes a column name of a key: printable, and different from the others
-// when case does not count.
+// name derives a column name from a key. The name is printable and unique regardless of case.
 func (s *schema) name(key string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -122,8 +120,8 @@ func (s *schema) name(key string) string {
 	return name
 }
 
-// widest is the narrowest type that holds what t holds and values of the given
-// kinds too, without loss.
+// widest returns the narrowest type that holds, without loss, both the values of t and values
+// of the given kinds.
 func widest(t event.Type, wide bool, kinds document.Kind) event.Type {
 	var fits event.Type
 	switch kinds &^ document.Null {
@@ -149,8 +147,8 @@ func widest(t event.Type, wide bool, kinds document.Kind) event.Type {
 	return event.JSON
 }
 
-// grownFor returns the version that has room for what was met while extracting with
-// s, or s when it has. spec maps the columns of the report to those of s.
+// grownFor returns a schema version that fits the extractor's report, or s if s fits. spec
+// maps the report's columns to those of s.
 func (s *schema) grownFor(report document.Report, cols *event.Columns, spec []int) *schema {
 	next := s
 	grow := func() *schema {
@@ -183,8 +181,8 @@ func (s *schema) grownFor(report document.Report, cols *event.Columns, spec []in
 	return next
 }
 
-// needExact keeps integers exact: an int64 column is marked once it has one
-// beyond what a double holds, and a double column that gets one becomes JSON.
+// needExact preserves integers that a double cannot represent exactly. It marks an int64
+// column once it has such a value, and turns a double column that receives one into JSON.
 func (s *schema) needExact(i int, v *event.Vector, grow func() *schema) {
 	c := &s.Columns[i]
 	switch {

@@ -16,8 +16,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// sealClosedFiles writes the rows of each closed file of the log into Parquet files, oldest
-// first.
+// sealClosedFiles moves the rows of each closed log file into Parquet files, oldest first.
 func (s *Store) sealClosedFiles(ctx context.Context) error {
 	for {
 		start := s.current().LogStart
@@ -34,9 +33,9 @@ func (s *Store) sealClosedFiles(ctx context.Context) error {
 	}
 }
 
-// sealFile moves the rows and ranges of a closed file of the log into the manifest.
+// sealFile moves the rows and ranges of a closed log file into the manifest.
 func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
-	s.appends.wait() // then all frames of the files that are closed are accounted for
+	s.appends.wait() // then all frames of the closed files are recorded
 	s.rewriting.RLock()
 	defer s.rewriting.RUnlock()
 	m, number := s.current(), s.nextSegment()
@@ -58,7 +57,7 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	if err != nil {
 		return err
 	}
-	var gone []func() error // files of fingerprints and of keys
+	var gone []func() error // removes fingerprint and key files
 	err = s.change(func(next *manifest.Manifest) error {
 		next.LogStart = log.Number + 1
 		for _, w := range written {
@@ -96,8 +95,8 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	return nil
 }
 
-// writePrints writes, for each table, the changes of what is committed that the file of the
-// log has, if there are fingerprints among them, or if older ones are still kept.
+// writePrints writes the committed changes of a log file for each table that has fingerprints
+// in it or still keeps older ones.
 func (s *Store) writePrints(m *manifest.Manifest, log, number uint64) (map[uint32][]*manifest.PrintsFile, error) {
 	files := map[uint32][]*manifest.PrintsFile{}
 	for _, entry := range m.Tables {
@@ -116,7 +115,7 @@ func (s *Store) writePrints(m *manifest.Manifest, log, number uint64) (map[uint3
 	return files, nil
 }
 
-// changesOf returns the changes of what is committed that stand in a file of the log.
+// changesOf returns the committed changes in a log file.
 func (t *Table) changesOf(file uint64) (changes []manifest.RangeChange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,8 +129,8 @@ func (t *Table) changesOf(file uint64) (changes []manifest.RangeChange) {
 	return changes
 }
 
-// partitionsUpTo returns what the partitions have committed up to the end of a file of the
-// log.
+// partitionsUpTo returns the committed positions of all partitions up to the end of a log
+// file.
 func (t *Table) partitionsUpTo(file uint64) (entries []*manifest.Partition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,7 +145,7 @@ func (t *Table) partitionsUpTo(file uint64) (entries []*manifest.Partition) {
 	return entries
 }
 
-// sealedUpTo returns what is committed up to the end of a file of the log.
+// sealedUpTo returns the committed positions up to the end of a log file.
 func (p *partitionState) sealedUpTo(file uint64) event.Ranges {
 	committed := withoutPrints(p.sealed)
 	for _, c := range p.logged {
@@ -158,8 +157,8 @@ func (p *partitionState) sealedUpTo(file uint64) event.Ranges {
 	return committed
 }
 
-// dropSealedLog notes that the manifest has what a file of the log has. before is the manifest
-// that did not have it.
+// dropSealedLog records that the manifest now covers a log file. before is the last manifest
+// that did not.
 func (s *Store) dropSealedLog(before *manifest.Manifest, file uint64) {
 	for _, entry := range before.Tables {
 		t := s.tableByID(entry.ID)

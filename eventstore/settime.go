@@ -16,10 +16,10 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A TimeColumn says which column of a table has the event's own time.
+// A TimeColumn selects the column that holds the event's own time.
 type TimeColumn struct {
 	Name string     // "" for none
-	Unit event.Unit // of its numbers
+	Unit event.Unit // unit of numeric values
 	Type event.Type // Timestamp or TimestampNS; by default TimestampNS for Nanoseconds
 }
 
@@ -33,13 +33,14 @@ func (c TimeColumn) kind() event.Type {
 	return event.Timestamp
 }
 
-// SetTime gives a table another time column: one that it has, whose values become times, or none.
-// It fails if a row has no time there. Once it has returned, queries and appends have the new
-// column; a table without one loses its retention. Files are written again in the background, one for each day, also after a crash;
-// WaitDivided waits for them.
+// SetTime changes a table's time column to an existing column, whose values become times, or
+// to none. It fails if a row has no time in that column. When it returns, queries and appends
+// use the new column. A table without a time column loses its retention. The files are then
+// rewritten in the background, one per day; this resumes after a crash. WaitDivided waits for
+// it.
 func (s *Store) SetTime(ctx context.Context, table string, c TimeColumn) error {
 	read := map[string]sqlworker.FileTimes{}
-	if err := s.readTimes(ctx, table, c, read); err != nil { // while rows are appended
+	if err := s.readTimes(ctx, table, c, read); err != nil { // while appends continue
 		return fmt.Errorf("table %s: %w", table, err)
 	}
 	err := s.restructure(ctx, table, func(ctx context.Context, t *Table) error {
@@ -49,8 +50,8 @@ func (s *Store) SetTime(ctx context.Context, table string, c TimeColumn) error {
 	return err
 }
 
-// readTimes reads the times of the files that a table has now. What a delete has yet to rewrite is
-// read later.
+// readTimes reads the times of the table's current files. It skips files that a delete has
+// yet to rewrite; they are read later.
 func (s *Store) readTimes(ctx context.Context, table string, c TimeColumn, read map[string]sqlworker.FileTimes) error {
 	snapshot := s.snapshot()
 	defer snapshot.release()
@@ -65,7 +66,7 @@ func (s *Store) readTimes(ctx context.Context, table string, c TimeColumn, read 
 	return s.addTimes(ctx, planned, read)
 }
 
-// addTimes reads the times of those files of a planned table whose times were not read.
+// addTimes reads the times of those files of a planned table that are not in read.
 func (s *Store) addTimes(ctx context.Context, planned *manifest.Table, read map[string]sqlworker.FileTimes) error {
 	for _, f := range planned.Files {
 		if _, known := read[f.Name]; known {
@@ -110,7 +111,7 @@ func withTime(entry *manifest.Table, s *schema, c TimeColumn) (*manifest.Table, 
 	return &planned, next, nil
 }
 
-// setTime gives a table that is being restructured another time column.
+// setTime changes the time column. The caller is restructuring the table.
 func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlworker.FileTimes) error {
 	s := t.store
 	if len(s.current().TableByID(t.id).Deletes) > 0 {
@@ -148,8 +149,8 @@ func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlwo
 	})
 }
 
-// divideFile writes one file again whose table has got another time column, as a file for each
-// day. If there are more, it wakes the compactor again.
+// divideFile splits one file of a table whose time column changed into a file per day. If
+// more files remain, it wakes the compactor again.
 func (s *Store) divideFile(ctx context.Context) error {
 	s.rewriting.RLock()
 	defer s.rewriting.RUnlock()
@@ -194,8 +195,8 @@ func (s *Store) divide(ctx context.Context, m *manifest.Manifest, t *manifest.Ta
 	return s.replaceFiles(t.ID, map[string]bool{f.Name: true}, fresh)
 }
 
-// Undivided returns how many files of a table SetTime has yet to write again, and how many files
-// the table has.
+// Undivided returns the number of files that SetTime has yet to rewrite, and the number of
+// all files of the table.
 func (s *Store) Undivided(table string) (left, files int, err error) {
 	t := s.current().Table(table)
 	if t == nil {
@@ -209,7 +210,7 @@ func (s *Store) Undivided(table string) (left, files int, err error) {
 	return left, len(t.Files), nil
 }
 
-// WaitDivided returns once all files of a table have the rows of one day each.
+// WaitDivided waits until each file of the table holds the rows of a single day.
 func (s *Store) WaitDivided(ctx context.Context, table string) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

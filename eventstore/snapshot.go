@@ -11,16 +11,16 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// A snapshot is what a reader sees: a version of the manifest, and how far each file of the
-// log has been acknowledged. Until release, no file of it is removed. A reader that loads a
-// newer manifest meanwhile finds all files of that one too.
+// A snapshot is a reader's view: a version of the manifest and the acknowledged length of
+// each log file. No file of it is removed until release. A reader that loads a newer manifest
+// meanwhile finds all files of that version too.
 type snapshot struct {
 	manifest *manifest.Manifest
 	ends     []wal.FileEnd
 	release  func()
 }
 
-// snapshot returns what has been acknowledged by now.
+// snapshot returns a snapshot of everything acknowledged so far.
 func (s *Store) snapshot() snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,14 +41,14 @@ func (s *Store) unpin(version uint64) {
 	}
 }
 
-// garbage is what no manifest from version on needs.
+// A garbage removes files that no manifest from version on needs.
 type garbage struct {
 	version uint64
 	remove  func() error
 }
 
-// collectGarbage removes what no reader needs any more. What cannot be removed stays for
-// the next time.
+// collectGarbage removes files that no reader needs. It retries failed removals the next
+// time.
 func (s *Store) collectGarbage() error {
 	var errs []error
 	for _, g := range s.takeGarbage() {

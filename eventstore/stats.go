@@ -15,20 +15,20 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// TableStats tells what a table consists of.
+// TableStats describes the contents of a table.
 type TableStats struct {
 	TableInfo
-	Event     string        // the event column; "" when there is none
-	Retention time.Duration // 0 when rows stay for ever
-	// Files are the Parquet files, oldest day first. They may still have rows of deletes
-	// that are under way.
+	Event     string        // the event column; "" without one
+	Retention time.Duration // 0 if rows are kept forever
+	// Files are the Parquet files, oldest day first. They may still have rows of running
+	// deletes.
 	Files     []FileStats
 	LogRows   int64        // rows that are only in the log
 	Unique    *UniqueStats // nil if rows may repeat
-	Deletions []Deletion   // under way, oldest first
-	// Recomputes are the last of each computed column, oldest first.
+	Deletions []Deletion   // running deletes, oldest first
+	// Recomputes holds the last recompute of each computed column, oldest first.
 	Recomputes []Recompute
-	// The least and greatest event time of a row; zero without rows or a time column.
+	// The minimum and maximum event time; zero without rows or a time column.
 	MinTime, MaxTime time.Time
 }
 
@@ -36,11 +36,11 @@ type TableStats struct {
 type UniqueStats struct {
 	Unique
 	Keys     int    // in memory; some may have left the window
-	Bytes    int64  // of memory that they take
+	Bytes    int64  // memory that the keys take
 	Repeated uint64 // rows dropped since the store was opened
 }
 
-// UniqueStats returns what the tables that have a key have seen, by their name.
+// UniqueStats returns the key statistics of the tables that have a key, by table name.
 func (s *Store) UniqueStats() map[string]UniqueStats {
 	all := map[string]UniqueStats{}
 	for _, t := range s.current().Tables {
@@ -63,12 +63,12 @@ func (u *uniqueKeys) stats(c *manifest.Unique) UniqueStats {
 
 // FileStats describes a Parquet file.
 type FileStats struct {
-	Name             string // below the store's folder
+	Name             string // relative to the store's folder
 	Segment          uint64
 	Schema           uint64 // version
 	Rows, Bytes      int64
 	MinTime, MaxTime time.Time // zero without a time column
-	Recomputing      string    // the column that a recompute has yet to fill, of several the first
+	Recomputing      string    // the first column still to be backfilled
 }
 
 // Stats describes the tables, sorted by name.
@@ -127,7 +127,7 @@ func (t *TableStats) addTimes(least, greatest time.Time) {
 	}
 }
 
-// addLog adds the rows that the log has.
+// addLog adds the rows in the log.
 func (s *Store) addLog(snapshot snapshot, tables map[uint32]*TableStats) error {
 	for _, end := range snapshot.ends {
 		if end.Number < snapshot.manifest.LogStart {
@@ -149,8 +149,8 @@ func (s *Store) addLog(snapshot snapshot, tables map[uint32]*TableStats) error {
 	return nil
 }
 
-// readLogFile calls each for the entries of a file of the log, with the bytes of its frame. An
-// entry is valid during the call.
+// readLogFile calls each for every entry of a log file, with the size of its frame in bytes.
+// An entry is valid during the call.
 func readLogFile(folder string, end wal.FileEnd, each func(e *wal.Entry, size int64)) error {
 	r, err := wal.OpenReader(folder, end.Number)
 	if errors.Is(err, fs.ErrNotExist) && len(end.Damaged) > 0 {

@@ -26,36 +26,36 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// oldFile is the one file of stores before the log.
+// oldFile is the single file of a store in the format before the log.
 const oldFile = "events.duckdb"
 
-// tempFolder is for the files of workers, which none needs after its end.
+// tempFolder holds temporary files of workers. A worker's files are garbage after it ends.
 const tempFolder = "temp"
 
 const (
 	queriesDefault   = 16
 	queryTimeDefault = 30 * time.Second
 	memoryDefault    = 256 << 20
-	writersMemory    = 256 << 20 // of the two workers that write files
+	writersMemory    = 256 << 20 // for the two workers that write files
 )
 
-// Options are the settings of a store. The zero value is good.
+// Options configure a store. The zero value uses the defaults.
 type Options struct {
-	Memory  int64 // bytes that one query may use; default 256 MiB
-	Threads int   // that one query may use; default: one per core
-	Queries int   // that may run at the same time; default 16
-	// QueryTime bounds a query, until its Rows are closed; default 30 s.
+	Memory  int64 // bytes per query; default 256 MiB
+	Threads int   // threads per query; default: one per core
+	Queries int   // concurrent queries; default 16
+	// QueryTime limits the time of a query, until its Rows are closed; default 30 s.
 	QueryTime time.Duration
-	System    []SystemTable // beside those that every store has
-	Log       *slog.Logger  // of what maintenance cannot do; default none
+	System    []SystemTable // in addition to the built-in system tables
+	Log       *slog.Logger  // receives maintenance failures; nil discards them
 
-	// A segment is what arrives until a file of the log has SegmentBytes, 64 MiB by
-	// default, or its first row SegmentAge, 10 minutes by default.
+	// A log file is closed and sealed into a segment when it reaches SegmentBytes
+	// (default 64 MiB) or when its first row is SegmentAge old (default 10 minutes).
 	SegmentBytes int64
 	SegmentAge   time.Duration
 
-	// ReadOnly opens a damaged store to read what is left of it. Nothing in the folder is
-	// changed. Store.Damage says what is missing.
+	// ReadOnly opens even a damaged store, to read the remaining data. It changes nothing
+	// in the folder. Store.Damage lists the missing files.
 	ReadOnly bool
 }
 
@@ -66,45 +66,45 @@ type Store struct {
 	lock    io.Closer
 	log     *wal.Log
 	worker  *sqlworker.Client
-	damage  error // of files; nil in a store that is sound
+	damage  error // damaged files; nil in an intact store
 
 	queries    queries
-	slots      chan struct{} // of queries
+	slots      chan struct{} // limits concurrent queries
 	closing    chan struct{}
 	once       sync.Once
 	background sync.WaitGroup
 	sealer     chan struct{}   // wakes runSealer
 	compactor  chan struct{}   // wakes runCompactor
-	unmerged   map[string]bool // files too large in memory to be merged; for runCompactor alone
+	unmerged   map[string]bool // files that need too much memory to merge; used only by runCompactor
 	stuckTime  time.Duration   // see the constant
 
-	appends inFlight // of which frames in the log may not be accounted for yet
+	appends inFlight // appends whose log frames may not be recorded yet
 
-	rewriting sync.RWMutex // held for reading while rows go into new files without those of deletes
+	rewriting sync.RWMutex // read-locked while files are rewritten without deleted rows
 
-	// Held, in this order, while a table is restructured: files are rewritten and merged, closed
-	// files of the log are sealed, and tables are opened, only at other times.
+	// A restructure of a table holds these locks, in this order. They exclude rewriting
+	// and merging files, sealing closed log files, and opening tables.
 	compacting, sealing sync.Mutex
-	creating            sync.Mutex // held while a table is made
+	creating            sync.Mutex // held while a table is created
 	restructures        inFlight
-	unsaved             atomic.Bool // a version that a restructure could not save may be on the disk
-	changing            sync.Mutex  // held while the manifest is changed
-	version             uint64      // last version that was saved, or of which a Save failed; under changing
+	unsaved             atomic.Bool // a version that a restructure failed to save may be on disk
+	changing            sync.Mutex  // held while the manifest changes
+	version             uint64      // last version saved or attempted; protected by changing
 
 	mu       sync.Mutex
-	segment  uint64 // last number of a segment that was used
+	segment  uint64 // last segment number used
 	manifest *manifest.Manifest
-	canceled map[uint64]bool   // deletes, by their number
-	pins     map[uint64]int    // readers of a version of the manifest
+	canceled map[uint64]bool   // deletes, by number
+	pins     map[uint64]int    // number of readers per manifest version
 	garbage  []garbage         // oldest version first
 	tables   map[string]*Table // by lower-case name
 	backlog  backlog
 	computed map[string][]ComputedColumn // by the lower-case name of a table
 }
 
-// Open opens the store in folder, which is made if it is missing. The folder belongs to
-// this Store until Close. An *event.PermanentError says that the folder cannot be trusted,
-// and what is missing; Options.ReadOnly opens it all the same.
+// Open opens the store in folder and creates the folder if it is missing. The Store owns the
+// folder until Close. An *event.PermanentError reports that the folder is damaged, and which
+// files are missing; Options.ReadOnly opens it nevertheless.
 func Open(folder string, o Options) (*Store, error) {
 	folder, err := filepath.Abs(folder) // workers may open files by absolute paths only
 	if err != nil {
@@ -149,7 +149,7 @@ func lockFolder(folder string) (io.Closer, error) {
 	return lock, nil
 }
 
-// recover reads manifest and log.
+// recover reads the manifest and the log.
 func (s *Store) recover() error {
 	if _, err := os.Stat(filepath.Join(s.folder, oldFile)); err == nil {
 		return &event.PermanentError{Err: errors.New("the folder holds a store of an earlier perigee, " + oldFile),
@@ -185,7 +185,7 @@ func (s *Store) recover() error {
 	return nil
 }
 
-// loadManifest loads the manifest, or makes that of an empty store.
+// loadManifest loads the manifest, or creates an empty one for a new store.
 func (s *Store) loadManifest() (*manifest.Manifest, error) {
 	m, err := manifest.Load(s.folder)
 	if !errors.Is(err, os.ErrNotExist) || s.options.ReadOnly {
@@ -199,7 +199,7 @@ func (s *Store) loadManifest() (*manifest.Manifest, error) {
 	return m, m.Save(s.folder)
 }
 
-// recoverEntry accounts for a frame that the log has.
+// recoverEntry records a frame found in the log.
 func (s *Store) recoverEntry(at wal.Position, e *wal.Entry) error {
 	known := s.manifest.TableByID(e.Table)
 	if s.manifest.WasDropped(e.Table) {
@@ -218,7 +218,7 @@ func (s *Store) recoverEntry(at wal.Position, e *wal.Entry) error {
 	return nil
 }
 
-// explainDamage says what to do about damage.
+// explainDamage adds advice to an error that reports damage.
 func explainDamage(err error) error {
 	_, ofFile := errors.AsType[*manifest.DamageError](err)
 	_, ofLog := errors.AsType[*wal.DamageError](err)
@@ -228,8 +228,8 @@ func explainDamage(err error) error {
 	return err
 }
 
-// Damage says which files are missing or damaged in a store that was opened read-only, and
-// is nil if none is.
+// Damage lists the missing or damaged files of a store that was opened read-only. It returns
+// nil if the store is intact.
 func (s *Store) Damage() error {
 	if lost := s.log.Damage(); len(lost) > 0 {
 		return errors.Join(s.damage, &wal.DamageError{Damage: lost})
@@ -237,9 +237,9 @@ func (s *Store) Damage() error {
 	return s.damage
 }
 
-// change replaces the manifest by what f makes of a copy. After an error, readers may see
-// the new version nevertheless, but the store goes on with the one before. Unless it is nil,
-// remove is called once no reader needs what the new version has let go of.
+// change replaces the manifest with a copy that f changes. After an error the store continues
+// with the previous version, although readers may see the new one. If remove is not nil, it
+// is called once no reader needs the files that the new version dropped.
 func (s *Store) change(f func(next *manifest.Manifest) error, remove func() error) error {
 	if s.options.ReadOnly {
 		return errReadOnly
@@ -274,13 +274,13 @@ func (s *Store) current() *manifest.Manifest {
 	return s.manifest
 }
 
-// Close ends what runs and gives the folder free. Everything that was appended is in the
-// log. No Rows may be open.
+// Close stops background work and releases the directory lock. Everything that was appended
+// is durable in the log. Close all Rows first.
 func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {
 		close(s.closing)
-		for range cap(s.slots) { // until the last query has ended
+		for range cap(s.slots) { // wait for the last query
 			s.slots <- struct{}{}
 		}
 		s.background.Wait()
@@ -311,7 +311,7 @@ func (s *Store) isClosed() bool {
 	}
 }
 
-// untilClosed returns a context that ends with ctx or when the store is closed.
+// untilClosed returns a context that is canceled with ctx or when the store is closed.
 func (s *Store) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -327,12 +327,12 @@ func (s *Store) untilClosed(ctx context.Context) (context.Context, context.Cance
 // A TableInfo describes a table.
 type TableInfo struct {
 	Name    string
-	Time    string // the time column; "" when there is none
+	Time    string // the time column; "" without one
 	Version uint64 // of the schema
 	Columns []ColumnInfo
 }
 
-// A ColumnInfo is a column of a table or of a query's result.
+// A ColumnInfo describes a column of a table or of a query's result.
 type ColumnInfo = protocol.Column
 
 // Tables describes the tables, sorted by name.

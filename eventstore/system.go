@@ -19,14 +19,14 @@ import (
 // SystemSchema is the schema of system tables.
 const SystemSchema = statement.SystemSchema
 
-// A SystemTable is a table whose rows are not stored, but made when a query names it. SQL
-// knows it as perigee.NAME, and as NAME unless the store has a table of that name.
+// A SystemTable is a virtual table whose rows are generated when a query reads it. Its SQL
+// name is perigee.NAME, and also NAME unless the store has a table of that name.
 type SystemTable struct {
 	Name    string
 	Doc     string
 	Columns []SystemColumn
-	// Rows yields values that encode as JSON objects, with the columns for keys.
-	// It is called once for each query, by several at the same time.
+	// Rows yields values that encode as JSON objects, keyed by column. It is called once
+	// per query and must be safe for concurrent use.
 	Rows func() iter.Seq2[any, error]
 }
 
@@ -36,8 +36,8 @@ type SystemColumn struct {
 	Doc string
 }
 
-// SystemColumns returns the columns of a struct's fields: the name is the key in JSON, the
-// type in SQL is in the tag sql, what it means in the tag doc.
+// SystemColumns derives columns from a struct's fields: the name from the JSON key, the SQL
+// type from the tag sql, the description from the tag doc.
 func SystemColumns(row any) (columns []SystemColumn) {
 	t := reflect.TypeOf(row)
 	for i := range t.NumField() {
@@ -48,11 +48,11 @@ func SystemColumns(row any) (columns []SystemColumn) {
 	return columns
 }
 
-// SystemTables describes the system tables that every store has, without Rows.
+// SystemTables describes the built-in system tables, without Rows.
 func SystemTables() []SystemTable { return new(Store).ownTables() }
 
-// NamesTable reports whether a statement may read a table of that name. It looks for the
-// name as a word anywhere in the SQL.
+// NamesTable reports whether a statement may read the named table. It looks for the name as a
+// word anywhere in the SQL.
 func NamesTable(sql, name string) bool {
 	for word := range strings.FieldsFuncSeq(strings.ToLower(sql), func(r rune) bool {
 		return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r < 0x80
@@ -80,7 +80,7 @@ func (s *Store) systemTables(sql string) (named []sqlworker.External) {
 	return named
 }
 
-// warnIfHidden says that a new table has the name of a system table.
+// warnIfHidden logs a warning if a new table has the name of a system table.
 func (s *Store) warnIfHidden(table string) {
 	for _, t := range append(slices.Clone(s.options.System), s.ownTables()...) {
 		if strings.EqualFold(t.Name, table) {
@@ -89,7 +89,7 @@ func (s *Store) warnIfHidden(table string) {
 	}
 }
 
-// ownTables are the system tables that every store has.
+// ownTables returns the built-in system tables.
 func (s *Store) ownTables() []SystemTable {
 	return []SystemTable{
 		{Name: "segments", Columns: SystemColumns(segmentRow{}), Rows: s.segmentRows,
@@ -101,7 +101,7 @@ func (s *Store) ownTables() []SystemTable {
 	}
 }
 
-// A segmentRow is a row of the table segments.
+// A segmentRow is a row of the system table segments.
 type segmentRow struct {
 	Table   string     `json:"table_name" sql:"VARCHAR" doc:"the table whose rows they are"`
 	Kind    string     `json:"kind" sql:"VARCHAR" doc:"parquet or log"`
@@ -118,7 +118,7 @@ type segmentRow struct {
 	Recomputing string `json:"recomputing,omitempty" sql:"VARCHAR" doc:"the computed column whose values a recompute has yet to fill here, of several the first; null in the log"`
 }
 
-// segmentRows are those of the table segments.
+// segmentRows yields the rows of the system table segments.
 func (s *Store) segmentRows() iter.Seq2[any, error] {
 	return func(yield func(any, error) bool) {
 		snapshot := s.snapshot()
@@ -153,7 +153,7 @@ func (s *Store) segmentRows() iter.Seq2[any, error] {
 	}
 }
 
-// logSegments returns a row for each table that has rows in a file of the log.
+// logSegments returns a row for each table that has rows in a log file.
 func (s *Store) logSegments(m *manifest.Manifest, end wal.FileEnd) (rows []*segmentRow, err error) {
 	if end.Number < m.LogStart {
 		return nil, nil
@@ -177,7 +177,7 @@ func (s *Store) logSegments(m *manifest.Manifest, end wal.FileEnd) (rows []*segm
 	return rows, err
 }
 
-// addTimes widens the times of a row by those of some rows of a table, in microseconds.
+// addTimes widens the time range of a row to include least and greatest, in microseconds.
 func (r *segmentRow) addTimes(t *manifest.Table, least, greatest int64) {
 	if t.Time == "" {
 		return
@@ -191,7 +191,7 @@ func (r *segmentRow) addTimes(t *manifest.Table, least, greatest int64) {
 	}
 }
 
-// A workerRow is a row of the table workers.
+// A workerRow is a row of the system table workers.
 type workerRow struct {
 	PID      int       `json:"pid" sql:"BIGINT" doc:"number of the process"`
 	Role     string    `json:"role" sql:"VARCHAR" doc:"query: it answers queries; seal: it writes closed files of the log as Parquet files; merge: it merges and rewrites those"`
@@ -203,7 +203,7 @@ type workerRow struct {
 	Taken    int       `json:"requests_total" sql:"BIGINT" doc:"requests since it was started"`
 }
 
-// workerRows are those of the table workers.
+// workerRows yields the rows of the system table workers.
 func (s *Store) workerRows() iter.Seq2[any, error] {
 	return func(yield func(any, error) bool) {
 		for _, w := range s.worker.Workers() {
@@ -221,7 +221,7 @@ func (s *Store) workerRows() iter.Seq2[any, error] {
 	}
 }
 
-// queryRows are those of the table queries.
+// queryRows yields the rows of the system table queries.
 func (s *Store) queryRows() iter.Seq2[any, error] {
 	return func(yield func(any, error) bool) {
 		for _, q := range s.Queries() {

@@ -20,42 +20,41 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A TableConfig says what a table must have.
+// A TableConfig declares the settings and columns of a table.
 type TableConfig struct {
-	// Time names the column of the event's own time, whose field must be there
-	// in every event: RFC 3339, or a number of TimeUnit. "" means that the table has none. The
-	// column is of type Timestamp, with TimeUnit Nanoseconds of type TimestampNS, unless Columns
-	// declares it.
+	// Time names the column that holds the event's own time; "" means none. Every event
+	// must have its field: RFC 3339 text, or a number in TimeUnit. Unless Columns
+	// declares the column, its type is Timestamp, or TimestampNS if TimeUnit is
+	// Nanoseconds.
 	Time     string
 	TimeUnit event.Unit
-	// Event names the column of the event's name, by which files are sorted and found.
-	// "" means that the table has none.
+	// Event names the column that holds the event's name; "" means none. Files are sorted
+	// by it, and queries skip files by it.
 	Event string
-	// Retention is the age, by the event's own time, from which on rows are removed. 0
-	// keeps them for ever.
+	// Retention is the age, by event time, at which rows expire. 0 keeps them forever.
 	Retention time.Duration
-	// Sort names the columns that files are sorted by; without names, Event and Time.
+	// Sort names the columns that files are sorted by; default Event and Time.
 	Sort []string
-	// Bloom names columns that have a bloom filter in every file, as the event column has:
-	// searches for rare values read only the files that may have them.
+	// Bloom names columns that get a bloom filter in every file, as the event column
+	// does. Searches for rare values then read only the files that may have them.
 	Bloom []string
-	// Unknown says what becomes of fields that are not declared: AddUnknown infers a
-	// column for each.
+	// Unknown selects the handling of undeclared fields; AddUnknown infers a column for
+	// each.
 	Unknown Unknown
-	// Columns are declared: what does not fit one is refused. A declared column
-	// may lie inside an object.
+	// Columns are the declared columns. Values that do not fit one are rejected. A
+	// declared column may be a field inside an object.
 	Columns []event.Column
-	// Unique drops rows whose key was seen before; without a key it drops none.
+	// Unique drops duplicate rows by key. Without a key it drops none.
 	Unique Unique
 }
 
-// Unknown says what becomes of fields without a column.
+// Unknown selects the handling of fields without a column.
 type Unknown = manifest.Unknown
 
 const (
-	AddUnknown  = manifest.AddUnknown  // each gets a column, whose type is inferred
-	KeepUnknown = manifest.KeepUnknown // they stand in the JSON column _rest
-	DropUnknown = manifest.DropUnknown // they are not stored
+	AddUnknown  = manifest.AddUnknown  // infer a column for each
+	KeepUnknown = manifest.KeepUnknown // keep them in the JSON column _rest
+	DropUnknown = manifest.DropUnknown // do not store them
 )
 
 // A Table is a table of a store.
@@ -64,27 +63,27 @@ type Table struct {
 	id    uint32
 	name  atomic.Pointer[string]
 
-	// restructuring is held for reading by what appends, and for writing while the table is
-	// restructured. dropped is under it.
+	// restructuring is read-locked by appends and write-locked while the table is
+	// restructured. It protects dropped.
 	restructuring sync.RWMutex
 	dropped       bool
 
 	mu         sync.Mutex
 	schema     *schema // the newest; the manifest may not have it yet
 	partitions map[partKey]*partitionState
-	// Which versions of the schema appends are using now, and which the frames in a file
-	// of the log have: the manifest keeps these.
+	// The schema versions that running appends use, and those in the frames of each log
+	// file. The manifest keeps these versions.
 	encoding  map[uint64]int
 	schemasOf map[uint64]map[uint64]bool
 
 	unique       atomic.Pointer[uniqueKeys] // nil if the table has no key
-	spareBuffers chan *buffer               // free ones
+	spareBuffers chan *buffer               // free buffers
 
 	computed  atomic.Pointer[[]ComputedColumn]
-	computing inFlight // appends that may have used computed, until their frames are in the log
+	computing inFlight // appends that may have used computed and whose frames are not in the log yet
 }
 
-// CheckTableName returns an *event.PermanentError if no table can have the name.
+// CheckTableName returns an *event.PermanentError if name is not a valid table name.
 func CheckTableName(name string) error {
 	if hint := sqltext.TableNameHint(name); hint != "" {
 		return configError(hint, "invalid table name %q", name)
@@ -92,7 +91,7 @@ func CheckTableName(name string) error {
 	return nil
 }
 
-// loadTable returns a table as the manifest has it.
+// loadTable returns the table described by a manifest entry.
 func loadTable(s *Store, m *manifest.Table) *Table {
 	t := &Table{
 		store: s, id: m.ID, schema: schemaOf(m),
@@ -110,16 +109,18 @@ func loadTable(s *Store, m *manifest.Table) *Table {
 // Name returns the table's name.
 func (t *Table) Name() string { return *t.name.Load() }
 
-// Table returns the table of that name, made if it is missing, with the settings of c
-// and at least its columns. An *event.PermanentError says why it cannot have them.
+// Table returns the named table with the settings of c and at least its columns. It creates
+// the table if it is missing. It returns an *event.PermanentError if the table cannot have
+// these settings or columns.
 func (s *Store) Table(name string, c TableConfig) (*Table, error) {
 	return s.openTable(name, &c)
 }
 
-// UseTable returns the table of that name as it is, or made without settings.
+// UseTable returns the named table unchanged. If it is missing, UseTable creates it without
+// settings.
 func (s *Store) UseTable(name string) (*Table, error) { return s.openTable(name, nil) }
 
-// openTable returns a table, with what c says of it if c is not nil.
+// openTable returns the named table, configured with c if c is not nil.
 func (s *Store) openTable(name string, c *TableConfig) (*Table, error) {
 	if err := CheckTableName(name); err != nil {
 		return nil, err
@@ -146,8 +147,8 @@ func (s *Store) openTable(name string, c *TableConfig) (*Table, error) {
 	return t, nil
 }
 
-// checkName returns an error if a table that a configuration names cannot be the one of that
-// name: another has it, or has had it.
+// checkName returns an error if name, from a configuration, differs in case from a table's
+// name or is reserved by a renamed table.
 func checkName(m *manifest.Manifest, name string) error {
 	if t := m.Table(name); t != nil && t.Name != name {
 		return configError("SQL does not distinguish names by case", "table %s already exists", t.Name)
@@ -159,7 +160,7 @@ func checkName(m *manifest.Manifest, name string) error {
 	return nil
 }
 
-// tableByID returns the table of that number, or nil.
+// tableByID returns the table with that ID, or nil.
 func (s *Store) tableByID(id uint32) *Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,14 +172,14 @@ func (s *Store) tableByID(id uint32) *Table {
 	return nil
 }
 
-// tableNamed returns the table of that name, which SQL compares without case, or nil.
+// tableNamed returns the table of that name, ignoring case as SQL does, or nil.
 func (s *Store) tableNamed(name string) *Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tables[strings.ToLower(name)]
 }
 
-// firstSchema returns the schema of a table that is made.
+// firstSchema returns the schema of a new table.
 func firstSchema(name string, c TableConfig) (*schema, error) {
 	none := newSchema()
 	none.time = c.Time
@@ -226,13 +227,13 @@ func (s *Store) setTable(name string, t *Table) {
 	}
 }
 
-// apply sets what a configuration says of a table beside its columns.
+// apply copies the settings, but not the columns, into a manifest entry.
 func (c *TableConfig) apply(t *manifest.Table) {
 	t.Time, t.Event, t.Retention = c.Time, c.Event, manifest.Duration(c.Retention)
 	t.Sort, t.Bloom, t.Unknown, t.Unique = c.Sort, c.Bloom, c.Unknown, c.Unique.manifest()
 }
 
-// checkUnique checks the settings of the key with the table's columns.
+// checkUnique checks the key settings against the table's columns.
 func (c *TableConfig) checkUnique(s *schema) error {
 	if len(c.Unique.Key) == 0 {
 		return nil
@@ -244,7 +245,7 @@ func (c *TableConfig) checkUnique(s *schema) error {
 	return err
 }
 
-// configure holds the table against what is wanted of it.
+// configure applies a configuration to an existing table.
 func (t *Table) configure(c TableConfig) error {
 	wanted, err := t.declare(c)
 	if err != nil {
@@ -269,7 +270,7 @@ func (t *Table) configure(c TableConfig) error {
 	}, nil)
 }
 
-// declare brings the newest schema to what is declared, and returns it.
+// declare adds the declared columns to the newest schema and returns the result.
 func (t *Table) declare(c TableConfig) (*schema, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -283,8 +284,8 @@ func (t *Table) declare(c TableConfig) (*schema, error) {
 	return t.schema, nil
 }
 
-// declared returns the schema of a table with what is declared, under the same version if no
-// column changes.
+// declared returns the schema with the declared columns. It keeps the version if no column
+// changes.
 func (s *schema) declared(table string, c TableConfig) (*schema, error) {
 	if s.time != c.Time {
 		return nil, configError(timeHint(table, c), "the time column is %q, but the table has %q", c.Time, s.time)
@@ -306,7 +307,7 @@ func (s *schema) declared(table string, c TableConfig) (*schema, error) {
 	return next, nil
 }
 
-// timeHint says how a table gets the time column of a configuration.
+// timeHint returns a hint for setting the time column of a configuration.
 func timeHint(table string, c TableConfig) string {
 	set := "--none"
 	if c.Time != "" {
@@ -326,7 +327,7 @@ func timeHint(table string, c TableConfig) string {
 	return fmt.Sprintf("give the table that time column: perigee table set-time %s %s; or begin again: perigee table drop %[1]s", table, set)
 }
 
-// A columnConflict is a column that a table has otherwise than it is declared.
+// A columnConflict is a column of a table that differs from its declaration.
 type columnConflict struct {
 	want event.Column
 	have column
@@ -337,7 +338,7 @@ func (e *columnConflict) Error() string {
 		e.want.Type.String()+e.want.Digits.String(), strings.Join(e.want.Path, "."), e.have.Type.String()+e.have.Digits.String(), strings.Join(e.have.Path, "."))
 }
 
-// hint says how the table gets the column.
+// hint returns a hint for resolving the conflict.
 func (e *columnConflict) hint(table string, c TableConfig) string {
 	if strings.EqualFold(e.have.Name, c.Time) && slices.Equal(e.want.Path, e.have.Path) {
 		return timeHint(table, c)
@@ -388,8 +389,8 @@ func (t *Table) current() *schema {
 	return t.schema
 }
 
-// growSchema makes room for what an extraction with s met. It returns the newest
-// schema, which is s when s is the newest and has room.
+// growSchema widens the newest schema for the report of an extraction with s. It returns the
+// newest schema, which is s if s is the newest and fits.
 func (t *Table) growSchema(s *schema, report document.Report, b *buffer) *schema {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -399,12 +400,11 @@ func (t *Table) growSchema(s *schema, report document.Report, b *buffer) *schema
 	return t.schema
 }
 
-// versionsMax is how many versions of a table's schema the log may have before its file is
-// closed: a query unites the rows of each, and the manifest has them all.
+// versionsMax is the number of schema versions that a log file may have before it is closed.
+// A query unites the rows of each version, and the manifest holds all versions.
 const versionsMax = 64
 
-// installSchema brings a version of the schema into the manifest, before the first frame
-// has it.
+// installSchema adds a schema version to the manifest, before the first frame that uses it.
 func (t *Table) installSchema(ctx context.Context, s *schema) error {
 	if t.store.current().TableByID(t.id).Schema(s.Version) != nil {
 		return nil
@@ -429,8 +429,7 @@ func (t *Table) installSchema(ctx context.Context, s *schema) error {
 	}, nil)
 }
 
-// versionsInLog returns how many versions of the schema the files of the log have, counted
-// for each file.
+// versionsInLog returns the number of schema versions in the log, summed over its files.
 func (t *Table) versionsInLog() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -440,7 +439,7 @@ func (t *Table) versionsInLog() (n int) {
 	return n
 }
 
-// A buffer is used for one output at a time.
+// acquireBuffer returns a buffer owned by the caller.
 func (t *Table) acquireBuffer() *buffer {
 	select {
 	case b := <-t.spareBuffers:

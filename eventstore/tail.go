@@ -17,47 +17,47 @@ import (
 )
 
 const (
-	// tailInterval is how long a tail waits after it has shown all rows, so that one
-	// query shows those of several appends.
+	// tailInterval is the time that a tail waits after it has sent all rows, so that one
+	// query covers several appends.
 	tailInterval = 100 * time.Millisecond
-	// tailFiles is how many sealed files of the log a reader keeps that is too slow.
+	// tailFiles is the number of sealed log files kept for a slow reader.
 	tailFiles = 4
-	// storedRowsMax and storedBytesMax bound the rows that a tail begins with.
+	// storedRowsMax and storedBytesMax bound the existing rows that a tail sends first.
 	storedRowsMax  = 10_000
 	storedBytesMax = 16 << 20
 )
 
-// tailHold is how long a reader that takes no rows keeps sealed files of the log. A test
+// tailHold is the time that sealed log files are kept for a reader that takes no rows. A test
 // shortens it.
 var tailHold = 10 * time.Second
 
-// A TailRequest says which rows Tail returns.
+// A TailRequest selects the rows that Tail returns.
 type TailRequest struct {
 	Table  string
-	Where  string // predicate in SQL over the table's columns; "" is true
-	Client string // who asks, for SHOW QUERIES
-	// Since is the least event time of rows that the table has already and that come
-	// first, at most the newest 10,000 of them. Zero is none.
+	Where  string // SQL predicate over the table's columns; "" means true
+	Client string // the client, for SHOW QUERIES
+	// Since is the minimum event time of existing rows to send first, limited to the
+	// newest 10,000. Zero sends none.
 	Since time.Time
 }
 
-// A TailBatch is rows of a Tail.
+// A TailBatch is a batch of rows from Tail.
 type TailBatch struct {
 	Columns []ColumnInfo
 	Count   int
-	Rows    []byte // a JSON object for each row, and a line feed behind it
-	// Skipped says that rows before these were left out: the reader was too slow, or there
-	// were too many.
+	Rows    []byte // one JSON object per line
+	// Skipped reports that rows before these were skipped: the reader was too slow, or
+	// there were too many rows.
 	Skipped bool
 }
 
-// Tail calls emit with the rows that are appended to a table from now on, in the order in
-// which they are appended, until ctx ends or the store is closed, which is no error. It calls
-// emit once without rows when it has begun. The rows of one batch fit into memory.
+// Tail calls emit with the rows appended to a table from now on, in append order. It returns
+// nil when ctx ends or the store is closed. It first calls emit once without rows to report
+// that it has begun. A batch fits into memory.
 //
-// An emit that takes long holds nothing up but this tail. Files of the log that are sealed
-// meanwhile stay for it, but only a few and only for a while; then rows are left out, and the
-// next batch says so.
+// A slow emit delays only this tail. Log files that are sealed meanwhile are kept for it, but
+// only a few and for a limited time. After that, rows are skipped and the next batch has
+// Skipped set.
 func (s *Store) Tail(ctx context.Context, q TailRequest, emit func(*TailBatch) error) error {
 	t := s.tableNamed(q.Table)
 	if t == nil {
@@ -92,7 +92,7 @@ func (s *Store) Tail(ctx context.Context, q TailRequest, emit func(*TailBatch) e
 	return err
 }
 
-// sql says what a tail shows as SHOW QUERIES lists it.
+// sql returns the text that SHOW QUERIES lists for a tail.
 func (q TailRequest) sql() string {
 	sql := "TAIL " + q.Table
 	if q.Where != "" {
@@ -101,12 +101,12 @@ func (q TailRequest) sql() string {
 	return sql
 }
 
-// unknownTable returns the error of a name that no table has.
+// unknownTable returns the error for an unknown table name.
 func unknownTable(name string) error {
 	return configError("SHOW TABLES lists the tables", "there is no table %s", name)
 }
 
-// waitForRows waits until something is appended, and then for more.
+// waitForRows waits for an append, and then for more rows to batch.
 func waitForRows(ctx context.Context, changed <-chan struct{}) error {
 	select {
 	case <-changed:
@@ -121,7 +121,7 @@ func waitForRows(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// end returns the position behind the rows of a snapshot.
+// end returns the position after the last row of a snapshot.
 func (s *snapshot) end() manifest.Position {
 	if len(s.ends) == 0 {
 		return manifest.Position{File: s.manifest.LogStart, Offset: wal.FirstFrame}
@@ -137,13 +137,13 @@ type tail struct {
 	table   *Table
 	where   string
 	emit    func(*TailBatch) error
-	next    manifest.Position // of the first frame that has not been shown
+	next    manifest.Position // first frame not sent yet
 	held    snapshot          // keeps the file of next
 	lost    bool              // held has been released
 	behind  bool              // the log had more rows at the last poll
 }
 
-// begin shows rows that the table has already, from an event time on.
+// begin sends existing rows with event times from since on.
 func (f *tail) begin(ctx context.Context, since time.Time) error {
 	b := &TailBatch{}
 	for _, one := range tablesOf(f.held.manifest) {
@@ -196,7 +196,7 @@ func (f *tail) readStored(ctx context.Context, since time.Time) (*TailBatch, err
 	return b, rows.Err()
 }
 
-// poll shows the next rows of the log.
+// poll sends the next rows of the log.
 func (f *tail) poll(ctx context.Context) error {
 	now := f.store.snapshot()
 	if now.manifest.TableByID(f.table.id) == nil {
@@ -225,7 +225,7 @@ func (f *tail) poll(ctx context.Context) error {
 	return f.send(b)
 }
 
-// read reads rows of a snapshot from next on, and moves next behind them.
+// read reads rows of a snapshot from next on and advances next past them.
 func (f *tail) read(ctx context.Context, now *snapshot, b *TailBatch) error {
 	if err := f.store.acquireSlot(ctx); err != nil {
 		return err
@@ -250,7 +250,7 @@ func (f *tail) read(ctx context.Context, now *snapshot, b *TailBatch) error {
 	return nil
 }
 
-// send calls emit. If that takes long, no file is kept for this tail any more.
+// send calls emit. If emit takes too long, it stops keeping files for this tail.
 func (f *tail) send(b *TailBatch) error {
 	timer := time.AfterFunc(tailHold, f.held.release)
 	defer func() { f.lost = f.lost || !timer.Stop() }()

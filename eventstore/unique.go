@@ -19,14 +19,14 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// Unique says that a row is dropped if a row with the same key arrived less than Window
-// before it, for producers that send an event again when they do not hear that it has
-// arrived. A row in which a column of the key is null is never dropped.
+// Unique drops a row if a row with the same key arrived less than Window before it. It serves
+// producers that resend events which were not acknowledged. A row with a null key column is
+// never dropped.
 type Unique struct {
-	Key    []string      // declared columns, which must not be of type Float64, Decimal or JSON
-	Window time.Duration // whole seconds, by the time at which rows arrive
-	// Memory is what the keys of a window may take, in bytes, 18 to 28 for each; default
-	// 256 MiB. While there are more, appends fail.
+	Key    []string      // declared columns, not of type Float64, Decimal or JSON
+	Window time.Duration // whole seconds of arrival time
+	// Memory is the maximum memory for the keys of a window, in bytes, at 18 to 28 per
+	// key; default 256 MiB. Appends fail while it is exceeded.
 	Memory int64
 }
 
@@ -34,13 +34,13 @@ const uniqueMemoryDefault = 256 << 20
 
 // A uniqueKeys holds the keys that a table has seen. It is safe for concurrent use.
 //
-// A key counts from the moment on that its row is durable: an append that has a key of
-// another one, which is under way, waits for it. The log has the rows of the newest keys, and
-// files of keys those of older ones: from both the set is made when the store is opened.
+// A key counts once its row is durable. An append waits while another running append holds
+// one of its keys. The log has the rows of the newest keys and key files hold the older keys;
+// opening the store rebuilds the set from both.
 type uniqueKeys struct {
 	table    string
-	columns  []int32       // IDs of those of the key
-	window   atomic.Uint32 // seconds
+	columns  []int32       // IDs of the key columns
+	window   atomic.Uint32 // in seconds
 	repeated atomic.Uint64 // rows dropped since the store was opened
 
 	mu       sync.Mutex
@@ -54,7 +54,7 @@ func newUniqueKeys(table string, columns []int32, c *manifest.Unique) *uniqueKey
 	return u
 }
 
-// windowOf returns a window in seconds.
+// windowOf returns the window of a table in seconds.
 func windowOf(c *manifest.Unique) uint32 { return uint32(time.Duration(c.Window) / time.Second) }
 
 // keyColumns returns the IDs of the columns of a key.
@@ -75,7 +75,7 @@ func keyColumns(s *manifest.Schema, key []string) (ids []int32, err error) {
 	return ids, nil
 }
 
-// check returns an *event.PermanentError if the settings make no sense.
+// check returns an *event.PermanentError if the settings are invalid.
 func (u *Unique) check() error {
 	if u.Window < time.Second || u.Window%time.Second != 0 || u.Window > uniqueWindowMax {
 		return configError(fmt.Sprintf("use whole seconds, up to %d days", uniqueWindowMax/(24*time.Hour)), "the window of unique is %v", u.Window)
@@ -85,7 +85,7 @@ func (u *Unique) check() error {
 
 const uniqueWindowMax = 366 * 24 * time.Hour
 
-// manifest returns the settings as the manifest has them; nil without a key.
+// manifest returns the settings in the manifest's form, or nil without a key.
 func (u *Unique) manifest() *manifest.Unique {
 	if len(u.Key) == 0 {
 		return nil
@@ -97,10 +97,10 @@ func (u *Unique) manifest() *manifest.Unique {
 	return m
 }
 
-// A keyHasher makes hashes of the keys of some rows.
+// A keyHasher computes key hashes of rows.
 type keyHasher struct {
 	ids     []int32
-	vectors []*event.Vector // nil if there is no such column: all values are null
+	vectors []*event.Vector // nil for a missing column: all its values are null
 	text    []byte
 }
 
@@ -116,7 +116,7 @@ func newKeyHasher(key []int32, ids []int32, columns *event.Columns) *keyHasher {
 	return h
 }
 
-// hash returns the hash of a row's key. ok is false if a part of the key is null.
+// hash returns the hash of a row's key. ok is false if a key column is null.
 func (h *keyHasher) hash(row int) (hash manifest.KeyHash, ok bool) {
 	h.text = h.text[:0]
 	for i, v := range h.vectors {
@@ -139,8 +139,8 @@ func (h *keyHasher) hash(row int) (hash manifest.KeyHash, ok bool) {
 	return hash, true
 }
 
-// A keyClaim is the keys of an append under way. Its end must be called. It is nil for a table
-// without a key.
+// A keyClaim holds the keys of a running append. The caller must call end. A nil keyClaim
+// belongs to a table without a key.
 type keyClaim struct {
 	keys     *uniqueKeys
 	hashes   []manifest.KeyHash
@@ -148,8 +148,8 @@ type keyClaim struct {
 	repeated uint64
 }
 
-// claim returns those of rows whose key has not been seen within the window. It waits while
-// another append has one of the keys.
+// claim returns the rows whose keys were not seen within the window. It waits while another
+// append holds one of the keys.
 func (u *uniqueKeys) claim(ctx context.Context, b *buffer, rows rowRuns, now time.Time) (rowRuns, *keyClaim, error) {
 	hasher := newKeyHasher(u.columns, b.ids, &b.columns)
 	hashes, known := make([]manifest.KeyHash, 0, rows.count()), make([]bool, 0, rows.count())
@@ -188,7 +188,7 @@ func (u *uniqueKeys) claim(ctx context.Context, b *buffer, rows rowRuns, now tim
 	return fresh, c, nil
 }
 
-// lockKeys locks u when no append under way has one of some keys.
+// lockKeys locks u once no running append holds any of the keys.
 func (u *uniqueKeys) lockKeys(ctx context.Context, hashes []manifest.KeyHash, known []bool) error {
 	for {
 		u.mu.Lock()
@@ -205,7 +205,7 @@ func (u *uniqueKeys) lockKeys(ctx context.Context, hashes []manifest.KeyHash, kn
 	}
 }
 
-// isAppending reports whether an append under way has one of some keys. The caller holds u.mu.
+// isAppending reports whether a running append holds any of the keys. The caller holds u.mu.
 func (u *uniqueKeys) isAppending(hashes []manifest.KeyHash, known []bool) bool {
 	for i := range hashes {
 		if known[i] {
@@ -223,7 +223,7 @@ func (u *uniqueKeys) errFull() error {
 		"raise memory below unique, or shorten the window; rows are stored again when keys leave the window")
 }
 
-// end notes whether the rows of the append are durable.
+// end releases the claim. durable reports whether the rows of the append are durable.
 func (c *keyClaim) end(durable bool) {
 	if c == nil {
 		return
@@ -238,7 +238,7 @@ func (c *keyClaim) end(durable bool) {
 	}
 }
 
-// settle sets the time of the entries. The caller holds the lock of the keys.
+// settle sets the time of the claimed entries. The caller holds keys.mu.
 func (c *keyClaim) settle(time uint32) {
 	if len(c.hashes) == 0 {
 		return
@@ -250,7 +250,7 @@ func (c *keyClaim) settle(time uint32) {
 	c.keys.appended = make(chan struct{})
 }
 
-// load adds a key that is durable to a set that no append uses yet.
+// load adds a durable key to a set that no append uses yet.
 func (u *uniqueKeys) load(k manifest.Key, now uint32) {
 	if oldest := now - u.window.Load(); k.Arrived > oldest {
 		e := u.set.add(&k.Hash, oldest, now)
@@ -258,7 +258,7 @@ func (u *uniqueKeys) load(k manifest.Key, now uint32) {
 	}
 }
 
-// claimKeys returns those of rows that a table stores: all if it has no key.
+// claimKeys returns the rows that the table stores, which are all rows if it has no key.
 func (t *Table) claimKeys(ctx context.Context, b *buffer, rows rowRuns, now time.Time) (rowRuns, *keyClaim, error) {
 	u := t.unique.Load()
 	if u == nil {
@@ -267,7 +267,7 @@ func (t *Table) claimKeys(ctx context.Context, b *buffer, rows rowRuns, now time
 	return u.claim(ctx, b, rows, now)
 }
 
-// setUnique makes the table's keys those that its entry in the manifest wants.
+// setUnique applies the key settings in the manifest entry to the table.
 func (t *Table) setUnique(entry *manifest.Table) error {
 	c := entry.Unique
 	if c == nil {
@@ -293,8 +293,8 @@ func (t *Table) setUnique(entry *manifest.Table) error {
 	return nil
 }
 
-// loadKeys reads the keys of a table's rows from files of keys and from the log. Memory is no
-// reason to forget one of them.
+// loadKeys reads the keys of a table's rows from key files and from the log. It loads every
+// key, even beyond the memory limit.
 func (s *Store) loadKeys(entry *manifest.Table, u *uniqueKeys) error {
 	snapshot := s.snapshot()
 	defer snapshot.release()
@@ -321,7 +321,7 @@ func (s *Store) loadKeys(entry *manifest.Table, u *uniqueKeys) error {
 	return nil
 }
 
-// readKeysOfLog calls each for the keys of a table's rows in a file of the log.
+// readKeysOfLog calls each for every key of a table's rows in a log file.
 func readKeysOfLog(folder string, end wal.FileEnd, table uint32, columns []int32, each func(manifest.Key)) error {
 	return readLogFile(manifest.LogFolder(folder), end, func(e *wal.Entry, _ int64) {
 		if e.Table != table || e.Kind != wal.Rows || e.Columns == nil {
@@ -336,7 +336,7 @@ func readKeysOfLog(folder string, end wal.FileEnd, table uint32, columns []int32
 	})
 }
 
-// writeKeys writes, for each table that has a key, the keys of its rows in a file of the log.
+// writeKeys writes the keys of the rows in a log file, for each table that has a key.
 func (s *Store) writeKeys(m *manifest.Manifest, end wal.FileEnd, number uint64) (map[uint32][]*manifest.KeysFile, error) {
 	files := map[uint32][]*manifest.KeysFile{}
 	for _, entry := range m.Tables {
@@ -360,7 +360,7 @@ func (s *Store) writeKeys(m *manifest.Manifest, end wal.FileEnd, number uint64) 
 	return files, nil
 }
 
-// dropOldKeys lets go of the files of keys that no window needs, and returns their names.
+// dropOldKeys removes key files that have left the window from t, and returns their names.
 func dropOldKeys(t *manifest.Table, now time.Time) (gone []string) {
 	kept := keep(t.Keys, func(f *manifest.KeysFile) bool {
 		return t.Unique != nil && now.Sub(f.Newest) < time.Duration(t.Unique.Window)

@@ -4,5 +4,5 @@ package eventstore
 
 import "github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 
-// Version names the DuckDB that is linked in.
+// Version returns the version of the linked DuckDB.
 func Version() string { return sqlworker.Version() }

@@ -11,7 +11,7 @@ import (
 // ready.
 //
 // Unlike a sync.RWMutex, it does not block new operations while a caller waits for earlier
-// ones. With a mutex, appends would wait for the commit of others and then for their own.
+// ones. With an RWMutex, appends would wait for the commit of others and then for their own.
 type inFlight struct {
 	mu sync.Mutex
 	// running counts operations. The last element counts new ones; each earlier element

@@ -25,21 +25,21 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A bloom file stands beside a Parquet file and has, for some of its columns, a filter for each
-// row group: whether a value may occur in it. It is
+// A bloom file accompanies a Parquet file. For some columns it holds a filter per row group,
+// which tells whether a value may occur there. Its format is
 //
 //	perigee-bloom 2 CRC-32C of the rest, in hexadecimal \n
 //	JSON of bloomHead \n
 //	the filters: all row groups of the first column of the head, then of the next
 //
-// A filter is blocks of 32 bytes, as those of Parquet: a value has one block, and a bit in each
-// of the block's eight words. Values are hashed as text with xxHash64.
+// A filter is a split block bloom filter as in Parquet: a value selects one block of 32 bytes
+// and sets a bit in each of its eight words. Values are hashed as text with xxHash64.
 const (
 	bloomLine  = "perigee-bloom 2 %08x\n"
 	bloomBlock = 32
-	// bloomBits is how many bits a value of a row group has; 1 of 6,000 that does not occur is
-	// taken for one that does, and 50 million rows have 3,000 row groups. A column whose values
-	// are all different costs 3 bytes a row, one of few values almost nothing.
+	// bloomBits is the number of bits per distinct value of a row group. The false
+	// positive rate is 1 in 6,000; 50 million rows have 3,000 row groups. A column of
+	// unique values costs 3 bytes per row, a column of few values almost nothing.
 	bloomBits = 24
 )
 
@@ -50,24 +50,24 @@ type bloomHead struct {
 
 type bloomColumn struct {
 	ID    int32
-	Bytes []int // of the filter of each row group
+	Bytes []int // sizes of the filters, per row group
 }
 
 // A bloomFilter is the filter of one column of a row group.
 type bloomFilter []byte
 
-// newBloomFilter returns a filter for so many different values.
+// newBloomFilter returns a filter sized for the given number of distinct values.
 func newBloomFilter(values int) bloomFilter {
 	blocks := values*bloomBits/(8*bloomBlock) + 1
 	return make(bloomFilter, blocks*bloomBlock)
 }
 
-// hashValue returns the hash of a value, by which filters know it.
+// hashValue returns the hash of a value in filters.
 func hashValue(text string) uint64 { return xxhash.Sum64String(text) }
 
 var bloomSalts = [8]uint32{0x47b6137b, 0x44974d91, 0x8824ad5b, 0xa2b7289d, 0x705495c7, 0x2df1424b, 0x9efc4947, 0x5c6bfb31}
 
-// bit returns the word of a value's block that has its ith bit, and the bit.
+// bit returns the word of the value's block that holds its ith bit, and the bit's mask.
 func (f bloomFilter) bit(hash uint64, i int) (word []byte, bit uint32) {
 	block := (hash >> 32) * uint64(len(f)/bloomBlock) >> 32
 	return f[block*bloomBlock+uint64(4*i):][:4], 1 << (uint32(hash) * bloomSalts[i] >> 27)
@@ -80,7 +80,7 @@ func (f bloomFilter) add(hash uint64) {
 	}
 }
 
-// mayContain reports whether the hash of a value may have been added.
+// mayContain reports whether a value with the given hash may have been added.
 func (f bloomFilter) mayContain(hash uint64) bool {
 	for i := range bloomSalts {
 		if word, bit := f.bit(hash, i); binary.LittleEndian.Uint32(word)&bit == 0 {
@@ -101,8 +101,8 @@ func bloomColumns(t *manifest.Table) (columns []manifest.Column) {
 	return columns
 }
 
-// writeBloom writes the filters of a Parquet file beside it. It returns the path, or "" if the
-// file has none.
+// writeBloom writes the bloom file of a Parquet file, next to it. It returns the path, or ""
+// if no column has a filter.
 func (s *session) writeBloom(t *manifest.Table, parquet string) (path string, err error) {
 	columns := bloomColumns(t)
 	hidden := slices.ContainsFunc(t.Current().Columns, func(c manifest.Column) bool { return strings.EqualFold(c.Name, fileRowNumber) })
@@ -134,7 +134,7 @@ func (s *session) writeBloom(t *manifest.Table, parquet string) (path string, er
 	return path, os.WriteFile(path, append(line, content...), 0o600)
 }
 
-// rowGroups returns how many rows each row group of a file has.
+// rowGroups returns the number of rows in each row group of a file.
 func (s *session) rowGroups(parquet string) (groups []int64, err error) {
 	rows, err := s.conn.Run("SELECT row_group_id, any_value(row_group_num_rows) FROM parquet_metadata(" + sqltext.Literal(parquet) + ") GROUP BY 1 ORDER BY 1")
 	for _, row := range rows {
@@ -143,11 +143,11 @@ func (s *session) rowGroups(parquet string) (groups []int64, err error) {
 	return groups, err
 }
 
-// fileRowNumber is DuckDB's name for the number of a row in its file, unless the file has a
-// column of that name.
+// fileRowNumber is DuckDB's virtual column for a row's number in its file. A file column of
+// the same name hides it.
 const fileRowNumber = "file_row_number"
 
-// buildFilters reads a column of a file into a filter for each row group.
+// buildFilters reads a column of a file and builds a filter for each row group.
 func (s *session) buildFilters(parquet string, c manifest.Column, groups []int64) (filters []bloomFilter, err error) {
 	var hashes []uint64 // of the current row group
 	row, end := int64(0), groups[0]
@@ -176,7 +176,7 @@ func (s *session) buildFilters(parquet string, c manifest.Column, groups []int64
 				continue
 			}
 			hash := hashValue(texts.Value(i))
-			if n := len(hashes); n == 0 || hashes[n-1] != hash { // a file is sorted by some column
+			if n := len(hashes); n == 0 || hashes[n-1] != hash { // consecutive duplicates are common in sorted files
 				hashes = append(hashes, hash)
 			}
 		}
@@ -194,21 +194,21 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // blooms keeps bloom files mapped.
 type blooms struct {
 	mu    sync.Mutex
-	files map[string]*bloomFile // by path; nil for one that cannot be used
+	files map[string]*bloomFile // by path; nil for an unusable file
 }
 
 // A bloomFile is a mapped bloom file.
 type bloomFile struct {
 	mapped  []byte
 	groups  []int64                 // rows of each row group
-	filters map[int32][]bloomFilter // by column: of each row group
+	filters map[int32][]bloomFilter // by column, then per row group
 }
 
-// A rowRange is rows of a file, by their numbers.
+// A rowRange is the rows [begin, end) of a file.
 type rowRange struct{ begin, end int64 }
 
-// find returns the rows of the row groups that may have one of the values of each column, in
-// as few ranges as there can be.
+// find returns the row groups that may have one of the values of each column, merged into as
+// few row ranges as possible.
 func (f *bloomFile) find(hashes map[int32][]uint64) (ranges []rowRange) {
 	begin := int64(0)
 	for i, rows := range f.groups {
@@ -234,20 +234,21 @@ func (f *bloomFile) mayContain(group int, hashes map[int32][]uint64) bool {
 	return true
 }
 
-// rangesMax is how many ranges of rows a query reads by themselves: each is a part of its
-// view, which takes DuckDB a tenth of a millisecond. Beyond them, whole files are read.
+// rangesMax is the maximum number of row ranges that a query reads separately. Each is a part
+// of the query's view and costs DuckDB 0.1 ms. Beyond the maximum, the query reads whole
+// files.
 //
-// Of a list of more than listMax values DuckDB makes a table for a join, again in each part, of
-// 7 MB: then rangesMaxOfList is how many.
+// DuckDB turns a list of more than listMax values into a hash table for a join, 7 MB in each
+// part. The maximum for such lists is rangesMaxOfList.
 const (
 	rangesMax       = 64
 	rangesMaxOfList = 8
 	listMax         = 4
 )
 
-// choose leaves out the files of a table that cannot have the values that are wanted of its
-// columns, and tells which rows of the others can have them, unless that is too much to tell.
-// DuckDB knows by itself where a value of the column is that files are sorted by.
+// choose drops the files of a table that cannot have the wanted values. For the others it
+// sets the row ranges that may have them, unless there are too many. It ignores the column
+// that files are sorted by: DuckDB's own statistics locate its values.
 func (b *blooms) choose(folder string, t *manifest.Table, from selection) selection {
 	hashes, sorted, most := map[int32][]uint64{}, true, rangesMax
 	for _, c := range bloomColumns(t) {
@@ -291,7 +292,8 @@ func (b *blooms) choose(folder string, t *manifest.Table, from selection) select
 	return from
 }
 
-// open returns a file's filters. One that cannot be read has none: the query then reads more.
+// open returns a file's filters. If a file is unreadable, open returns nil and the query
+// reads more.
 func (b *blooms) open(path string) *bloomFile {
 	if f := b.files[path]; f != nil {
 		return f
@@ -312,7 +314,7 @@ func (b *blooms) open(path string) *bloomFile {
 	return f
 }
 
-// keep closes the files that a manifest does not name.
+// keep closes the files that are not in the manifest.
 func (b *blooms) keep(folder string, m *manifest.Manifest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

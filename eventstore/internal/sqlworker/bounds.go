@@ -19,20 +19,20 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
 )
 
-// Bounds are what a statement says about the rows of a table that it needs. They leave out
-// frames and files before DuckDB sees them; DuckDB still applies the whole WHERE.
+// bounds are the conditions of a statement on the rows of a table. They exclude frames and
+// files before DuckDB reads them; DuckDB still applies the whole WHERE.
 type bounds struct {
-	min, max int64               // event time in microseconds, both included
-	equal    map[string][]string // texts that a column has, by the column's lower-case name
+	min, max int64               // event time in microseconds, inclusive
+	equal    map[string][]string // texts that a column may equal, by lower-case column name
 }
 
 var unbounded = bounds{min: math.MinInt64, max: math.MaxInt64}
 
-// timeSlack is how much later than its upper bound a row's time may be if the bound was
-// computed: the statement computes it again, later.
+// timeSlack is added to a computed upper bound of the time, because the statement evaluates
+// the bound again later.
 const timeSlack = 10 * int64(time.Second/time.Microsecond)
 
-// union returns the bounds of rows that either has.
+// union returns bounds that include the rows of both.
 func (b bounds) union(other bounds) bounds {
 	u := bounds{min: min(b.min, other.min), max: max(b.max, other.max), equal: map[string][]string{}}
 	for name, texts := range b.equal {
@@ -87,8 +87,8 @@ func findBounds(c *duckdb.Conn, s *statement.Statement, t *manifest.Table, param
 }
 
 // ofSelect returns the bounds of each reference to the table in the FROM of a SELECT. In an
-// inner, outer or cross join of tables, a row that does not satisfy the WHERE may be left out
-// on either side: a comparison with null is not true.
+// inner, outer or cross join, rows that do not satisfy the WHERE can be excluded on either
+// side, because a comparison with null is not true.
 func (f *boundsFinder) ofSelect(n statement.Node) (found []bounds) {
 	from := n.Child("from_table")
 	references, whole := f.references(from)
@@ -102,8 +102,8 @@ func (f *boundsFinder) ofSelect(n statement.Node) (found []bounds) {
 	return found
 }
 
-// references returns the names by which columns of the table are qualified. whole is false
-// where rows that the WHERE excludes may matter to others.
+// references returns the names that qualify columns of the table. whole is false if rows that
+// the WHERE excludes may affect others.
 func (f *boundsFinder) references(from statement.Node) (aliases []string, whole bool) {
 	switch from["type"] {
 	case "BASE_TABLE":
@@ -126,7 +126,7 @@ func (f *boundsFinder) references(from statement.Node) (aliases []string, whole 
 	return nil, true
 }
 
-// narrow applies a condition to bounds. bare says that columns need no alias.
+// narrow applies a condition to bounds. bare reports that column names need no qualifier.
 func (f *boundsFinder) narrow(b *bounds, condition statement.Node, alias string, bare bool) {
 	column := func(n statement.Node) string { return f.column(n, alias, bare) }
 	switch condition["class"] {
@@ -154,7 +154,7 @@ func (f *boundsFinder) narrow(b *bounds, condition statement.Node, alias string,
 	}
 }
 
-// mirrored are the operators that say the same of exchanged operands.
+// mirrored maps a comparison to the equivalent one with exchanged operands.
 var mirrored = map[string]string{
 	"COMPARE_EQUAL": "COMPARE_EQUAL", "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN", "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
 	"COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO", "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
@@ -179,7 +179,7 @@ func (f *boundsFinder) isTime(name string) bool {
 	return f.time != "" && strings.EqualFold(name, f.time)
 }
 
-// column returns the name of the table's column that a node is, or "".
+// column returns the name of the table's column that a node refers to, or "".
 func (f *boundsFinder) column(n statement.Node, alias string, bare bool) string {
 	if n["class"] != "COLUMN_REF" {
 		return ""
@@ -193,7 +193,7 @@ func (f *boundsFinder) column(n statement.Node, alias string, bare bool) string 
 	return name
 }
 
-// narrowEqual notes that a column of texts or integers has one of some values.
+// narrowEqual records that a text or integer column equals one of some values.
 func (f *boundsFinder) narrowEqual(b *bounds, name string, values []statement.Node) {
 	if !slices.ContainsFunc(f.table.Current().Columns, func(c manifest.Column) bool {
 		return strings.EqualFold(c.Name, name) && c.Type == event.String
@@ -213,15 +213,15 @@ func (f *boundsFinder) narrowEqual(b *bounds, name string, values []statement.No
 	}
 }
 
-// isInteger reports whether a column has integers.
+// isInteger reports whether a column is of an integer type.
 func (f *boundsFinder) isInteger(name string) bool {
 	return slices.ContainsFunc(f.table.Current().Columns, func(c manifest.Column) bool {
 		return strings.EqualFold(c.Name, name) && (c.Type == event.Int64 || c.Type == event.Int32)
 	})
 }
 
-// text returns the text of a constant that is compared with a column: as it is, or an integer
-// as it is spelled.
+// text returns the text of a constant that is compared with a column. An integer becomes its
+// decimal text.
 func (f *boundsFinder) text(value statement.Node, integer bool) (string, bool) {
 	constant, ok := statement.Constant(value)
 	if p, given := f.params[value.Text("identifier")]; value["class"] == "PARAMETER" && given {
@@ -232,7 +232,7 @@ func (f *boundsFinder) text(value statement.Node, integer bool) (string, bool) {
 		return constant, ok && !integer
 	case int64:
 		return strconv.FormatInt(constant, 10), ok && integer
-	case float64: // of JSON
+	case float64: // from JSON
 		kind := value.Child("value").Child("type")["id"]
 		whole := kind == "INTEGER" || kind == "BIGINT" && math.Abs(constant) < 1<<53
 		return strconv.FormatInt(int64(constant), 10), ok && integer && whole
@@ -251,17 +251,17 @@ func (f *boundsFinder) raiseMin(b *bounds, value statement.Node) {
 
 func (f *boundsFinder) lowerMax(b *bounds, value statement.Node) {
 	if at, computed, ok := f.micros(value); ok {
-		if at++; computed { // TIMESTAMP_NS has been rounded
+		if at++; computed { // TIMESTAMP_NS was rounded
 			at += timeSlack
 		}
 		b.max = min(b.max, at)
 	}
 }
 
-// timeFormats are the constants whose time is known without DuckDB.
+// timeFormats are the formats of time constants that need no evaluation by DuckDB.
 var timeFormats = []string{"2006-01-02 15:04:05", time.DateOnly, "2006-01-02T15:04:05", "2006-01-02T15:04:05Z"}
 
-// micros returns the time that an expression without columns is.
+// micros returns the value of a time expression without columns, in microseconds.
 func (f *boundsFinder) micros(value statement.Node) (at int64, computed, ok bool) {
 	inner := value
 	if value["class"] == "CAST" && value.Child("cast_type")["id"] == "TIMESTAMP" {
@@ -283,7 +283,7 @@ func (f *boundsFinder) micros(value statement.Node) (at int64, computed, ok bool
 }
 
 // fold returns an expression with its parameters replaced by their values. ok is false if it
-// has columns, or another value each time.
+// has columns or is volatile.
 func (f *boundsFinder) fold(value statement.Node) (folded map[string]any, computed, ok bool) {
 	switch value["class"] {
 	case "PARAMETER":
@@ -324,8 +324,8 @@ func (f *boundsFinder) fold(value statement.Node) (folded map[string]any, comput
 	return nil, false, false
 }
 
-// withoutLocation returns a copy of a node without its place in the SQL, which may be a number
-// that Go's JSON does not keep.
+// withoutLocation returns a copy of a node without its location in the SQL, which may be a
+// number that Go's JSON decoding does not preserve.
 func withoutLocation(n statement.Node) statement.Node {
 	n = maps.Clone(n)
 	delete(n, "query_location")
@@ -337,12 +337,12 @@ func (f *boundsFinder) has(name string) bool {
 	return slices.ContainsFunc(shown(f.table.Current()), func(c manifest.Column) bool { return strings.EqualFold(c.Name, name) })
 }
 
-// timeFunctions are those of which a bound may be made.
+// timeFunctions are the functions allowed in a time bound.
 var timeFunctions = statement.SetOf([]statement.FunctionGroup{{Names: strings.Fields(`now current_timestamp get_current_timestamp transaction_timestamp today current_date + - * / to_seconds to_minutes
 	to_hours to_days to_weeks to_months to_years to_milliseconds to_microseconds to_timestamp make_timestamp make_timestamp_ms epoch_ms date_trunc datetrunc time_bucket
 	date_add date_sub strptime trunc`)}})
 
-// constantNode returns the syntax of a parameter's value.
+// constantNode returns the syntax node of a parameter's value.
 func constantNode(value any) (map[string]any, bool) {
 	kind, text := "", ""
 	switch value := value.(type) {
@@ -366,9 +366,9 @@ func constantNode(value any) (map[string]any, bool) {
 	return map[string]any{"class": "CAST", "type": "OPERATOR_CAST", "alias": "", "child": constant, "cast_type": map[string]any{"id": kind, "type_info": nil}, "try_cast": false}, true
 }
 
-// evaluateTime evaluates an expression without columns, and casts it to the type of the time
-// column as DuckDB does in a comparison: the casts of a text to TIMESTAMP and to TIMESTAMP_NS
-// differ, for one drops an offset and the other applies it.
+// evaluateTime evaluates an expression without columns and casts it to the type of the time
+// column, as DuckDB does in a comparison. The type matters: casting a text to TIMESTAMP drops
+// its offset, casting to TIMESTAMP_NS applies it.
 func evaluateTime(c *duckdb.Conn, expression map[string]any, kind event.Type) (micros int64, ok bool) {
 	tree, err := json.Marshal(map[string]any{"error": false, "statements": []any{map[string]any{"node": map[string]any{
 		"type": "SELECT_NODE", "modifiers": []any{}, "cte_map": map[string]any{"map": []any{}}, "select_list": []any{expression},
@@ -391,7 +391,7 @@ func evaluateTime(c *duckdb.Conn, expression map[string]any, kind event.Type) (m
 	if err != nil || len(rows) != 1 {
 		return 0, false
 	}
-	at, ok := rows[0][0].(int64) // not that of infinity
+	at, ok := rows[0][0].(int64) // not an infinity
 	return microsOf(at, perMicro), ok
 }
 
@@ -399,15 +399,15 @@ func evaluateTime(c *duckdb.Conn, expression map[string]any, kind event.Type) (m
 type selection struct {
 	frames []*logFrame
 	files  []*manifest.File
-	// after leaves out rows of an earlier event time, in microseconds, if it is set.
+	// after excludes rows with an earlier event time, in microseconds; nil excludes none.
 	after *int64
-	// rows are those to read of a file, if not all.
+	// rows holds the row ranges to read of a file; files without an entry are read whole.
 	rows map[*manifest.File][]rowRange
-	// equal are the texts of columns, as in bounds, without which a row may be left out.
+	// equal is as in bounds. Rows without one of the texts may be excluded.
 	equal map[string][]string
 }
 
-// within leaves out what has no rows within the bounds.
+// within drops frames and files without rows within the bounds.
 func (s selection) within(t *manifest.Table, b bounds) selection {
 	if t.Time == "" {
 		return s

@@ -21,44 +21,46 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// Options are the settings of a Client.
+// Options configure a Client.
 type Options struct {
-	Folder  string // of the store
-	Memory  int64  // bytes that all workers together may need; default 512 MiB
-	Threads int    // that one query may use; default: one per core
+	Folder  string // folder of the store
+	Memory  int64  // memory of all workers together, in bytes; default 512 MiB
+	Threads int    // threads per query; default: one per core
 	File    string // absolute path of a file that Read may read; default none
-	// RowGroup is how many rows the row groups of written files have; default 16,384.
+	// RowGroup is the number of rows in row groups of written files; default 16,384.
 	RowGroup int
 	Log      *slog.Logger
 }
 
 const (
 	workerMemoryDefault = 512 << 20
-	// writerMemory is what each of the two workers that write files may need, which counts
-	// against Options.Memory, and queriesMemoryMin what is left at least for queries.
+	// writerMemory is the memory of each of the two workers that write files. It counts
+	// against Options.Memory. queriesMemoryMin is the minimum that remains for queries.
 	writerMemory     = 128 << 20
-	wideMemory       = 3 * writerMemory // of one that writes wide rows alone
+	wideMemory       = 3 * writerMemory // for a separate worker that writes wide rows
 	queriesMemoryMin = 128 << 20
-	// idleTime is how long a worker without requests stays, and writerIdleTime one that
-	// writes files.
+	// idleTime is the time after which an idle worker ends, writerIdleTime that of a
+	// worker that writes files.
 	idleTime       = time.Minute
 	writerIdleTime = 5 * time.Second
-	// grace is how long a worker may take to end a request that is canceled or beyond its
-	// time. A worker that takes longer is killed.
+	// grace is the time that a worker may take to end a request that was canceled or
+	// timed out. After that it is killed.
 	grace = 2 * time.Second
-	// obeyTime is how long a worker may take before new queries go to another one, and moveTime
-	// how much longer those wait there that have no rows yet.
+	// obeyTime is the time that a worker may take before new queries go to another
+	// worker. moveTime is how much longer its queries without rows wait before they move
+	// there.
 	obeyTime = 100 * time.Millisecond
 	moveTime = 100 * time.Millisecond
-	// longTime is how long a query waits for its first rows beside an older one before it goes to
-	// the spare worker. A spare starts with the second query, unless queryWorkersMax workers run.
+	// longTime is the time that a query waits for its first rows beside an older query
+	// before it moves to the spare worker. A spare starts with the second query, unless
+	// queryWorkersMax workers run.
 	longTime        = 250 * time.Millisecond
-	spareTime       = 20 * time.Millisecond // between two looks whether the spare is ready
+	spareTime       = 20 * time.Millisecond // interval for checking whether the spare is ready
 	queryWorkersMax = 4
 )
 
-// A Client starts workers when they are needed, and passes requests to the one of their role.
-// It is safe for concurrent use.
+// A Client starts workers on demand and routes requests to the worker of their role. It is
+// safe for concurrent use.
 type Client struct {
 	options Options
 
@@ -66,13 +68,13 @@ type Client struct {
 	closed  bool
 	started int
 
-	functions []protocol.Function        // of workers that start
-	shared    map[protocol.Role]*process // that get requests
-	spare     *process                   // that gets queries when the shared worker no longer does; or nil
-	others    map[*process]bool          // workers of one query each, and those that get no more
+	functions []protocol.Function        // functions for new workers
+	shared    map[protocol.Role]*process // workers that get requests
+	spare     *process                   // takes over queries from the shared worker; may be nil
+	others    map[*process]bool          // workers of a single query, and retired workers
 }
 
-// New returns a Client. It starts nothing.
+// New returns a Client. It starts no worker.
 func New(o Options) *Client {
 	o.Memory = cmp.Or(o.Memory, workerMemoryDefault)
 	o.Threads = cmp.Or(o.Threads, runtime.NumCPU())
@@ -83,7 +85,7 @@ func New(o Options) *Client {
 	return &Client{options: o, shared: map[protocol.Role]*process{}, others: map[*process]bool{}}
 }
 
-// SetFunctions gives queries that begin from now on the functions of scripts.
+// SetFunctions sets the script functions of queries that begin from now on.
 func (c *Client) SetFunctions(functions []protocol.Function) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +97,7 @@ func (c *Client) SetFunctions(functions []protocol.Function) {
 	}
 }
 
-// Close ends the workers and waits for their end. Requests under way fail with ErrClosed.
+// Close ends the workers and waits for them. Running requests fail with ErrClosed.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -116,35 +118,37 @@ func (c *Client) processes() []*process {
 	return slices.AppendSeq(all, maps.Keys(c.others))
 }
 
-// A Query is a query and what it reads.
+// A Query is a query and its input.
 type Query struct {
-	Version  uint64        // of the manifest; the worker reads this one or a newer one
-	Ends     []wal.FileEnd // up to where the log is acknowledged
+	Version  uint64        // of the manifest; the worker reads this version or a newer one
+	Ends     []wal.FileEnd // acknowledged ends of the log files
 	SQL      string
 	Params   []protocol.Param
 	Limits   protocol.Limits
 	External []External
-	Parquet  bool // the rows are a Parquet file, for Rows.WriteStream
+	Parquet  bool // return the rows as a Parquet file, for Rows.WriteStream
 }
 
-// An External table is one whose rows are not in the store. It is in the schema SystemSchema.
+// An External table has rows that are not in the store. It belongs to the schema
+// SystemSchema.
 type External struct {
 	Name    string
 	Columns []protocol.Column
-	// Rows yields values that encode as JSON objects, with the columns for keys. It may be
-	// read twice.
+	// Rows yields values that encode as JSON objects, keyed by column. It may be iterated
+	// twice.
 	Rows iter.Seq2[any, error]
 }
 
-// ErrCrashed says that a query ended the worker that ran it.
+// ErrCrashed reports that a query crashed its worker.
 var ErrCrashed = errors.New("the query ended the process that ran it")
 
 // Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE
-// or EXPLAIN. *QueryError says what is wrong with it.
+// or EXPLAIN. It returns a *QueryError for invalid SQL.
 //
-// Until the Rows are closed, ctx ends the query. A query whose worker is ended or held up by
-// another one runs again, in another worker, unless the first rows have been returned already.
-// One that has no rows after longTime beside an older query is taken to be held up, once.
+// Until the Rows are closed, ctx cancels the query. If another query kills or blocks the
+// worker, the query is retried on another worker, unless its first rows were already
+// returned. A query without rows after longTime beside an older query counts as blocked,
+// once.
 func (c *Client) Query(ctx context.Context, q Query) (*Rows, error) {
 	q.Limits.Time = cmp.Or(q.Limits.Time, protocol.TimeDefault)
 	params, err := protocol.EncodeParams(q.Params)
@@ -158,7 +162,8 @@ func (c *Client) Query(ctx context.Context, q Query) (*Rows, error) {
 	return c.askRows(ctx, requestOf(request), q.Limits.Time, func(w *protocol.Writer) error { return sendExternal(w, q.External) })
 }
 
-// askRows asks for rows and waits for their columns. rest sends what follows the request.
+// askRows sends a request and waits for the columns of its result. rest sends the data that
+// follows the request.
 func (c *Client) askRows(ctx context.Context, q *protocol.Request, limit time.Duration, rest func(*protocol.Writer) error) (*Rows, error) {
 	rows, err := c.startRows(ctx, q, limit, false, rest)
 	if errors.Is(err, errMoved) {
@@ -181,7 +186,7 @@ func (c *Client) startRows(ctx context.Context, q *protocol.Request, limit time.
 	rows := &Rows{answer: a, stop: stop}
 	err = rows.readColumns()
 	if a.endWait() {
-		go func() { // the worker may take as long as grace
+		go func() { // the worker may take up to grace
 			_ = a.finish(nil)
 			stop()
 		}()
@@ -197,7 +202,7 @@ func (c *Client) startRows(ctx context.Context, q *protocol.Request, limit time.
 
 func requestOf(q *protocol.Query) *protocol.Request { return &protocol.Request{Query: q} }
 
-// chunkBytes is how much JSON becomes rows at once.
+// chunkBytes is the amount of JSON that is converted into rows at once.
 const chunkBytes = 1 << 20
 
 // sendExternal sends the rows of external tables.
@@ -232,28 +237,28 @@ func sendExternal(w *protocol.Writer, tables []External) error {
 	return nil
 }
 
-// WriteSegment writes the rows of a closed file of the log as Parquet files. They are durable
-// when it returns, and part of the store when the manifest names them. ErrMemory says that it
-// may be done when the Segment is Wide.
+// WriteSegment writes the rows of a closed log file as Parquet files. The files are durable
+// when it returns; they join the store when the manifest lists them. After ErrMemory, retry
+// with Segment.Wide.
 func (c *Client) WriteSegment(ctx context.Context, q protocol.Segment) (files []protocol.Written, err error) {
 	err = c.write(ctx, &protocol.Request{Segment: &q}, q.Wide, &files)
 	return files, err
 }
 
-// Merge writes the rows of each group of files as one, without those that are deleted. After
-// an error it returns what has become of the groups before the one that failed; ErrMemory says
-// that fewer files can be merged at a time.
+// Merge merges each group of files into one, without the deleted rows. On an error it also
+// returns the results of the groups before the failed one. After ErrMemory, retry with fewer
+// files.
 func (c *Client) Merge(ctx context.Context, q protocol.Merge) (merged []protocol.Merged, err error) {
 	err = c.write(ctx, &protocol.Request{Merge: &q}, q.Wide, &merged)
 	return merged, err
 }
 
-// CheckPredicate returns a *QueryError unless a predicate can be that of a delete.
+// CheckPredicate returns a *QueryError if predicate is not valid for a delete.
 func (c *Client) CheckPredicate(ctx context.Context, version uint64, table uint32, predicate string) error {
 	return c.write(ctx, &protocol.Request{Check: &protocol.Check{Version: version, Table: table, Predicate: predicate}}, false, nil)
 }
 
-// write asks for something that has no rows.
+// write sends a request whose answer has no rows.
 func (c *Client) write(ctx context.Context, q *protocol.Request, alone bool, files any) error {
 	a, err := c.ask(ctx, q, alone, sendNothing)
 	if err != nil {
@@ -283,7 +288,8 @@ func (c *Client) write(ctx context.Context, q *protocol.Request, alone bool, fil
 	return err
 }
 
-// endOf returns the error of a message that ends an answer, io.EOF if it has none.
+// endOf returns the error in a message that ends an answer, or io.EOF if the answer ended
+// without an error.
 func endOf(kind protocol.Kind, text []byte) error {
 	switch kind {
 	case protocol.DoneMessage:
@@ -298,7 +304,7 @@ func endOf(kind protocol.Kind, text []byte) error {
 	return protocol.ErrInvalidMessage
 }
 
-// An answeredError is an error that the worker gave as its answer.
+// An answeredError is an error that the worker returned in its answer.
 type answeredError struct{ err error }
 
 func (e *answeredError) Error() string { return e.err.Error() }

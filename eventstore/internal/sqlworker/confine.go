@@ -14,19 +14,21 @@ import (
 )
 
 const (
-	// memorySlack is by how much the process may map more than its limit before its
-	// allocations fail: stacks of threads, Go's heap, what allocators keep mapped. What is
-	// resident is held to the limit by memoryWatch.
+	// memorySlack is the address space that the process may map beyond its limit before
+	// allocations fail: thread stacks, Go's heap, free memory of allocators. memoryWatch
+	// enforces the limit on resident memory.
 	memorySlack = 1 << 30
-	// mergeNice is the priority of a worker that merges, for which nobody waits. Appends wait for
-	// one that writes closed files of the log if it is left behind, so its priority is theirs.
+	// mergeNice is the nice value of a worker that merges, because no caller waits for
+	// merges. Sealing keeps the normal priority: appends wait for it when it falls
+	// behind.
 	mergeNice = 15
-	// leftNice is the priority of a worker that queries have left.
+	// leftNice is the nice value of a worker that its queries have left.
 	leftNice = 10
 )
 
-// confine takes from the process what a worker does not need: network, other programs,
-// other processes, memory beyond a limit. The system ends it first when memory is short.
+// confine drops privileges that a worker does not need: network access, starting programs,
+// access to other processes, memory beyond a limit. It also makes the process the first
+// choice of the kernel's OOM killer.
 func confine(s protocol.Settings) error {
 	if err := child.CloseInherited(protocol.ControlFile); err != nil {
 		return err
@@ -34,7 +36,7 @@ func confine(s protocol.Settings) error {
 	if err := child.LimitResource("core dumps", unix.RLIMIT_CORE, 0, 0); err != nil {
 		return err
 	}
-	// Where /proc does not allow it, the system chooses by itself.
+	// If /proc is not writable, the kernel uses its default choice.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	debug.SetMemoryLimit(s.Memory / 4)
 	switch s.Role {
@@ -53,9 +55,10 @@ func confine(s protocol.Settings) error {
 	return err
 }
 
-// lowerPriority lowers the priority of all threads of a process, and so of those that they start.
+// lowerPriority lowers the priority of all threads of a process. Threads that they start
+// inherit it.
 func lowerPriority(process string, nice int) {
-	for range 2 { // a thread may have started another one meanwhile
+	for range 2 { // again, for threads started meanwhile
 		threads, _ := os.ReadDir("/proc/" + process + "/task")
 		for _, t := range threads {
 			id, err := strconv.Atoi(t.Name())
@@ -63,13 +66,14 @@ func lowerPriority(process string, nice int) {
 				continue
 			}
 			if now, err := unix.Getpriority(unix.PRIO_PROCESS, id); err == nil {
-				_ = unix.Setpriority(unix.PRIO_PROCESS, id, max(nice, 20-now)) // as the call returns it
+				_ = unix.Setpriority(unix.PRIO_PROCESS, id, max(nice, 20-now)) // the system call returns 20 - nice
 			}
 		}
 	}
 }
 
-// fileCalls are what reading the store's files and writing temporary ones needs.
+// fileCalls returns the system calls for reading the store's files and writing temporary
+// files.
 func fileCalls() []child.Rule {
 	rules := oldFileCalls()
 	for _, command := range []uint32{unix.F_SETLK, unix.F_GETLK} { // DuckDB locks the files that it writes

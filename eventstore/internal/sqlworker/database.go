@@ -21,35 +21,35 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A database is an instance of DuckDB, in memory, with one connection. A query has one for
-// itself, with its own memory limit, so that none takes what another needs; one that worked
-// without an error is used again, because it takes milliseconds to make one and it remembers
-// the footers of Parquet files. Its views stay too: a query that reads the same files as the
-// one before finds its view.
+// A database is an in-memory DuckDB instance with one connection. Each query uses its own,
+// with its own memory limit, so that queries cannot take memory from each other. A database
+// is reused if its query succeeded: creating one takes milliseconds, and it caches the
+// footers of Parquet files. Its views stay too, so a query that reads the same files as the
+// previous one reuses its view.
 type database struct {
 	db     duck.Database
 	conn   *duckdb.Conn
-	number uint64 // of this process
+	number uint64 // unique in this process
 	memory int64
 	temp   string
-	views  map[string]string // the query of each view, by the table's lower-case name
+	views  map[string]string // query of each view, by lower-case table name
 	scans  map[scanKey]uint64
-	files  map[string]bool // paths of Parquet files whose footers DuckDB remembers
-	seen   uint64          // version of the manifest that files were compared with
+	files  map[string]bool // Parquet files whose footers DuckDB caches
+	seen   uint64          // manifest version that files was last compared with
 }
 
-// removedFilesMax is how many removed files a database may remember the footers of. DuckDB lets go
-// of a footer with its database only; with one of 100 columns, that is some 4 MiB.
+// removedFilesMax is the maximum number of removed files whose footers a database may cache.
+// DuckDB frees a footer only with its database; a footer of 100 columns takes some 4 MiB.
 const removedFilesMax = 64
 
-// remember notes files that the database reads.
+// remember records files that the database reads.
 func (d *database) remember(folder string, t *manifest.Table, files []*manifest.File) {
 	for _, f := range files {
 		d.files[t.Path(folder, f.Name)] = true
 	}
 }
 
-// isOutdated reports whether the database remembers many files that the store has no more.
+// isOutdated reports whether the database caches footers of too many removed files.
 func (d *database) isOutdated(folder string, m *manifest.Manifest) bool {
 	if m == nil || m.Version == d.seen || len(d.files) <= removedFilesMax {
 		return false
@@ -66,16 +66,16 @@ func (d *database) isOutdated(folder string, m *manifest.Manifest) bool {
 	return len(d.files)-there > removedFilesMax
 }
 
-// A scanKey names what a scan shows: one part of a table's view.
+// A scanKey identifies a scan: one part of a table's view.
 type scanKey struct {
 	table uint32
 	part  int
 }
 
-// scansNumbered counts the numbers of scans that were given out.
+// scansNumbered is the last scan number assigned.
 var scansNumbered atomic.Uint64
 
-// scanID returns the number of a scan in the database's views. It is the same for each query,
+// scanID returns the number of a scan in the database's views. It is stable across queries,
 // so that new frames in the log do not change the view.
 func (d *database) scanID(table uint32, part int) uint64 {
 	key := scanKey{table, part}
@@ -85,7 +85,7 @@ func (d *database) scanID(table uint32, part int) uint64 {
 	return d.scans[key]
 }
 
-// createView makes a view of a table, unless it is there.
+// createView creates a table's view, unless an identical one exists.
 func (d *database) createView(table, sql string) error {
 	name := strings.ToLower(table)
 	if d.views[name] == sql {
@@ -98,10 +98,10 @@ func (d *database) createView(table, sql string) error {
 	return nil
 }
 
-// idleDatabases is how many databases wait for a query.
+// idleDatabases is the maximum number of idle databases.
 const idleDatabases = 2
 
-// databases makes databases and keeps those that are free.
+// databases creates databases and pools idle ones.
 type databases struct {
 	settings protocol.Settings
 	mu       sync.Mutex
@@ -110,9 +110,9 @@ type databases struct {
 	free     []*database
 }
 
-// lockdownSQL closes a database to files outside the store's folder, to the network, to
-// extensions and to settings. Columns of type TIMESTAMP are UTC, and so must now() and the
-// arithmetic of dates be.
+// lockdownSQL denies access to files outside the store's folder, the network, extensions and
+// settings. It sets the time zone to UTC: TIMESTAMP columns are in UTC, so now() and date
+// arithmetic must be too.
 const lockdownSQL = `
 ATTACH ':memory:' AS events;
 CREATE SCHEMA events.` + statement.SystemSchema + `;
@@ -126,23 +126,24 @@ SET GLOBAL allowed_paths = [%s];
 SET GLOBAL enable_external_access = false;
 `
 
-// rememberSQL keeps the footers of Parquet files. One who writes files reads each once.
+// rememberSQL caches the footers of Parquet files. Writers do not use it: they read each file
+// once.
 const rememberSQL = "SET GLOBAL parquet_metadata_cache = true;"
 
-// lockSQL keeps the settings as they are. A worker without queries sets some by itself.
+// lockSQL locks the settings. A worker without queries changes some itself.
 const lockSQL = "SET GLOBAL lock_configuration = true;"
 
-// searchPathSQL lets a connection find the tables of the store by their names.
+// searchPathSQL makes the tables of the store visible by their unqualified names.
 const searchPathSQL = "SET search_path = 'events.main,events." + statement.SystemSchema + "';"
 
-// take returns a database with a memory limit.
+// take returns a database with the given memory limit.
 func (d *databases) take(memory int64) (*database, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.settings.Role == protocol.QueryRole {
 		defer d.prepare(memory)
 	}
-	for i, one := range slices.Backward(d.free) { // the last one used knows most of what is wanted
+	for i, one := range slices.Backward(d.free) { // the last one used has the best cache
 		if one.memory == memory {
 			d.free = append(d.free[:i], d.free[i+1:]...)
 			return one, nil
@@ -151,7 +152,7 @@ func (d *databases) take(memory int64) (*database, error) {
 	return d.make(memory)
 }
 
-// prepare makes a database for the query to come, if none is free. The caller holds d.mu.
+// prepare creates a database for the next query, unless one is idle. The caller holds d.mu.
 func (d *databases) prepare(memory int64) {
 	if d.making || len(d.free) > 0 {
 		return
@@ -168,7 +169,7 @@ func (d *databases) prepare(memory int64) {
 	}()
 }
 
-// make makes a database. The caller holds d.mu, which is released meanwhile.
+// make creates a database. The caller holds d.mu, which make releases meanwhile.
 func (d *databases) make(memory int64) (*database, error) {
 	d.made++
 	number := d.made
@@ -184,21 +185,21 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 		"threads":                 strconv.Itoa(d.settings.Threads),
 		"temp_directory":          temp,
 		"max_temp_directory_size": tempMax,
-		// Without them, DuckDB's own allocator keeps what a thread has freed until that
-		// thread works again.
+		// Without background threads, DuckDB's allocator keeps the memory that a
+		// thread freed until that thread works again.
 		"allocator_background_threads": "true",
-		// Rows that no ORDER BY sorts have no order, and their parts, each of which is a part of
-		// a UNION ALL, are read by all threads. What is read out of a file has one.
+		// Rows without an ORDER BY have no defined order, and all threads read the
+		// UNION ALL parts. Rows read from a single file keep their order.
 		"preserve_insertion_order": strconv.FormatBool(d.settings.File != ""),
 	}
 	if d.settings.Role != protocol.QueryRole {
-		config["threads"] = "1" // keeps the order of rows, and has one row group in memory
+		config["threads"] = "1" // preserves the order of rows and holds one row group in memory
 	}
 	db, err := duckdb.Open(config)
 	if err != nil {
 		return nil, fmt.Errorf("open DuckDB: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(temp), 0o700); err != nil { // DuckDB makes the last folder only
+	if err := os.MkdirAll(filepath.Dir(temp), 0o700); err != nil { // DuckDB creates only the last folder
 		duck.Close(&db)
 		return nil, err
 	}
@@ -229,10 +230,11 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 	return one, nil
 }
 
-// tempMax is what one query may spill to disk.
+// tempMax is the maximum that one query may spill to disk.
 const tempMax = "4GB"
 
-// put takes a database back. One whose query failed may hold memory, and goes.
+// put returns a database to the pool. It closes the database after a failed query, which may
+// have left memory allocated.
 func (d *databases) put(one *database, failed bool) {
 	d.mu.Lock()
 	if failed = failed || len(d.free) >= idleDatabases; !failed {

@@ -1,11 +1,10 @@
-// Package sqlworker runs DuckDB for the event store, in child processes of its own.
+// Package sqlworker runs DuckDB for the event store in child processes.
 //
-// A worker is the running program, started again. It reads the store's manifest, the
-// frames of its log, which it maps, and its Parquet files; it holds nothing that is not
-// in them. Whatever a query does to it, the parent goes on: a worker that crashes, hangs
-// or needs too much memory ends, queries that ran beside the one that ended it run again,
-// and the next query starts another worker.
+// A worker runs the same executable as its parent. It reads the store's manifest, the mapped
+// frames of its log, and its Parquet files, and has no other state. A query cannot harm the
+// parent: a worker that crashes, hangs or exceeds its memory is ended. Other queries that ran
+// in it are retried, and the next query starts a new worker.
 //
-// A program that opens event stores calls Run at the start of main. A Client is safe for
-// concurrent use; its Rows are for one goroutine at a time.
+// A program that opens event stores must call Run at the start of main. A Client is safe for
+// concurrent use; its Rows are not.
 package sqlworker

@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// latestMax is up to how many rows are looked for from the newest on: they stand in
-	// memory until it is known that they are enough.
+	// latestMax is the maximum number of rows for a search from the newest on. The rows
+	// are kept in memory until there are enough.
 	latestMax = 10_000
-	// latestRows is about how many of the newest rows are searched first, and latestGrowth
-	// by how much more each further search reads.
+	// latestRows is roughly the number of newest rows that the first search reads. Each
+	// further search reads latestGrowth times as many.
 	latestRows   = 20_000
 	latestGrowth = 16
 )
 
-// latestOf returns how many rows a statement wants of the end of a table, by event time: it
-// is SELECT … FROM table … ORDER BY time DESC … LIMIT n [OFFSET m]. 0 is any other statement.
+// latestOf returns the number of rows that a statement needs from the end of a table, by
+// event time, if it is SELECT … FROM table … ORDER BY time DESC … LIMIT n [OFFSET m]. For any
+// other statement it returns 0.
 func latestOf(s *statement.Statement, t *manifest.Table) int64 {
 	n := statement.Node(s.Tree).Child("node")
 	from := n.Child("from_table")
@@ -54,7 +55,7 @@ func latestOf(s *statement.Statement, t *manifest.Table) int64 {
 	return limitOf(modifiers[1])
 }
 
-// hidesTime reports whether the name of the time column means something else to ORDER BY.
+// hidesTime reports whether the name of the time column has another meaning in ORDER BY.
 func hidesTime(n statement.Node, f *boundsFinder, alias string) bool {
 	return slices.ContainsFunc(n.List("select_list"), func(item statement.Node) bool {
 		replaced, _ := item["replace_list"].([]any)
@@ -63,7 +64,7 @@ func hidesTime(n statement.Node, f *boundsFinder, alias string) bool {
 	})
 }
 
-// dependsOnOthers reports whether a row of the result depends on more than its own row.
+// dependsOnOthers reports whether a result row depends on more than its own table row.
 func dependsOnOthers(n statement.Node) bool {
 	depends := false
 	statement.ForEachObject(map[string]any(n), func(n statement.Node) {
@@ -72,7 +73,8 @@ func dependsOnOthers(n statement.Node) bool {
 	return depends
 }
 
-// limitOf returns how many rows a LIMIT needs, or 0 if they are not constant or too many.
+// limitOf returns the number of rows that a LIMIT needs, or 0 if it is not constant or too
+// large.
 func limitOf(modifier statement.Node) int64 {
 	limit, ok := statement.ConstantCount(modifier.Child("limit"))
 	offset := 0
@@ -85,8 +87,8 @@ func limitOf(modifier statement.Node) int64 {
 	return int64(limit)
 }
 
-// latestSteps returns the selections to search, newest first, until one has enough rows. Each
-// but the last leaves out rows before a time, and with them the parts that have no others.
+// latestSteps returns the selections to search, newest first, until one has enough rows. All
+// but the last exclude rows before a time, and the parts that have only such rows.
 func (s selection) latestSteps(wanted int64) (steps []selection) {
 	parts := s.parts()
 	for rows := max(latestRows, latestGrowth*wanted); ; rows *= latestGrowth {
@@ -104,7 +106,7 @@ func (s selection) latestSteps(wanted int64) (steps []selection) {
 	}
 }
 
-// A part is a frame or a file: its event times, and how many rows it has.
+// A part is the event time range and number of rows of a frame or file.
 type part struct{ min, max, rows int64 }
 
 func (s selection) parts() (parts []part) {
@@ -117,8 +119,8 @@ func (s selection) parts() (parts []part) {
 	return parts
 }
 
-// cutNewest returns a time from which on parts have at least about so many rows, if each has
-// as many in any hour as in another. ok is false if they do not have so many.
+// cutNewest returns a time from which parts have roughly the given number of rows, assuming
+// that each part spreads its rows evenly over time. ok is false if they have fewer rows.
 func cutNewest(parts []part, rows int64) (after int64, ok bool) {
 	low, high, total := int64(math.MaxInt64), int64(math.MinInt64), int64(0)
 	for _, p := range parts {
@@ -131,7 +133,7 @@ func cutNewest(parts []part, rows int64) (after int64, ok bool) {
 	return after, after > low
 }
 
-// rowsFrom estimates how many rows parts have from a time on.
+// rowsFrom estimates the number of rows that parts have from a time on.
 func rowsFrom(parts []part, after int64) (rows float64) {
 	for _, p := range parts {
 		if share := float64(p.max-after+1) / float64(p.max-p.min+1); share > 0 {

@@ -19,17 +19,17 @@ import (
 	"github.com/perigeedb/perigee/internal/frame"
 )
 
-// A logFile is a mapped file of the log, with what its frames are. What has been read of it
-// stays for the next query, which reads only what was appended since.
+// A logFile is a mapped log file with an index of its frames. The index is kept for the next
+// query, which reads only newly appended frames.
 type logFile struct {
 	number uint64
 	mapped []byte
-	// outgrown are mappings of earlier queries, which frames lie in: where files are not
-	// preallocated, this one has grown since.
+	// outgrown holds older, smaller mappings that frames still point into. They arise
+	// where files are not preallocated and grow.
 	outgrown [][]byte
-	end      int64                  // up to which frames have been read
-	frames   map[uint32][]*logFrame // by table, in the order of the log
-	users    int                    // queries that read it
+	end      int64                  // end of the frames that were read
+	frames   map[uint32][]*logFrame // by table, in log order
+	users    int                    // number of queries that read it
 }
 
 // A logFrame is the rows of one append.
@@ -42,20 +42,20 @@ type logFrame struct {
 	columns          *event.Columns
 }
 
-// find returns the index of the column with an ID.
+// find returns the index of the column with the given ID.
 func (f *logFrame) find(id int32) (int, bool) {
 	i := slices.Index(f.ids, id)
 	return i, i >= 0
 }
 
-// hasNegativeZero reports whether a double of the frame is -0.0.
+// hasNegativeZero reports whether the frame has a double of -0.0.
 func (f *logFrame) hasNegativeZero() bool {
 	return slices.ContainsFunc(f.columns.Vectors, func(v event.Vector) bool {
 		return slices.ContainsFunc(v.Floats, func(x float64) bool { return math.Float64bits(x) == 1<<63 })
 	})
 }
 
-// logFiles are the files that are mapped.
+// logFiles holds the mapped log files.
 type logFiles struct {
 	folder string
 	mu     sync.Mutex
@@ -66,15 +66,15 @@ func newLogFiles(folder string) *logFiles {
 	return &logFiles{folder: folder, files: map[uint64]*logFile{}}
 }
 
-// A logView is what a query reads of the log. Close it after the query.
+// A logView is the view that a query has of the log. Close it after the query.
 type logView struct {
 	from  *logFiles
 	files []*logFile
 	ends  []int64
 }
 
-// open maps the files from first on up to their ends. Files that the parent no longer lists
-// are closed once no query reads them.
+// open maps the files from first on, up to their ends. It closes files that the parent no
+// longer lists once no query reads them.
 func (l *logFiles) open(first uint64, ends []wal.FileEnd) (*logView, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +95,7 @@ func (l *logFiles) open(first uint64, ends []wal.FileEnd) (*logView, error) {
 	return v, nil
 }
 
-// read returns a file whose frames are known up to an end.
+// read returns a file with its frames indexed up to end.
 func (l *logFiles) read(end wal.FileEnd) (*logFile, error) {
 	f := l.files[end.Number]
 	if f == nil {
@@ -130,7 +130,7 @@ func mapFile(path string) ([]byte, error) {
 	return mapped, os.NewSyscallError("mmap", err)
 }
 
-// readTo reads the heads of the frames up to an end.
+// readTo indexes the frames up to end.
 func (f *logFile) readTo(end wal.FileEnd) error {
 	for f.end < end.End {
 		if i := slices.IndexFunc(end.Damaged, func(s wal.Span) bool { return s.Begin == f.end }); i >= 0 {
@@ -170,7 +170,7 @@ func (f *logFile) add(record []byte) error {
 	return nil
 }
 
-// evict closes files that are not listed and that no query reads.
+// evict closes files that are neither listed nor read by a query.
 func (l *logFiles) evict(listed []wal.FileEnd) {
 	for number, f := range l.files {
 		if f.users == 0 && !slices.ContainsFunc(listed, func(e wal.FileEnd) bool { return e.Number == number }) {
@@ -182,7 +182,7 @@ func (l *logFiles) evict(listed []wal.FileEnd) {
 	}
 }
 
-// of returns the frames of a table, in the order of the log.
+// of returns the frames of a table, in log order.
 func (v *logView) of(table uint32) (frames []*logFrame) {
 	v.from.mu.Lock()
 	defer v.from.mu.Unlock()
@@ -196,7 +196,7 @@ func (v *logView) of(table uint32) (frames []*logFrame) {
 	return frames
 }
 
-// close gives the files back. Nothing may read the frames afterwards.
+// close releases the files. The caller must not use the frames afterwards.
 func (v *logView) close() {
 	v.from.mu.Lock()
 	defer v.from.mu.Unlock()

@@ -15,17 +15,16 @@ import (
 )
 
 // DuckDB accounts for its buffers, but not for the texts and lists of the rows that it
-// works on, nor for the states of some aggregates. So the memory of the whole worker is
-// watched while requests run, and the oldest of those since whose start it has grown by
-// more than a quarter of its limit ends once it is beyond the limit.
-
+// processes, nor for the states of some aggregates. A memoryWatch therefore monitors the whole
+// worker while requests run. When the worker exceeds its limit, the watch ends the oldest
+// request during which the worker has grown by more than a quarter of the limit.
 const (
 	memoryInterval = 5 * time.Millisecond
-	// evictedTime is how long a request that was ended has to give memory back before
-	// the next one is ended.
+	// evictedTime is the time that an ended request has to free its memory before the
+	// next one is ended.
 	evictedTime = 200 * time.Millisecond
-	// trimFrom is by how much the process must have grown during a request for the C
-	// library's free memory to be returned to the system.
+	// trimFrom is the growth of the process during a request from which the C library's
+	// free memory is returned to the system.
 	trimFrom = 64 << 20
 )
 
@@ -42,16 +41,16 @@ type memoryWatch struct {
 type watched struct {
 	cancel  context.CancelCauseFunc
 	started time.Time
-	before  int64 // bytes of the process
+	before  int64 // size of the process at the start, in bytes
 	ended   bool
 }
 
 func newMemoryWatch(limit int64) *memoryWatch {
-	statm, _ := os.Open("/proc/self/statm") // without it nothing is watched but RLIMIT_DATA holds
+	statm, _ := os.Open("/proc/self/statm") // if unavailable, only RLIMIT_DATA limits memory
 	return &memoryWatch{limit: limit, statm: statm, running: map[*watched]bool{}}
 }
 
-// resident returns the memory that the process shares with nobody, or 0 if it is not known.
+// resident returns the private resident memory of the process, in bytes, or 0 if unknown.
 func (m *memoryWatch) resident() int64 {
 	if m.statm == nil {
 		return 0
@@ -81,9 +80,9 @@ func (m *memoryWatch) add(cancel context.CancelCauseFunc) (release func()) {
 	}
 }
 
-// trimAfter returns free memory to the system after a request since whose start the process
-// has grown. The C library would keep hundreds of megabytes that were values of aggregates,
-// and an arena of its own for each thread that had them.
+// trimAfter returns free memory to the system after a request during which the process has
+// grown. The C library would otherwise keep hundreds of megabytes of freed aggregate values,
+// in an arena per thread.
 func (m *memoryWatch) trimAfter(w *watched) {
 	if m.resident()-w.before < trimFrom || !m.trimming.TryLock() {
 		return
@@ -103,7 +102,7 @@ func (m *memoryWatch) run() {
 	}
 }
 
-// evictOldest ends a request if the process is beyond its limit. It reports whether it did.
+// evictOldest ends one request if the process exceeds its limit. It reports whether it did.
 func (m *memoryWatch) evictOldest() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -98,14 +98,14 @@ static const char *text_of(const text_cell *cell) {
 	return cell->inside.length > sizeof cell->inside.text ? cell->outside.text : cell->inside.text;
 }
 
-// is_before reports whether key a comes before key b.
+// is_before reports whether key a sorts before key b.
 static int is_before(const text_cell *a, const text_cell *b) {
 	uint32_t length = a->inside.length < b->inside.length ? a->inside.length : b->inside.length;
 	int order = memcmp(text_of(a), text_of(b), length);
 	return order ? order < 0 : a->inside.length < b->inside.length;
 }
 
-// text_bytes returns how many bytes of text the next row of an input has.
+// text_bytes returns the bytes of text in the next row of an input.
 static uint64_t text_bytes(const row_merge *merge, const merge_input *input) {
 	uint64_t bytes = 0, row = input->next;
 	for (uint64_t i = 0; i < merge->column_count; i++) {
@@ -116,7 +116,7 @@ static uint64_t text_bytes(const row_merge *merge, const merge_input *input) {
 	return bytes;
 }
 
-// take_chunk makes a chunk that was fetched the input's.
+// take_chunk installs a fetched chunk as the input's current chunk.
 static void take_chunk(const row_merge *merge, merge_input *input) {
 	input->rows = duckdb_data_chunk_get_size(input->chunk);
 	input->next = 0;
@@ -130,8 +130,8 @@ static void take_chunk(const row_merge *merge, merge_input *input) {
 	}
 }
 
-// fetch_chunks gives a chunk to each input that has used up its last. It returns an error of
-// DuckDB, or NULL.
+// fetch_chunks fetches a chunk for each input that has consumed its current one. It returns an
+// error of DuckDB, or NULL.
 static const char *fetch_chunks(row_merge *merge) {
 	for (uint64_t i = 0; i < merge->input_count; i++) {
 		merge_input *input = &merge->inputs[i];
@@ -152,7 +152,7 @@ static const char *fetch_chunks(row_merge *merge) {
 	return NULL;
 }
 
-// least_input returns the input whose next row comes first, or NULL if none has a row.
+// least_input returns the input whose next row sorts first, or NULL if all inputs are exhausted.
 static merge_input *least_input(row_merge *merge) {
 	merge_input *least = NULL;
 	const text_cell *least_key = NULL;
@@ -169,8 +169,8 @@ static merge_input *least_input(row_merge *merge) {
 	return least;
 }
 
-// choose_rows takes rows of the inputs in order until the chunk is full, one input has no more
-// rows in memory, or the rows have much text. from has the index of the input of each.
+// choose_rows takes rows from the inputs in order until the chunk is full, an input has no more
+// rows in memory, or the rows have much text. It sets from to the input index of each row.
 static uint64_t choose_rows(row_merge *merge, uint32_t *from, uint64_t capacity) {
 	uint64_t count = 0, bytes = 0;
 	while (count < capacity && bytes < SCAN_CHUNK_BYTES) {
@@ -201,7 +201,7 @@ static void copy_chosen(row_merge *merge, const uint32_t *from, uint64_t count, 
 			duckdb_vector_copy_sel(duckdb_data_chunk_get_vector(input->chunk, c), duckdb_data_chunk_get_vector(output, c), rows, taken, 0, filled);
 		filled += taken;
 	}
-	for (uint64_t i = 0; i < count; i++) // and then in order
+	for (uint64_t i = 0; i < count; i++) // then in order
 		row[i] = starts[from[i]]++;
 	for (uint64_t c = 0; c < merge->column_count; c++)
 		duckdb_slice_vector(duckdb_data_chunk_get_vector(output, c), rows, count);

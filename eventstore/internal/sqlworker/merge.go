@@ -26,7 +26,7 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// merge writes the rows of each group of files of a table and day as one file.
+// merge merges each group of files of a table and day into one file.
 func (w *worker) merge(ctx context.Context, q *protocol.Merge, in *job) error {
 	t, err := w.table(q.Version, q.Table)
 	if err != nil {
@@ -50,7 +50,7 @@ func (w *worker) merge(ctx context.Context, q *protocol.Merge, in *job) error {
 	return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{})
 }
 
-// mergeGroups merges groups of files until one cannot be.
+// mergeGroups merges groups of files until one fails.
 func (w *worker) mergeGroups(ctx context.Context, t *manifest.Table, groups [][]string, byName map[string]*manifest.File, out *output) (all []protocol.Merged, err error) {
 	s, err := w.newWriteSession(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (w *worker) mergeGroups(ctx context.Context, t *manifest.Table, groups [][]
 	return all, nil
 }
 
-// mergeFiles writes the rows of files of one day, without those that are deleted, as one.
+// mergeFiles merges files of one day into one file, without the deleted rows.
 func (s *session) mergeFiles(t *manifest.Table, files []*manifest.File, out *output) (protocol.Merged, error) {
 	whole := manifest.File{Day: files[0].Day, MinTime: files[0].MinTime, MaxTime: files[0].MaxTime}
 	for _, f := range files {
@@ -114,8 +114,8 @@ func (s *session) mergeFiles(t *manifest.Table, files []*manifest.File, out *out
 	return protocol.Merged{File: &f}, err
 }
 
-// mayHaveNegativeZero reports whether a double of a file may be -0.0, or known. Of a file of an
-// earlier format the manifest does not tell.
+// mayHaveNegativeZero reports whether a file may have a double of -0.0, or known is set. For
+// files of earlier formats, which the manifest does not describe, it reads the file.
 func (s *session) mayHaveNegativeZero(t *manifest.Table, f *manifest.File, known bool) (bool, error) {
 	if known || f.NegativeZero || f.Format >= manifest.FileFormat {
 		return known || f.NegativeZero, nil
@@ -159,21 +159,21 @@ func (s *session) countLeft(t *manifest.Table, files []*manifest.File, left *man
 	return nil
 }
 
-// fileSQL reads the rows of a file that are not deleted, as rows of the newest schema.
+// fileSQL returns a query for the rows of a file that are not deleted, in the newest schema.
 func fileSQL(folder string, t *manifest.Table, f *manifest.File, more ...string) string {
 	group := groupFiles(t, []*manifest.File{f})[0]
 	return partSQL(t, group.sql(folder, t, group.files, ""), group.types, group.deletes, more...)
 }
 
-// A mergedRows is the rows of several sorted files, in order, one chunk of each in memory: the
-// table function merged_rows. DuckDB would sort them all again.
+// A mergedRows merges the rows of several sorted files, with one chunk of each in memory: the
+// table function merged_rows. It avoids a new sort by DuckDB.
 type mergedRows struct {
 	conns  []*duckdb.Conn
 	inputs []*duckdb.Streaming
 	c      *C.row_merge
 }
 
-// openMerge begins to read files. Close the mergedRows after the statement that reads them.
+// openMerge starts to read files. Close the mergedRows after the statement that reads them.
 func (s *session) openMerge(t *manifest.Table, files []*manifest.File) (_ *mergedRows, err error) {
 	m := &mergedRows{}
 	defer func() {
@@ -205,14 +205,14 @@ func (s *session) openMerge(t *manifest.Table, files []*manifest.File) (_ *merge
 	return m, nil
 }
 
-// oneChunkSQL makes a connection read a result no further than one chunk ahead. By default
-// these are chunks of 1 MB, of which long texts do not count.
+// oneChunkSQL limits a connection to one chunk of read-ahead. The default is a buffer of 1
+// MB, which does not count long texts.
 const oneChunkSQL = "SET streaming_buffer_size = '1KB'"
 
-// The struct of the bindings has nothing but DuckDB's.
+// Compile-time check that the bindings' struct has the size of DuckDB's.
 var _ = [1]struct{}{}[unsafe.Sizeof(duck.Result{})-C.sizeof_duckdb_result]
 
-// sql is what reads the rows.
+// sql returns the FROM clause that reads the rows.
 func (m *mergedRows) sql() string { return fmt.Sprintf("FROM merged_rows(%d)", uint64(m.c.id)) }
 
 func (m *mergedRows) close() {
@@ -227,7 +227,7 @@ func (m *mergedRows) close() {
 	}
 }
 
-// registerMerge makes merged_rows known to the database of a connection.
+// registerMerge registers merged_rows with the database of a connection.
 func registerMerge(c duck.Connection) error {
 	if C.merge_register(c.Ptr) == 0 {
 		return errors.New("register merged_rows with DuckDB")

@@ -20,31 +20,32 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// DuckDB's sort holds several copies of its rows, and of wide ones more than a small limit
-// allows. So the rows of the log are sorted here: their sort keys only, after which DuckDB
-// reads the rows where they lie in the mapped file, in that order.
+// DuckDB's sort holds several copies of its rows, which exceeds a small memory limit if the
+// rows are wide. This code therefore sorts only the sort keys of the log's rows. DuckDB then
+// reads the rows in that order, in place in the mapped file.
 
 const (
-	// sortRowsMax is how many rows are sorted at a time; more become several files.
+	// sortRowsMax is the maximum number of rows sorted at a time; more rows become
+	// several files.
 	sortRowsMax = 1 << 20
-	// sortKeysMax bounds the different keys that are kept meanwhile, in bytes.
+	// sortKeysMax bounds the distinct keys in memory, in bytes.
 	sortKeysMax = 16 << 20
-	// freeFrom is from how many rows on the sorter's memory is given back before files are
-	// written.
+	// freeFrom is the number of rows from which the sorter's memory is freed before files
+	// are written.
 	freeFrom = 16_384
-	// sortKeyMemory is about what the sorter needs for a key besides its bytes.
+	// sortKeyMemory is the approximate overhead of a key, in bytes.
 	sortKeyMemory = 112
 )
 
-// A sortedRow is a row of the log, and what it is sorted by: its day and the columns before the
-// event time, and the event time.
+// A sortedRow is a row of the log with its sort order: the key (its day and the columns
+// before the event time) and the event time.
 type sortedRow struct {
-	time       int64 // as timeSQL has it; noTime if the row has none
+	time       int64 // from timeSQL; noTime if the row has none
 	frame, row uint32
 	key        uint32 // index in frameWriter.keys
 }
 
-// A sortKey is what rows have in common that are sorted by their time only.
+// A sortKey is shared by rows that differ only in their time.
 type sortKey struct {
 	key         string // the day, and the columns before the event time
 	day         int32
@@ -52,14 +53,16 @@ type sortKey struct {
 	first, last int64 // times; first > last if no row has one
 }
 
-const noTime = math.MaxInt64 // they come last
+const noTime = math.MaxInt64 // sorts last
 
 const dayMicros = int64(24 * time.Hour / time.Microsecond)
 
-// microsOf returns a time in microseconds. A microsecond has so many units of it.
+// microsOf converts a time to microseconds; perMicro is the number of its units per
+// microsecond.
 func microsOf(time, perMicro int64) int64 { return floorDiv(time, max(perMicro, 1)) }
 
-// dayOf returns the day of a time, as days since 1970. Rows without a time are of 1970-01-01.
+// dayOf returns the day of a time, in days since 1970. Rows without a time belong to
+// 1970-01-01.
 func dayOf(time, perMicro int64) int32 {
 	if time == noTime {
 		return 0
@@ -67,7 +70,7 @@ func dayOf(time, perMicro int64) int32 {
 	return int32(floorDiv(microsOf(time, perMicro), dayMicros))
 }
 
-// floorDiv divides, and rounds towards the past.
+// floorDiv divides and rounds towards negative infinity.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {
@@ -89,12 +92,12 @@ type frameWriter struct {
 
 	rows     []sortedRow
 	keys     []sortKey
-	index    map[string]uint32 // in keys
+	index    map[string]uint32 // index in keys, by key
 	keyBytes int
-	key      []byte // of the row that is being read
+	key      []byte // of the row being read
 }
 
-// writeFrames writes the rows of a table's frames, sorted, one file for each day of event time.
+// writeFrames writes the rows of a table's frames, sorted, as one file per day of event time.
 func (w *worker) writeFrames(ctx context.Context, t *manifest.Table, frames []*logFrame, out *output) (files []manifest.File, err error) {
 	s, err := w.newWriteSession(ctx)
 	if err != nil {
@@ -125,7 +128,7 @@ func (f *frameWriter) write() error {
 		return err
 	}
 	defer keys.Close()
-	for begin := 0; begin < len(f.group.frames); { // the same deletes apply to some frames on end
+	for begin := 0; begin < len(f.group.frames); { // one run of frames with the same deletes at a time
 		end, deletes := f.deletesOf(begin)
 		if err := f.readKeys(keys, begin, end, deletes); err != nil {
 			return err
@@ -135,7 +138,7 @@ func (f *frameWriter) write() error {
 	return f.writeRows()
 }
 
-// width returns about how many bytes a row of the frames has.
+// width returns the approximate bytes per row of the frames.
 func (g frameGroup) width() (bytes int64) {
 	rows := 0
 	for _, f := range g.frames {
@@ -147,8 +150,8 @@ func (g frameGroup) width() (bytes int64) {
 	return bytes / int64(max(rows, 1))
 }
 
-// deletesOf returns the deletes that apply to a frame, and where those frames end to which the
-// same apply: a delete applies to all before a position of the log.
+// deletesOf returns the deletes that apply to a frame, and the end of the run of frames with
+// the same deletes. A delete applies to all frames before its log position.
 func (f *frameWriter) deletesOf(begin int) (end int, deletes []*manifest.Delete) {
 	end = len(f.group.frames)
 	for _, d := range f.table.Deletes {
@@ -164,7 +167,7 @@ func (f *frameWriter) deletesOf(begin int) (end int, deletes []*manifest.Delete)
 	return end, deletes
 }
 
-// readKeys reads the sort keys of some frames, and writes files when there are many.
+// readKeys reads the sort keys of some frames, and writes files once there are many.
 func (f *frameWriter) readKeys(c *duckdb.Conn, begin, end int, deletes []*manifest.Delete) error {
 	const place = "#place"
 	scan, err := newScan(scansNumbered.Add(1), append(f.group.columns(f.table), scanColumn{0, place, placeKind, placeKind}), f.group.frames[begin:end], nil)
@@ -197,7 +200,7 @@ func (f *frameWriter) readKeys(c *duckdb.Conn, begin, end int, deletes []*manife
 	})
 }
 
-// count counts a row in the sortKey of its time and key, and returns the index of that.
+// count adds a row to the sortKey of its day and key, and returns the index of that sortKey.
 func (f *frameWriter) count(time int64, key []byte) uint32 {
 	day := dayOf(time, f.perMicro)
 	f.key = binary.BigEndian.AppendUint32(f.key[:0], uint32(day)^1<<31) // ordered as the days are
@@ -218,15 +221,15 @@ func (f *frameWriter) count(time int64, key []byte) uint32 {
 	return i
 }
 
-// sort returns the sort keys that were read in order, and fills order with their rows. Rows of
-// a key come about in the order of their times: put together they hardly need sorting.
+// sort returns the sort keys in order and fills order with their rows. The rows of a key
+// arrive roughly in time order, so grouping them leaves little to sort.
 func (f *frameWriter) sort(order rowOrder) (keys []sortKey) {
 	ranked := make([]uint32, len(f.keys))
 	for i := range ranked {
 		ranked[i] = uint32(i)
 	}
 	slices.SortFunc(ranked, func(a, b uint32) int { return strings.Compare(f.keys[a].key, f.keys[b].key) })
-	next, begin := make([]int, len(f.keys)), 0 // where the next row of a key comes
+	next, begin := make([]int, len(f.keys)), 0 // position of the next row of each key
 	for _, i := range ranked {
 		next[i] = begin
 		begin += f.keys[i].rows
@@ -251,7 +254,7 @@ func (f *frameWriter) sort(order rowOrder) (keys []sortKey) {
 	return keys
 }
 
-// writeRows writes the rows whose keys were read as one file a day.
+// writeRows writes the rows whose keys were read, one file per day.
 func (f *frameWriter) writeRows() error {
 	order := newRowOrder(len(f.rows))
 	defer order.free()
@@ -271,7 +274,7 @@ func (f *frameWriter) writeRows() error {
 	f.rows, f.keys, f.keyBytes, f.index = f.rows[:0], nil, 0, map[string]uint32{}
 	if many {
 		f.rows, keys = nil, nil
-		debug.FreeOSMemory() // what DuckDB needs now
+		debug.FreeOSMemory() // for DuckDB
 	}
 	begin := 0
 	for _, file := range days {
@@ -288,7 +291,7 @@ func (f *frameWriter) writeRows() error {
 	return nil
 }
 
-// dayFile returns the entry of a file that has no rows yet.
+// dayFile returns the entry of a new file without rows.
 func (f *frameWriter) dayFile(day int32) manifest.File {
 	file := manifest.File{NegativeZero: slices.ContainsFunc(f.group.frames, (*logFrame).hasNegativeZero)}
 	if timeType(f.table) != 0 {
@@ -298,15 +301,15 @@ func (f *frameWriter) dayFile(day int32) manifest.File {
 	return file
 }
 
-// openTimes prepares the times of a file for widen.
+// openTimes initializes the time range of a file for widen.
 func openTimes(f *manifest.File) { f.MinTime, f.MaxTime = math.MaxInt64, math.MinInt64 }
 
-// widen makes a file's times include others.
+// widen extends a file's time range.
 func widen(f *manifest.File, least, greatest int64) {
 	f.MinTime, f.MaxTime = min(f.MinTime, least), max(f.MaxTime, greatest)
 }
 
-// closeTimes sets the times of a file of which no row has one.
+// closeTimes sets the time range of a file to zero if none of its rows has a time.
 func closeTimes(f *manifest.File) {
 	if f.MinTime > f.MaxTime {
 		f.MinTime, f.MaxTime = 0, 0

@@ -17,16 +17,15 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// sentGroupRows is DuckDB's own size of a row group.
+// sentGroupRows is DuckDB's default row group size.
 const sentGroupRows = 122_880
 
-// parquetHead is how long the beginning of a Parquet file is, which says nothing about the
-// rows. It is held back until more comes, so that a query that fails at its first row has no
-// answer.
+// parquetHead is the length of a Parquet file's magic number. These bytes are held back until
+// more arrive, so that a query that fails at its first row sends no data.
 const parquetHead = 4
 
-// sendParquet runs a query and sends its rows as a Parquet file. DuckDB writes it into a
-// pipe: the file takes no space, and the query is as fast as its reader.
+// sendParquet runs a query and sends its rows as a Parquet file. DuckDB writes the file into
+// a pipe: it takes no disk space, and the query runs at the speed of its reader.
 func (s *session) sendParquet(q *protocol.Query, params []protocol.Param, in *job) error {
 	if q.Limits.Rows > 0 {
 		return &protocol.QueryError{Message: "a limit of rows is not kept in Parquet", Hint: "write LIMIT in the SQL"}
@@ -49,7 +48,7 @@ func (s *session) sendParquet(q *protocol.Query, params []protocol.Param, in *jo
 	} else {
 		sent <- err
 	}
-	duck.DestroyPrepare(&stmt) // which closes DuckDB's end of the pipe if it failed
+	duck.DestroyPrepare(&stmt) // closes DuckDB's end of the pipe if it failed
 	_ = pipe.Close()
 	if failed := <-sent; err == nil {
 		err = failed
@@ -60,7 +59,7 @@ func (s *session) sendParquet(q *protocol.Query, params []protocol.Param, in *jo
 	return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{})
 }
 
-// run executes a statement whose result does not matter.
+// run executes a statement and discards its result.
 func (s *session) run(stmt duck.PreparedStatement, params []protocol.Param) error {
 	if err := duckdb.Bind(stmt, params); err != nil {
 		return err
@@ -73,8 +72,8 @@ func (s *session) run(stmt duck.PreparedStatement, params []protocol.Param) erro
 	return nil
 }
 
-// makePipe makes a named pipe where DuckDB may write. The file keeps it from its end until
-// DuckDB has opened it.
+// makePipe creates a named pipe where DuckDB may write. The returned file holds the pipe open
+// until DuckDB has opened it.
 func (s *session) makePipe() (*os.File, string, error) {
 	folder := s.worker.settings.Temp()
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -91,13 +90,13 @@ func (s *session) makePipe() (*os.File, string, error) {
 	return pipe, path, err
 }
 
-// prepareParquet prepares a statement that has been checked to write its rows to a file.
+// prepareParquet prepares a checked statement to write its rows to a file.
 func (s *session) prepareParquet(sql, path string) (stmt duck.PreparedStatement, err error) {
 	checked, err := s.prepare(sql, true)
 	if err != nil {
 		return stmt, err
 	}
-	dictionary := sentGroupRows / 20 // DuckDB's own
+	dictionary := sentGroupRows / 20 // DuckDB's default
 	if mayHaveDoubles(checked) {
 		dictionary = 0
 	}
@@ -114,8 +113,8 @@ func (s *session) prepareParquet(sql, path string) (stmt duck.PreparedStatement,
 	return stmt, err
 }
 
-// mayHaveDoubles reports whether the rows of a statement may have doubles, of which a dictionary
-// of DuckDB takes the two zeros for one value.
+// mayHaveDoubles reports whether the rows of a statement may have doubles. A dictionary of
+// DuckDB merges the two zeros of doubles.
 func mayHaveDoubles(stmt duck.PreparedStatement) bool {
 	for i := range duck.PreparedStatementColumnCount(stmt) {
 		switch duck.PreparedStatementColumnType(stmt, i) {
@@ -126,13 +125,13 @@ func mayHaveDoubles(stmt duck.PreparedStatement) bool {
 	return false
 }
 
-// sendPipe sends what comes out of a pipe until its end. It reads on when it cannot send:
-// DuckDB, which writes into the pipe, must not wait for ever.
+// sendPipe sends the data of a pipe until its end. If sending fails, it keeps reading, so
+// that DuckDB does not block on the pipe forever.
 func sendPipe(pipe *os.File, in *job) error {
 	defer pipe.Close()
 	buffer := make([]byte, 256<<10)
 	n, err := io.ReadAtLeast(pipe, buffer, parquetHead+1)
-	if n <= parquetHead { // the query failed, and says why
+	if n <= parquetHead { // the query failed and reports the error
 		_, _ = io.Copy(io.Discard, pipe)
 		return err
 	}

@@ -22,29 +22,29 @@ import (
 	"github.com/perigeedb/perigee/internal/child"
 )
 
-// A process is a worker, seen from its parent.
+// A process is the parent's side of a worker.
 type process struct {
 	client   *Client
 	settings protocol.Settings
 	process  *child.Process
-	control  int // descriptor of the socket that takes those of requests
+	control  int // descriptor of the socket that passes the sockets of requests
 	stderr   *child.Tail
 
-	functions []protocol.Function // as settings has them
+	functions []protocol.Function // as in settings
 	exited    chan struct{}       // closed when the process has ended
 
 	started time.Time
-	mapped  int64 // bytes that it had mapped after its first request
+	mapped  int64 // bytes mapped after its first request
 
-	// Under client.mu.
-	requests int // under way
+	// Protected by client.mu.
+	requests int // running requests
 	taken    int // requests since its start
-	peak     int // requests that were under way at the same time since there was none
+	peak     int // maximum of requests since it was last 0
 	idle     *time.Timer
 	retired  bool // gets no more requests
 	killed   bool
-	queries  map[*answer]bool // under way
-	ignoring int              // requests that ignore their end
+	queries  map[*answer]bool // running queries
+	ignoring int              // requests that ignore their cancellation
 }
 
 // start starts a worker. The caller holds client.mu.
@@ -101,13 +101,13 @@ func (p *process) start() error {
 		<-p.process.Exited()
 		p.stderr.Finish()
 		_ = os.RemoveAll(p.settings.Temp())
-		p.client.forget(p) // before anyone hears of the end, and asks again
+		p.client.forget(p) // before a caller learns of the end and asks again
 		close(p.exited)
 	}()
 	return nil
 }
 
-// forget drops a process that has ended.
+// forget removes a process that has ended.
 func (c *Client) forget(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,8 +122,8 @@ func (c *Client) forget(p *process) {
 	delete(c.others, p)
 }
 
-// retire gives a worker no more requests; it ends with those that it has. The caller holds
-// client.mu.
+// retire stops sending requests to a worker, which ends after its current ones. The caller
+// holds client.mu.
 func (p *process) retire() {
 	c := p.client
 	p.retired = true
@@ -135,7 +135,7 @@ func (p *process) retire() {
 	}
 }
 
-// kill ends a process that does not end by itself.
+// kill kills a process.
 func (p *process) kill() {
 	p.client.mu.Lock()
 	p.killed, p.retired = true, true
@@ -143,13 +143,13 @@ func (p *process) kill() {
 	_ = p.process.Kill()
 }
 
-// end ends a process and waits for its end.
+// end kills a process and waits for its end.
 func (p *process) end() {
 	p.kill()
 	<-p.exited
 }
 
-// acquire returns a worker for a request, which release gives back.
+// acquire returns a worker for a request. The caller returns it with release.
 func (c *Client) acquire(q *protocol.Request, alone bool) (*process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,8 +181,8 @@ func (c *Client) acquire(q *protocol.Request, alone bool) (*process, error) {
 	return p, nil
 }
 
-// next returns the worker that is to be the shared one of a request's role: the spare, in whose
-// place another one starts, or a fresh one. The caller holds c.mu.
+// next returns a new shared worker for a request's role: the spare, which is then replaced,
+// or a fresh worker. The caller holds c.mu.
 func (c *Client) next(q *protocol.Request) (*process, error) {
 	p := c.spare
 	if q.Query == nil || p == nil {
@@ -197,8 +197,8 @@ func (c *Client) next(q *protocol.Request) (*process, error) {
 	return p, nil
 }
 
-// leave gives a worker no more requests. Those that it has go on at a lower priority: some may
-// have held up others. The caller holds c.mu.
+// leave stops sending requests to a worker. Its current requests continue at a lower
+// priority, because some may have blocked others. The caller holds c.mu.
 func (c *Client) leave(p *process) {
 	if c.shared[p.settings.Role] == p {
 		delete(c.shared, p.settings.Role)
@@ -209,7 +209,7 @@ func (c *Client) leave(p *process) {
 	}
 }
 
-// take counts a request of the worker. The caller holds client.mu.
+// take counts a new request of the worker. The caller holds client.mu.
 func (p *process) take() {
 	if p.requests++; p.requests == 1 {
 		p.peak = 0
@@ -221,8 +221,8 @@ func (p *process) take() {
 	}
 }
 
-// keepSpare keeps a worker beside the shared one, which takes over when that one has to be left. The
-// spare runs a query over the same data, so that it answers the next one at once. The caller holds c.mu.
+// keepSpare keeps a spare worker beside the shared one, ready to take over. The spare runs a
+// query over the same data, so that it answers the next query at once. The caller holds c.mu.
 func (c *Client) keepSpare(q *protocol.Query) {
 	if p := c.spare; p != nil && p.requests == 0 && p.idle != nil {
 		p.idle.Reset(idleTime)
@@ -232,14 +232,15 @@ func (c *Client) keepSpare(q *protocol.Query) {
 	}
 	p, err := c.start(protocol.QueryRole, false)
 	if err != nil {
-		return // the next query that needs a worker reports it
+		return // the next query that needs a worker reports the error
 	}
 	c.spare = p
 	p.take()
 	go p.warm(&protocol.Query{Version: q.Version, Ends: q.Ends, SQL: "SELECT 1", Limits: q.Limits})
 }
 
-// warm has a worker that was taken answer a query, which may fail: the log may have gone on.
+// warm runs a query on an acquired worker. The query may fail, since the log may have moved
+// on.
 func (p *process) warm(q *protocol.Query) {
 	limited, stop := withTimeLimit(context.Background(), protocol.TimeDefault)
 	defer stop()
@@ -250,10 +251,10 @@ func (p *process) warm(q *protocol.Query) {
 	}
 }
 
-// sendNothing is for requests that nothing follows.
+// sendNothing is the rest of a request without further data.
 func sendNothing(*protocol.Writer) error { return nil }
 
-// queryWorkers returns how many workers for queries there are. The caller holds c.mu.
+// queryWorkers returns the number of query workers. The caller holds c.mu.
 func (c *Client) queryWorkers() (n int) {
 	for _, p := range c.processes() {
 		if p.settings.Role == protocol.QueryRole {
@@ -263,7 +264,7 @@ func (c *Client) queryWorkers() (n int) {
 	return n
 }
 
-// release gives a worker back. One without requests ends after a while.
+// release returns a worker. An idle worker ends after a while.
 func (p *process) release() {
 	c := p.client
 	c.mu.Lock()
@@ -294,11 +295,11 @@ func (p *process) release() {
 	})
 }
 
-// retireFrom is by how much the memory that a worker has mapped may grow before it gets no
-// more requests: allocators keep what they once mapped, and it counts against the limit.
+// retireFrom is the growth of mapped memory after which a worker is retired. Allocators keep
+// memory that they once mapped, and it counts against the limit.
 const retireFrom = memorySlack / 2
 
-// memoryOf returns the bytes that a field of /proc/PID/status says, or 0.
+// memoryOf returns the value of a field of /proc/PID/status in bytes, or 0.
 func memoryOf(pid int, field string) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -310,7 +311,7 @@ func memoryOf(pid int, field string) int64 {
 	return kib << 10
 }
 
-// An answer is a request under way, seen from the parent.
+// An answer is the parent's side of a running request.
 type answer struct {
 	process *process
 	query   *protocol.Query // nil for other requests
@@ -319,34 +320,35 @@ type answer struct {
 	ctx     context.Context
 	socket  *os.File
 	in      *protocol.Reader
-	stop    func() bool // of what cancels the request with ctx
+	stop    func() bool // stops canceling the request with ctx
 	begun   bool        // the worker has read the request
 	once    sync.Once
 	deaf    *time.Timer // see obeyTime
 	long    *time.Timer // see longTime
 
-	// Under client.mu.
-	waits    bool // for its first rows
-	moved    bool // to another worker
-	ignoring bool // its end
+	// Protected by client.mu.
+	waits    bool // waits for its first rows
+	moved    bool // moved to another worker
+	ignoring bool // ignores its cancellation
 	ended    bool
 }
 
-// errWorkerLost says that another request ended the worker, errMoved that one does not end.
+// errWorkerLost reports that another request ended the worker. errMoved reports that another
+// request blocks it.
 var (
 	errWorkerLost = errors.New("another query ended the worker")
 	errMoved      = errors.New("another query holds up the worker")
 )
 
-// errNotBegun says that the worker ended before it read the request.
+// errNotBegun reports that the worker ended before it read the request.
 var errNotBegun = errors.New("eventstore: the SQL worker ended before it read the request")
 
-// beginTries is how many workers are asked until one reads the request.
+// beginTries is the number of workers to try until one reads the request.
 const beginTries = 3
 
-// ask sends a request to a worker that begins with it. One that was killed while it had nothing
-// to do, or with so many other requests that it had not read this one, is replaced. The caller
-// reads the answer and calls finish.
+// ask sends a request to a worker and waits until the worker has begun it. If a worker was
+// killed while idle, or while so busy that it had not read the request, ask tries another.
+// The caller reads the answer and calls finish.
 func (c *Client) ask(ctx context.Context, q *protocol.Request, alone bool, rest func(*protocol.Writer) error) (a *answer, err error) {
 	for range beginTries {
 		if a, err = c.send(ctx, q, alone, rest); !errors.Is(err, errNotBegun) {
@@ -356,8 +358,8 @@ func (c *Client) ask(ctx context.Context, q *protocol.Request, alone bool, rest 
 	return nil, err
 }
 
-// send sends a request to a worker, and waits until it has read it. errMoved says that another
-// query holds the worker up.
+// send sends a request to a worker and waits until the worker has read it. It returns
+// errMoved if another query blocks the worker.
 func (c *Client) send(ctx context.Context, q *protocol.Request, alone bool, rest func(*protocol.Writer) error) (*answer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
@@ -369,7 +371,7 @@ func (c *Client) send(ctx context.Context, q *protocol.Request, alone bool, rest
 	return p.send(ctx, q, rest)
 }
 
-// send sends a request to a worker that was taken for it.
+// send sends a request to a worker acquired for it.
 func (p *process) send(ctx context.Context, q *protocol.Request, rest func(*protocol.Writer) error) (*answer, error) {
 	a := &answer{process: p, query: q.Query, stays: q.Stays, started: time.Now(), ctx: ctx}
 	if err := a.open(); err != nil {
@@ -389,10 +391,10 @@ func (p *process) send(ctx context.Context, q *protocol.Request, rest func(*prot
 		err = out.Flush()
 	}
 	if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-		err = a.awaitBegin() // it says why a worker that has ended did
+		err = a.awaitBegin() // returns the reason if the worker has ended
 	}
 	if err != nil && a.endWait() {
-		go func() { _ = a.finish(nil) }() // the worker may take as long as grace
+		go func() { _ = a.finish(nil) }() // the worker may take up to grace
 		return nil, errMoved
 	}
 	if err != nil {
@@ -411,7 +413,7 @@ func (a *answer) awaitBegin() error {
 	return err
 }
 
-// open makes a socket and passes its other end to the worker.
+// open creates a socket pair and passes one end to the worker.
 func (a *answer) open() error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -423,7 +425,7 @@ func (a *answer) open() error {
 	a.process.client.mu.Lock()
 	defer a.process.client.mu.Unlock()
 	if a.process.control < 0 {
-		return nil // the end of the socket says so
+		return nil // reading the socket reports the end of the worker
 	}
 	err = unix.Sendmsg(a.process.control, []byte{0}, unix.UnixRights(pair[1]), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	if err == unix.EPIPE || err == unix.ECONNRESET || err == nil {
@@ -433,8 +435,8 @@ func (a *answer) open() error {
 	return os.NewSyscallError("sendmsg", err)
 }
 
-// cancel tells the worker that the answer is no longer wanted, and kills one that goes on. Other
-// queries leave it before.
+// cancel tells the worker to cancel the request. If the worker ignores that, other queries
+// leave it, and then it is killed.
 func (a *answer) cancel() {
 	a.process.client.mu.Lock()
 	if a.deaf == nil {
@@ -445,13 +447,14 @@ func (a *answer) cancel() {
 	_ = a.socket.SetReadDeadline(time.Now().Add(grace))
 }
 
-// abandon gives a worker no more requests while one of them ignores its end and may hold up the
-// others. Queries that have no rows yet go to another worker, unless these come soon.
+// abandon stops sending requests to a worker while one of its requests ignores its
+// cancellation and may block others. Queries without rows move to another worker, unless
+// their rows arrive soon.
 func (a *answer) abandon() {
 	p := a.process
 	p.client.mu.Lock()
 	defer p.client.mu.Unlock()
-	if a.ended || a.moved { // one that has moved is not what holds the worker up
+	if a.ended || a.moved { // an answer that has moved does not block the worker
 		return
 	}
 	a.ignoring = true
@@ -461,7 +464,7 @@ func (a *answer) abandon() {
 	}
 }
 
-// obeyed notes that the request has ended.
+// obeyed records that the request has ended.
 func (a *answer) obeyed() {
 	a.deaf.Stop()
 	if a.long != nil {
@@ -476,7 +479,7 @@ func (a *answer) obeyed() {
 	}
 }
 
-// watch begins the wait of a query for its first rows, and watches how long it takes.
+// watch starts a query's wait for its first rows and the timer for it.
 func (a *answer) watch() {
 	if a.query == nil {
 		return
@@ -492,8 +495,9 @@ func (a *answer) watch() {
 	}
 }
 
-// isLong is called when a query has run for longTime. If it has no rows yet, and an older query may
-// hold it up, it leaves its worker, which gets no more requests, as soon as the spare can answer.
+// isLong runs when a query has run for longTime. If the query has no rows yet and an older
+// query may be blocking it, it leaves its worker as soon as the spare is ready. The worker
+// then gets no more requests.
 func (a *answer) isLong() {
 	p, c := a.process, a.process.client
 	c.mu.Lock()
@@ -515,8 +519,8 @@ func (a *answer) isLong() {
 	a.leave()
 }
 
-// hasOlder reports whether a worker has a query that began before another one and stays there. The
-// caller holds client.mu.
+// hasOlder reports whether a worker has a query that is older than another one and stays
+// there. The caller holds client.mu.
 func (p *process) hasOlder(than *answer) bool {
 	for a := range p.queries {
 		if !a.moved && a.started.Before(than.started) {
@@ -526,7 +530,7 @@ func (p *process) hasOlder(than *answer) bool {
 	return false
 }
 
-// move makes a query leave a worker that another one holds up, unless its rows have come.
+// move makes a query leave a blocked worker, unless its rows have arrived.
 func (a *answer) move() {
 	c := a.process.client
 	c.mu.Lock()
@@ -544,7 +548,8 @@ func (a *answer) leave() {
 	}
 }
 
-// endWait notes that a query waits no longer. It reports whether it goes to another worker.
+// endWait records that a query no longer waits. It reports whether the query moves to another
+// worker.
 func (a *answer) endWait() (moved bool) {
 	c := a.process.client
 	c.mu.Lock()
@@ -561,9 +566,9 @@ func (a *answer) closeWrite() error {
 	return raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 }
 
-// finish ends the request. err is what ended the reading: io.EOF at the end of the answer, an
-// answeredError, nil if the caller wants no more of it, or what went wrong, which finish
-// explains. The worker no longer reads any file for the request when it returns.
+// finish ends the request. err is the reason that reading ended: io.EOF at the end of the
+// answer, an answeredError, nil if the caller needs no more of it, or a failure, which finish
+// explains. When it returns, the worker reads no more files for the request.
 func (a *answer) finish(err error) error {
 	a.once.Do(func() {
 		defer a.process.release()
@@ -590,7 +595,7 @@ func (a *answer) drain() {
 	}
 }
 
-// explain says why an answer ended early.
+// explain returns an error with the reason that an answer ended early.
 func (a *answer) explain(err error) error {
 	answered, isAnswer := errors.AsType[*answeredError](err)
 	if isAnswer && answered.err != protocol.ErrCanceled {
@@ -637,12 +642,12 @@ func (a *answer) explain(err error) error {
 	return &crashError{protocol.QueryError{Message: "the query ended the process that ran it: " + endOfProcess(p), Hint: "other queries and writing go on; change the query"}}
 }
 
-// lacksMemory tells whether a process reports that it did not get memory.
+// lacksMemory reports whether a process's output reports a failed allocation.
 func lacksMemory(report string) bool {
 	return slices.ContainsFunc([]string{"out of memory", "cannot allocate memory", "bad_alloc"}, func(words string) bool { return strings.Contains(report, words) })
 }
 
-// endOfProcess says how a process ended.
+// endOfProcess describes how a process ended.
 func endOfProcess(p *process) string {
 	if line := crashLine(p.stderr.String()); line != "" {
 		return line
@@ -650,7 +655,7 @@ func endOfProcess(p *process) string {
 	return p.process.State().String()
 }
 
-// crashLine returns the line of a report that says why the process gave up.
+// crashLine returns the line of a crash report that gives the reason.
 func crashLine(report string) string {
 	const longest = 200
 	for line := range strings.Lines(report) {
@@ -663,7 +668,7 @@ func crashLine(report string) string {
 	return ""
 }
 
-// A crashError is a QueryError that is ErrCrashed.
+// A crashError is a QueryError that wraps ErrCrashed.
 type crashError struct{ protocol.QueryError }
 
 func (e *crashError) Unwrap() []error { return []error{&e.QueryError, ErrCrashed} }

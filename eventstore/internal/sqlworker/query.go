@@ -23,23 +23,23 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A session is one request at work in a database of its own.
+// A session is one running request with a database of its own.
 type session struct {
 	worker   *worker
 	ctx      context.Context
 	database *database
-	conn     *duckdb.Conn // of the database
+	conn     *duckdb.Conn // the database's connection
 	log      *logView
 	views    []*tableView
-	external []protocol.ExternalTable // that were created
+	external []protocol.ExternalTable // created tables
 	next     manifest.Position        // see outcome
-	begun    bool                     // a transaction
+	begun    bool                     // a transaction has begun
 	ended    chan struct{}            // stops interruptWhenDone
 	watching sync.WaitGroup
-	failed   bool // the database is not used again
+	failed   bool // do not reuse the database
 }
 
-// newSession takes a database. Close it with close.
+// newSession takes a database. Close the session after use.
 func (w *worker) newSession(ctx context.Context, memory int64) (*session, error) {
 	db, err := w.databases.take(memory)
 	if err != nil {
@@ -50,7 +50,7 @@ func (w *worker) newSession(ctx context.Context, memory int64) (*session, error)
 	return s, nil
 }
 
-// connect opens a connection to the session's database. Close it before the session.
+// connect opens a further connection to the session's database. Close it before the session.
 func (s *session) connect() (*duckdb.Conn, error) {
 	c, err := duckdb.Connect(s.database.db)
 	if err != nil {
@@ -63,9 +63,8 @@ func (s *session) connect() (*duckdb.Conn, error) {
 	return c, nil
 }
 
-// interruptWhenDone interrupts the query once its context is done. It does so again and
-// again, because DuckDB forgets an interrupt that comes just before a statement
-// begins.
+// interruptWhenDone interrupts the query once its context is done. It repeats the interrupt,
+// because DuckDB forgets one that arrives just before a statement begins.
 func (s *session) interruptWhenDone() {
 	select {
 	case <-s.ctx.Done():
@@ -85,8 +84,8 @@ func (s *session) interruptWhenDone() {
 func (s *session) close() {
 	close(s.ended)
 	s.watching.Wait()
-	// DuckDB ends what still runs of a query whose result is not read to its end when the next
-	// statement comes. Until then it reads the views.
+	// If a result is not read to its end, its query still reads the views until the next
+	// statement. Rolling back ends it.
 	err := s.rollBack()
 	s.closeViews()
 	s.failed = s.failed || err != nil || s.dropExternal() != nil
@@ -157,15 +156,15 @@ func (s *session) answer(q *protocol.Query, in *job) error {
 	return err
 }
 
-// A latest is how the newest rows of a table are searched: in smaller parts of it first.
+// A latest describes a search for the newest rows of a table, in smaller parts of it first.
 type latest struct {
 	table *manifest.Table
-	rows  int64 // that are wanted
+	rows  int64 // number of rows needed
 	steps []selection
 }
 
-// createViews creates the tables that a statement reads as views, except for one whose newest
-// rows it wants.
+// createViews creates views for the tables that a statement reads, except for a table of
+// which the statement needs only the newest rows.
 func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, params []protocol.Param) (last latest, err error) {
 	m, err := s.worker.manifests.load(q.Version)
 	if err != nil {
@@ -213,7 +212,7 @@ func (s *session) createView(t *manifest.Table, from selection) error {
 	return nil
 }
 
-// closeViews lets go of what the tables read. No result may be left.
+// closeViews releases the data of the tables. All results must be closed.
 func (s *session) closeViews() {
 	for _, v := range s.views {
 		v.close()
@@ -221,11 +220,11 @@ func (s *session) closeViews() {
 	s.views = nil
 }
 
-// execute runs the query and sends its rows. If fewer than minRows rows come, it sends none and
-// returns false.
+// execute runs the query and sends its rows. If there are fewer than minRows rows, it sends
+// none and returns false.
 func (s *session) execute(q *protocol.Query, params []protocol.Param, minRows int64, in *job) (done bool, err error) {
-	// The read-only transaction is the second lock behind the check of the statement's
-	// kind: EXPLAIN ANALYZE, for one, runs what it explains.
+	// The read-only transaction is a second defense after the check of the statement's
+	// kind: EXPLAIN ANALYZE, for example, executes the statement that it explains.
 	if err := s.conn.Exec("BEGIN TRANSACTION READ ONLY"); err != nil {
 		return false, err
 	}
@@ -275,8 +274,8 @@ func (s *session) prepare(sql string, parsed bool) (stmt duck.PreparedStatement,
 	return stmt, err
 }
 
-// send runs a statement and sends its rows, at most limit of them; 0 is no limit. See
-// execute for minRows.
+// send runs a statement and sends its rows, at most limit of them; 0 is no limit. For minRows
+// see execute.
 func (s *session) send(stmt duck.PreparedStatement, limit, minRows int64, in *job) (done bool, err error) {
 	var pending duck.PendingResult
 	defer duck.DestroyPending(&pending)
@@ -315,7 +314,7 @@ func (s *session) send(stmt duck.PreparedStatement, limit, minRows int64, in *jo
 	return true, in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{Truncated: truncated, Next: s.next})
 }
 
-// sendRows sends the rows that have been read, and those that are left.
+// sendRows sends the rows read so far and the remaining ones.
 func (s *session) sendRows(r *duckdb.Result, first []arrow.RecordBatch, limit int64, in *job) (truncated bool, err error) {
 	defer func() { release(first) }()
 	next := func() (batch arrow.RecordBatch, err error) {
@@ -357,7 +356,7 @@ func (s *session) sendRows(r *duckdb.Result, first []arrow.RecordBatch, limit in
 	}
 }
 
-// arrowPieces writes pieces of an Arrow IPC stream.
+// arrowPieces writes an Arrow IPC stream as a series of messages.
 type arrowPieces struct{ out *protocol.Writer }
 
 // Write implements io.Writer.
@@ -365,7 +364,7 @@ func (p arrowPieces) Write(b []byte) (int, error) {
 	return len(b), p.out.Write(protocol.StreamMessage, b)
 }
 
-// explainError says in our words why the query ended.
+// explainError returns an error that tells the user why the query ended.
 func (s *session) explainError(err error, sql string) error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause
@@ -376,14 +375,14 @@ func (s *session) explainError(err error, sql string) error {
 	return duckdb.ExplainError(err, sql)
 }
 
-// withTimeLimit returns ctx, ended when a query has run for the longest time allowed.
+// withTimeLimit returns a context that is canceled when a query exceeds its time limit.
 func withTimeLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, &protocol.QueryError{
 		Message: "the query took longer than " + limit.String(), Hint: "narrow it by time",
 	})
 }
 
-// createExternal creates tables whose rows the parent sends, until it has sent all.
+// createExternal creates tables and fills them with the rows that the parent sends.
 func (s *session) createExternal(tables []protocol.ExternalTable, in *job) error {
 	inserts := make([]string, len(tables))
 	for i, t := range tables {
@@ -418,12 +417,12 @@ func (s *session) createExternal(tables []protocol.ExternalTable, in *job) error
 	}
 }
 
-// externalName returns the name of an external table in SQL.
+// externalName returns the SQL name of an external table.
 func externalName(t protocol.ExternalTable) string {
 	return "events." + statement.SystemSchema + "." + sqltext.QuoteName(t.Name)
 }
 
-// dropExternal drops the tables whose rows the parent has sent.
+// dropExternal drops the external tables.
 func (s *session) dropExternal() error {
 	for _, t := range s.external {
 		if err := s.conn.Exec("DROP TABLE " + externalName(t)); err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// readTime is no limit to speak of: the caller's context ends a Read.
+// readTime is effectively no limit: the caller's context ends a Read.
 const readTime = 10 * 365 * 24 * time.Hour
 
-// Read returns the rows of SQL that no user has written. With Options.Threads 1, those of a
-// file come in its order.
+// Read returns the rows of trusted SQL. With Options.Threads 1, rows of a file come in file
+// order.
 func (c *Client) Read(ctx context.Context, sql string) (*Rows, error) {
 	return c.askRows(ctx, &protocol.Request{Read: &protocol.Read{SQL: sql}}, readTime, func(*protocol.Writer) error { return nil })
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// Recompute writes a file again. It may have become several files, or none.
+// Recompute rewrites a file. The result is any number of files, possibly none.
 func (c *Client) Recompute(ctx context.Context, q protocol.Recompute) (files []manifest.File, err error) {
 	err = c.write(ctx, &protocol.Request{Recompute: &q}, q.Wide, &files)
 	if errors.Is(err, protocol.ErrMemory) && !q.Wide {
@@ -26,7 +26,7 @@ func (c *Client) Recompute(ctx context.Context, q protocol.Recompute) (files []m
 	return files, err
 }
 
-// recompute writes a file again.
+// recompute rewrites a file.
 func (w *worker) recompute(ctx context.Context, q *protocol.Recompute, in *job) error {
 	t, err := w.table(q.Version, q.Table)
 	if err != nil {
@@ -57,14 +57,14 @@ func (w *worker) recompute(ctx context.Context, q *protocol.Recompute, in *job) 
 	return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{})
 }
 
-// recomputeFile writes the rows of a file with other values in a column, or divided by days.
-// DuckDB sorts them if that changes their order.
+// recomputeFile rewrites a file with new values in a column, or divided by day. DuckDB sorts
+// the rows if their order changes.
 func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *protocol.Recompute, out *output) (files []manifest.File, err error) {
 	rows := recomputeSQL(q, t, fileSQL(s.worker.settings.Folder, t, f), s.database.number)
 	days := []manifest.File{{Day: f.Day, Log: f.Log, Rows: f.Rows, MinTime: f.MinTime, MaxTime: f.MaxTime}}
 	divide := dividesDays(q, t)
 	if divide {
-		const computed = "temp.recomputed" // the function is called once for each row
+		const computed = "temp.recomputed" // calls the function once per row
 		if err := s.conn.Exec("CREATE TEMP TABLE " + computed + " AS " + rows); err != nil {
 			return nil, err
 		}
@@ -103,18 +103,18 @@ func (s *session) recomputeFile(t *manifest.Table, f *manifest.File, q *protocol
 	return files, nil
 }
 
-// dividesDays reports whether rows of one day may become rows of several.
+// dividesDays reports whether rows of one day may spread over several days.
 func dividesDays(q *protocol.Recompute, t *manifest.Table) bool {
 	name, _ := timeColumn(t)
 	return q.Column == 0 || name == t.Current().ByID(q.Column).Name
 }
 
-// changesOrder reports whether rows may no longer be in the order of some columns.
+// changesOrder reports whether rows may no longer be sorted by the given columns.
 func changesOrder(q *protocol.Recompute, t *manifest.Table, order []string) bool {
 	return len(order) > 0 && (q.Column == 0 || slices.Contains(order, t.Current().ByID(q.Column).Name))
 }
 
-// listDays returns the entries of files for the days of the rows of a query.
+// listDays returns a file entry for each day in the rows of a query.
 func (s *session) listDays(t *manifest.Table, query string) (days []manifest.File, err error) {
 	sql, perMicro := timeSQL(t)
 	found, err := s.conn.Run(fmt.Sprintf("SELECT CAST(%s AS VARCHAR), count(*), min(%s), max(%[2]s) FROM (%s) GROUP BY ALL ORDER BY ALL", daySQL(t), sql, query))
@@ -128,14 +128,14 @@ func (s *session) listDays(t *manifest.Table, query string) (days []manifest.Fil
 	return days, err
 }
 
-// daySQL returns the day of a row, as dayOf does.
+// daySQL returns SQL for the day of a row, equivalent to dayOf.
 func daySQL(t *manifest.Table) string {
 	sql, perMicro := timeSQL(t)
 	perDay := perMicro * dayMicros
 	return fmt.Sprintf("coalesce(DATE '1970-01-01' + CAST((%[1]s // %[2]d - CAST(%[1]s %% %[2]d < 0 AS BIGINT)) AS INTEGER), DATE '1970-01-01')", sql, perDay)
 }
 
-// sql replaces the column in the rows of a query.
+// recomputeSQL replaces the column in the rows of a query.
 func recomputeSQL(q *protocol.Recompute, t *manifest.Table, query string, database uint64) string {
 	if q.Column == 0 {
 		return query
@@ -145,9 +145,9 @@ func recomputeSQL(q *protocol.Recompute, t *manifest.Table, query string, databa
 		database, q.Attempt(), documentSQL(t, q.Hidden), c.SQLType(), sqltext.QuoteName(c.Name), query)
 }
 
-// documentSQL makes a JSON document of a row of the newest schema, as the event was that it
-// comes from: its fields. A script sees the same row when it is appended and when its column is
-// recomputed, but for times of a unit that also takes text: nothing tells how they came.
+// documentSQL returns SQL that converts a row of the newest schema to the JSON document of
+// its event. A script thus sees the same row on append and on recompute. The exception is
+// times in a unit that also accepts text: their original form is lost.
 func documentSQL(t *manifest.Table, hidden []int32) string {
 	var top fields
 	rest := ""
@@ -161,7 +161,7 @@ func documentSQL(t *manifest.Table, hidden []int32) string {
 		}
 	}
 	inner := top.innerSQL()
-	if rest != "" { // an object that is not empty
+	if rest != "" { // a non-empty object
 		comma := ""
 		if len(top.names) > 0 {
 			comma = ","
@@ -177,9 +177,9 @@ type fields struct {
 	of    []*field
 }
 
-// A field has a value, or fields of its own, or both, of which the value counts.
+// A field has a value, or fields of its own, or both; then the value takes precedence.
 type field struct {
-	value string // SQL of its JSON; "" is none
+	value string // SQL of its JSON; "" without one
 	fields
 }
 
@@ -196,7 +196,7 @@ func (f *fields) add(path []string, value string) {
 	}
 }
 
-// innerSQL lists texts that make the fields' JSON, without braces.
+// innerSQL returns SQL texts that concatenate to the fields' JSON, without braces.
 func (f *fields) innerSQL() (texts []string) {
 	for i, name := range f.names {
 		key, _ := json.Marshal(name)
@@ -222,7 +222,7 @@ func (f *field) sql() string {
 	return "coalesce(" + strings.Join(values, ", ") + ")"
 }
 
-// fieldSQL makes the JSON of a column's value, NULL if it has none.
+// fieldSQL returns SQL for the JSON of a column's value, or NULL without one.
 func fieldSQL(c *manifest.Column) string {
 	name := sqltext.QuoteName(c.Name)
 	switch c.Type {
@@ -235,7 +235,7 @@ func fieldSQL(c *manifest.Column) string {
 	case event.Timestamp, event.TimestampNS:
 		return timeFieldSQL(c)
 	}
-	return "CAST(" + name + " AS VARCHAR)" // JSON as it was spelled
+	return "CAST(" + name + " AS VARCHAR)" // JSON as stored
 }
 
 func timeFieldSQL(c *manifest.Column) string {
@@ -248,7 +248,7 @@ func timeFieldSQL(c *manifest.Column) string {
 	case event.Nanoseconds:
 		return "CAST(epoch_ns(" + name + ") AS VARCHAR)"
 	}
-	if c.Type == event.TimestampNS { // strftime of DuckDB 1.5 does not write what follows %n
+	if c.Type == event.TimestampNS { // strftime of DuckDB 1.5 drops the text after %n
 		return "'\"' || strftime(" + name + ", '%Y-%m-%dT%H:%M:%S.') || strftime(" + name + ", '%n') || 'Z\"'"
 	}
 	return "'\"' || strftime(" + name + ", '%Y-%m-%dT%H:%M:%S.%fZ') || '\"'"

@@ -14,21 +14,21 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// Rows is the result of a query. It is for one goroutine at a time, and must be closed.
+// Rows is the result of a query. It is not safe for concurrent use and must be closed.
 type Rows struct {
 	answer *answer
-	stop   context.CancelFunc // of the time limit
+	stop   context.CancelFunc // releases the time limit
 	closed bool
 
 	columns []protocol.Column
 	types   []protocol.Type
-	rest    int // bytes of the current piece of the stream that have not been read
+	rest    int // unread bytes of the current stream message
 	end     error
 	outcome protocol.Outcome
 
 	stream *ipc.Reader
 	batch  arrow.RecordBatch
-	next   int // row of the batch
+	next   int // next row of the batch
 	row    []any
 	err    error
 }
@@ -63,8 +63,8 @@ func (r *Rows) readColumns() error {
 	return nil
 }
 
-// Read reads the stream out of the messages. It implements io.Reader for the decoder
-// of the stream.
+// Read reads the stream contained in the messages. It implements io.Reader for the stream's
+// decoder.
 func (r *Rows) Read(b []byte) (int, error) {
 	for r.rest == 0 {
 		if r.end != nil {
@@ -91,7 +91,7 @@ func (r *Rows) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// readCall answers a call.
+// readCall answers a function call.
 func (r *Rows) readCall(size int) error {
 	body := make([]byte, size)
 	if _, err := io.ReadFull(r.answer.in.Buffered, body); err != nil {
@@ -117,7 +117,7 @@ func (r *Rows) readEnd(kind protocol.Kind, size int) error {
 // Columns describes the columns.
 func (r *Rows) Columns() []protocol.Column { return r.columns }
 
-// Next goes to the next row and reports whether there is one.
+// Next advances to the next row and reports whether there is one.
 func (r *Rows) Next() bool {
 	if r.closed || r.err != nil {
 		return false
@@ -153,12 +153,12 @@ func (r *Rows) fetch() bool {
 		r.fail(err)
 		return false
 	}
-	_, err := io.Copy(io.Discard, r) // to the end, which says whether the rows are whole
+	_, err := io.Copy(io.Discard, r) // the end tells whether the rows are complete
 	r.fail(err)
 	return false
 }
 
-// fail ends the answer. The decoder of Arrow wraps or drops what Read said.
+// fail ends the answer. It prefers the error of Read, which the Arrow decoder wraps or drops.
 func (r *Rows) fail(err error) {
 	if r.end != nil {
 		err = r.end
@@ -177,18 +177,18 @@ func (r *Rows) finish(err error) error {
 	return err
 }
 
-// Row returns the row that Next went to. It belongs to the caller.
+// Row returns the current row. The caller owns it.
 func (r *Rows) Row() []any { return r.row }
 
-// Err says why Next returned false; nil at the end of the result.
+// Err returns the error that ended the rows, or nil at the end of the result.
 func (r *Rows) Err() error { return r.err }
 
-// Truncated reports whether there were more rows than Limits.Rows, once Next has returned
-// false.
+// Truncated reports whether the result had more rows than Limits.Rows. It is valid once Next
+// has returned false.
 func (r *Rows) Truncated() bool { return r.outcome.Truncated }
 
-// WriteStream writes the rows as an Arrow IPC stream, or as the Parquet file that
-// Query.Parquet asked for. It is called instead of Next.
+// WriteStream writes the rows as an Arrow IPC stream, or as a Parquet file if Query.Parquet
+// is set. Call it instead of Next.
 func (r *Rows) WriteStream(w io.Writer) error {
 	_, err := io.Copy(w, struct{ io.Reader }{r})
 	if r.end == nil { // the writer failed
@@ -198,7 +198,7 @@ func (r *Rows) WriteStream(w io.Writer) error {
 	return r.err
 }
 
-// Close ends the query. No file of the store is read for it afterwards.
+// Close ends the query. When it returns, the query reads no more files of the store.
 func (r *Rows) Close() error {
 	if r.closed {
 		return nil

@@ -75,10 +75,10 @@ static void bind_scan(duckdb_bind_info info) {
 typedef struct {
 	_Atomic uint64_t next_group;
 	uint64_t column_count;
-	uint64_t columns[]; // of the log_scan
+	uint64_t columns[]; // indexes in the log_scan
 } scan_state;
 
-// A scan_cursor is where one thread is.
+// A scan_cursor is the position of one thread.
 typedef struct {
 	uint64_t frame, end; // of the group
 	uint64_t row;        // of the frame, or of the order
@@ -166,7 +166,7 @@ static bool is_text_kind(int32_t kind) {
 }
 
 // lacks_values reports whether a frame has no values of a kind for a column. The caller has
-// compared the types; a vector of the other layout would be read beyond its end.
+// compared the types: reading a vector of the other layout would overrun it.
 static bool lacks_values(const scan_vector *from, int32_t kind) {
 	return is_text_kind(kind) ? !from->ends : !from->values || from->ends;
 }
@@ -216,7 +216,7 @@ static bool is_text_of(const scan_filter *filter, const char *text, uint64_t len
 	return false;
 }
 
-// is_wanted reports whether all filters let a row through. NULL equals nothing.
+// is_wanted reports whether a row passes all filters. NULL equals nothing.
 static bool is_wanted(const log_scan *scan, const scan_frame *frame, uint64_t row) {
 	for (uint64_t i = 0; i < scan->filter_count; i++) {
 		const scan_filter *filter = &scan->filters[i];
@@ -237,15 +237,15 @@ static bool is_wanted(const log_scan *scan, const scan_frame *frame, uint64_t ro
 	return true;
 }
 
-// find_wanted returns the first row from one on that is wanted, or the number of rows.
+// find_wanted returns the first row at or after row that passes the filters, or the number of rows.
 static uint64_t find_wanted(const log_scan *scan, const scan_frame *frame, uint64_t row) {
 	while (scan->filter_count && row < frame->rows && !is_wanted(scan, frame, row))
 		row++;
 	return row;
 }
 
-// count_wanted returns how many rows are wanted, one after another, of at most max. The first
-// is.
+// count_wanted returns the length of the run of rows that pass the filters, at most max. The first
+// row passes.
 static uint64_t count_wanted(const log_scan *scan, const scan_frame *frame, uint64_t row, uint64_t max) {
 	if (!scan->filter_count)
 		return max;
@@ -273,7 +273,7 @@ static const scan_frame *next_rows(const log_scan *scan, scan_state *state, scan
 	}
 }
 
-// fill_rows writes consecutive rows of a frame into a chunk.
+// fill_rows copies consecutive rows of a frame into a chunk.
 static void fill_rows(duckdb_data_chunk output, uint64_t at, const log_scan *scan, const scan_state *state,
                       uint64_t frame, uint64_t first, uint64_t rows) {
 	for (uint64_t i = 0; i < state->column_count; i++) {
@@ -290,7 +290,7 @@ static void fill_rows(duckdb_data_chunk output, uint64_t at, const log_scan *sca
 	}
 }
 
-// text_bytes returns how many bytes of text a row has.
+// text_bytes returns the bytes of text in a row.
 static uint64_t text_bytes(const log_scan *scan, scan_place place) {
 	uint64_t bytes = 0;
 	for (uint64_t i = 0; i < scan->column_count; i++) {
@@ -301,7 +301,7 @@ static uint64_t text_bytes(const log_scan *scan, scan_place place) {
 	return bytes;
 }
 
-// gather_column writes one column of rows anywhere in the frames into a vector.
+// gather_column copies one column of scattered rows into a vector.
 static void gather_column(duckdb_vector vector, const log_scan *scan, uint64_t column, const scan_place *places, uint64_t rows) {
 	int32_t kind = scan->columns[column].kind;
 	void *data = duckdb_vector_get_data(vector);
@@ -339,8 +339,8 @@ static void gather_column(duckdb_vector vector, const log_scan *scan, uint64_t c
 	}
 }
 
-// read_ordered reads the next rows of a scan that has an order, a column at a time. A chunk of
-// rows with long texts is short: its reader has all of it in memory.
+// read_ordered reads the next rows of an ordered scan, column by column. Chunks of rows with long
+// texts are short, because the reader holds the whole chunk in memory.
 static void read_ordered(const log_scan *scan, const scan_state *state, scan_cursor *cursor, duckdb_data_chunk output) {
 	const scan_place *places = scan->order + cursor->row;
 	uint64_t rows = 0, bytes = 0, most = scan->order_count - cursor->row;
@@ -350,7 +350,7 @@ static void read_ordered(const log_scan *scan, const scan_state *state, scan_cur
 		bytes += text_bytes(scan, places[rows++]);
 	for (uint64_t i = 0; i < state->column_count; i++) {
 		uint64_t column = state->columns[i];
-		if (column < scan->column_count) // if not, DuckDB only counts the rows
+		if (column < scan->column_count) // otherwise DuckDB only counts the rows
 			gather_column(duckdb_data_chunk_get_vector(output, i), scan, column, places, rows);
 	}
 	cursor->row += rows;

@@ -21,31 +21,31 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// groupRows is about how many rows of the log a thread of DuckDB takes at a time.
+// groupRows is the approximate number of log rows that a thread of DuckDB takes at a time.
 const groupRows = 16_384
 
-// A scanColumn is a column that a scan shows.
+// A scanColumn is a column of a scan.
 type scanColumn struct {
 	id     int32
 	name   string
-	kind   event.Type // as which it is shown
-	stored event.Type // that it has in the frames which have it
+	kind   event.Type // type in the scan
+	stored event.Type // type in the frames that have the column
 }
 
-// placeKind is the type of a column that is not in the log: where the row is, as the index of
-// its frame << 32 | its number in the frame.
+// placeKind is the type of a virtual column with the place of a row: frame index << 32 | row
+// number in the frame.
 const placeKind = event.Type(C.SCAN_PLACE)
 
-// A scan shows frames of the log to DuckDB as the table function log_frames(id).
+// A scan presents frames of the log to DuckDB as the table function log_frames(id).
 type scan struct {
 	c      *C.log_scan
 	memory []unsafe.Pointer
 }
 
-// A rowOrder is an order in which a scan shows rows.
+// A rowOrder is the order of the rows in a scan.
 type rowOrder struct{ places []C.scan_place }
 
-// newRowOrder returns room for so many rows in memory of the C library. Give it back with free.
+// newRowOrder allocates an order of rows rows in C memory. Release it with free.
 func newRowOrder(rows int) rowOrder {
 	p := C.calloc(C.size_t(max(rows, 1)), C.sizeof_scan_place)
 	if p == nil {
@@ -60,14 +60,14 @@ func (o rowOrder) set(i int, frame, row uint32) {
 	o.places[i] = C.scan_place{frame: C.uint32_t(frame), row: C.uint32_t(row)}
 }
 
-// show makes the scan show only the rows from begin to end of an order.
+// show restricts the scan to the rows from begin to end of an order.
 func (s *scan) show(o rowOrder, begin, end int) {
 	s.c.order = unsafe.SliceData(o.places[begin:end])
 	s.c.order_count = C.uint64_t(end - begin)
 	s.c.rows = s.c.order_count
 }
 
-// registerScans makes log_frames known to the database of a connection.
+// registerScans registers log_frames with the database of a connection.
 func registerScans(c duck.Connection) error {
 	if C.scan_register(c.Ptr) == 0 {
 		return errors.New("register log_frames with DuckDB")
@@ -75,10 +75,10 @@ func registerScans(c duck.Connection) error {
 	return nil
 }
 
-// newScan publishes a scan of frames under a number that no other scan has. The mapped files
-// of the frames must stay until close. Rows that do not have one of the texts in equal, by the
-// column's lower-case name, may be left out. A frame whose columns do not have the types that
-// the manifest says is an error: DuckDB would read numbers as addresses of texts.
+// newScan publishes a scan of frames under a unique id. The mapped files of the frames must
+// stay mapped until close. The scan may exclude rows that have none of the texts in equal,
+// which is keyed by lower-case column name. newScan returns an error if a frame's column
+// types differ from the manifest, because DuckDB would then read numbers as text addresses.
 func newScan(id uint64, columns []scanColumn, frames []*logFrame, equal map[string][]string) (*scan, error) {
 	for _, f := range frames {
 		for _, c := range columns {
@@ -130,7 +130,7 @@ func (f *logFrame) checkType(c scanColumn) error {
 		c.name, f.columns.Spec[i].Type, f.position.File, f.position.Offset, c.stored)
 }
 
-// allocate returns zeroed memory of the C library for n values, which belongs to s.
+// allocate returns zeroed C memory for n values, owned by s.
 func allocate[T any](s *scan, n int) *T {
 	var one T
 	p := C.calloc(C.size_t(max(n, 1)), C.size_t(unsafe.Sizeof(one)))
@@ -141,10 +141,10 @@ func allocate[T any](s *scan, n int) *T {
 	return (*T)(p)
 }
 
-// at returns the address of an element of an array of C.
+// at returns the address of an element of a C array.
 func at[T any](first *T, i int) *T { return &unsafe.Slice(first, i+1)[i] }
 
-// addFilters lets rows through that have one of the texts that are wanted of a column.
+// addFilters restricts the scan to rows that have one of the given texts in each column.
 func (s *scan) addFilters(columns []scanColumn, equal map[string][]string) {
 	if len(equal) == 0 {
 		return
@@ -181,7 +181,7 @@ func (s *scan) copyTexts(texts []string) *C.scan_text {
 	return copied
 }
 
-// copyNumbers copies integers as bounds spell them.
+// copyNumbers copies the integers that bounds hold as text.
 func (s *scan) copyNumbers(texts []string) *C.int64_t {
 	copied := allocate[C.int64_t](s, len(texts))
 	for i, text := range texts {
@@ -212,10 +212,10 @@ func (f *logFrame) fill(v *C.scan_vector, id int32) {
 	}
 }
 
-// sql is what reads the scan.
+// sql returns the table function call that reads the scan.
 func (s *scan) sql() string { return fmt.Sprintf("log_frames(%d)", uint64(s.c.id)) }
 
-// close withdraws the scan. No result that reads it may be left.
+// close withdraws the scan. All results that read it must be closed.
 func (s *scan) close() {
 	C.scan_withdraw(s.c)
 	for _, p := range s.memory {

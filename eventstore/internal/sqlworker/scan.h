@@ -1,6 +1,6 @@
-// A scan shows frames of the write-ahead log to DuckDB as a table: the table function
-// log_frames(id). The frames lie in mapped files; nothing is copied but numbers that are
-// narrower in DuckDB than in the log, and short texts.
+// A scan presents frames of the write-ahead log to DuckDB as a table, with the table function
+// log_frames(id). The frames are in mapped files. A scan copies only numbers that are narrower in
+// DuckDB than in the log, and short texts.
 #ifndef PERIGEE_SCAN_H
 #define PERIGEE_SCAN_H
 
@@ -18,11 +18,11 @@ enum scan_kind {
 	SCAN_JSON,
 	SCAN_TIMESTAMP_NS,
 	SCAN_BYTES,
-	SCAN_PLACE = 100, // no column of the log: the row's scan_place, as frame << 32 | row
+	SCAN_PLACE = 100, // virtual column: the row's scan_place, as frame << 32 | row
 };
 
-// A text_cell is a string as DuckDB's vectors hold it: up to 12 bytes inside, longer ones
-// by their address, with the first four for comparison.
+// A text_cell is a string in DuckDB's vector format: up to 12 bytes inline; longer strings by
+// address, with the first four bytes for comparison.
 typedef union {
 	struct {
 		uint32_t length;
@@ -40,24 +40,24 @@ typedef struct {
 	int32_t kind;
 } scan_column;
 
-// SCAN_CHUNK_BYTES is about how many bytes of text a chunk of sorted rows has at most, unless
-// one row has more.
+// SCAN_CHUNK_BYTES is the approximate maximum of text bytes in a chunk of sorted rows, unless a
+// single row exceeds it.
 #define SCAN_CHUNK_BYTES (1u << 20)
 
-// A scan_vector is one column of one frame, laid out as event.Vector has it. A column that
-// the frame does not have is all NULL: its values and ends are NULL pointers.
+// A scan_vector is one column of one frame, in the layout of event.Vector. If the frame lacks the
+// column, values and ends are NULL pointers and all rows are NULL.
 typedef struct {
-	const void *values;   // 8 bytes a row, or all texts back to back
-	const uint32_t *ends; // of the texts
-	const uint8_t *nulls; // 1 for NULL; or a NULL pointer when no row is
+	const void *values;   // 8 bytes per row, or all texts back to back
+	const uint32_t *ends; // end offsets of the texts
+	const uint8_t *nulls; // 1 for NULL; a NULL pointer if no row is NULL
 } scan_vector;
 
 typedef struct {
 	uint64_t rows;
-	const scan_vector *vectors; // one a column
+	const scan_vector *vectors; // one per column
 } scan_frame;
 
-// A scan_place is where a row of a scan is.
+// A scan_place is the position of a row in a scan.
 typedef struct {
 	uint32_t frame, row;
 } scan_place;
@@ -67,34 +67,34 @@ typedef struct {
 	uint64_t length;
 } scan_text;
 
-// A scan_filter leaves out the rows whose column has none of some values.
+// A scan_filter excludes rows whose column has none of the given values.
 typedef struct {
-	uint64_t column;        // of the scan
-	uint64_t count;         // of the values
-	const int64_t *numbers; // for a column of integers
-	const scan_text *texts; // for one of texts
+	uint64_t column;        // index in the scan
+	uint64_t count;         // number of values
+	const int64_t *numbers; // for an integer column
+	const scan_text *texts; // for a text column
 } scan_filter;
 
-// A scan belongs to its caller, who frees it after the last result that reads it has been
+// A log_scan is owned by its caller, which frees it after the last result that reads it is
 // destroyed.
 typedef struct log_scan {
-	uint64_t id; // no two that are published at the same time have the same
+	uint64_t id; // unique among published scans
 	uint64_t column_count;
 	const scan_column *columns;
 	uint64_t rows;
 	uint64_t group_count; // a thread takes a group of frames at a time
-	const uint64_t *groups; // the first frame of each, and the number of frames
+	const uint64_t *groups; // the first frame of each group, then the number of frames
 	const scan_frame *frames;
 	uint64_t filter_count;
 	const scan_filter *filters;
-	// Unless it is NULL, the scan shows the rows at these places only, in this order.
+	// If not NULL, the scan shows only the rows at these places, in this order.
 	const scan_place *order;
 	uint64_t order_count;
-	struct log_scan *next; // of the published ones
+	struct log_scan *next; // in the list of published scans
 } log_scan;
 
-// scan_register makes the table function known to the database of a connection. It returns
-// 0 when DuckDB refuses.
+// scan_register registers the table function with the database of a connection. It returns 0 on
+// failure.
 int scan_register(void *connection);
 
 // scan_publish lets log_frames find a scan by its id, until scan_withdraw.

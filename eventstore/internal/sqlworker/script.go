@@ -23,7 +23,7 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// functionsSQL makes the functions in a database.
+// functionsSQL returns SQL that creates the functions in a database.
 func functionsSQL(functions []protocol.Function, database uint64) string {
 	var sql strings.Builder
 	for i, f := range functions {
@@ -39,8 +39,7 @@ func registerScript(c duck.Connection) error {
 	return nil
 }
 
-// scriptCallers are the jobs that use the databases of this process, by the number of the
-// database.
+// scriptCallers holds the jobs that use the databases of this process, by database number.
 var scriptCallers struct {
 	sync.Mutex
 	jobs map[uint64]*scriptCaller
@@ -50,7 +49,7 @@ var scriptCallers struct {
 type scriptCaller struct {
 	ctx  context.Context
 	job  *job
-	busy sync.Mutex // one call at a time waits for its values
+	busy sync.Mutex // serializes calls
 }
 
 func setScriptCaller(database uint64, c *scriptCaller) {
@@ -111,17 +110,18 @@ func (c *scriptCaller) fill(function, rows int, cells unsafe.Pointer, validity *
 		if values[i] == nil {
 			C.script_set(output, C.uint64_t(row), nil, 0)
 		} else {
-			text := append(values[i], 0) // never empty, so that it has an address
+			text := append(values[i], 0) // non-empty, so that it has an address
 			C.script_set(output, C.uint64_t(row), (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.uint64_t(len(text)-1))
 		}
 	}
 	return nil
 }
 
-// callBytes is about how many bytes of documents one call has.
+// callBytes is the approximate maximum of document bytes in one call.
 const callBytes = 8 << 20
 
-// firstOf returns the first documents that have so many bytes, at least one.
+// firstOf returns the longest prefix of documents within limit bytes, but at least one
+// document.
 func firstOf(documents [][]byte, limit int) [][]byte {
 	for i, d := range documents {
 		if limit -= len(d); limit < 0 {
@@ -131,7 +131,7 @@ func firstOf(documents [][]byte, limit int) [][]byte {
 	return documents
 }
 
-// call asks the parent for values.
+// call requests values from the parent.
 func (c *scriptCaller) call(function int, documents [][]byte) ([][]byte, error) {
 	c.busy.Lock()
 	defer c.busy.Unlock()
@@ -163,8 +163,8 @@ func (c *scriptCaller) call(function int, documents [][]byte) ([][]byte, error) 
 	}
 }
 
-// appendTexts appends texts to a message: for each a length and the bytes, where all bits of
-// the length stand for nil.
+// appendTexts appends texts to a message, each as a length and its bytes. A length of all one
+// bits means nil.
 func appendTexts(dst []byte, texts [][]byte) []byte {
 	for _, text := range texts {
 		length := uint32(len(text))
@@ -195,7 +195,7 @@ func splitTexts(body []byte) (texts [][]byte, err error) {
 	return texts, nil
 }
 
-// answerCall answers a call of a query. The answer's own context ends it.
+// answerCall answers a call of a query. The answer's context cancels it.
 func (a *answer) answerCall(body []byte) error {
 	return a.answerCallBy(body, func(ctx context.Context, index int, documents [][]byte) ([][]byte, error) {
 		if index >= len(a.process.functions) {
@@ -205,7 +205,7 @@ func (a *answer) answerCall(body []byte) error {
 	})
 }
 
-// answerCallBy answers a call with what a function of this process returns.
+// answerCallBy answers a call with the results of call.
 func (a *answer) answerCallBy(body []byte, call func(ctx context.Context, index int, documents [][]byte) ([][]byte, error)) error {
 	if len(body) < 4 {
 		return protocol.ErrInvalidMessage

@@ -13,22 +13,22 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// An answer to a Tail ends once its frames have tailRows rows or tailBytes bytes, so that the
-// rows fit into memory. It has at least one frame. Frames of one answer are read by one
-// thread, so that their rows come in the order of the log.
+// The answer to a Tail ends once its frames have tailRows rows or tailBytes bytes, so that
+// the rows fit into memory. It has at least one frame. One thread reads the frames of an
+// answer, which keeps the rows in log order.
 const (
 	tailRows  = groupRows
 	tailBytes = 8 << 20
 	tailTime  = 30 * time.Second
 )
 
-// Tail returns the next rows of a table, in the order in which they were appended. Position
-// tells from where on to ask for more.
+// Tail returns the next rows of a table, in append order. Position returns where to continue.
 func (c *Client) Tail(ctx context.Context, q protocol.Tail) (*Rows, error) {
 	return c.askRows(ctx, &protocol.Request{Tail: &q}, tailTime, func(*protocol.Writer) error { return nil })
 }
 
-// Position returns where a Tail goes on, once Next has returned false without an error.
+// Position returns the position at which the next Tail continues. It is valid once Next has
+// returned false without an error.
 func (r *Rows) Position() manifest.Position { return r.outcome.Next }
 
 // tail answers a Tail.
@@ -84,8 +84,8 @@ func (s *session) sendFrames(t *manifest.Table, frames []*logFrame, sql string, 
 	return err
 }
 
-// nextFrames returns the frames of an answer, which have one version of the schema, and the
-// position behind them.
+// nextFrames returns the frames of an answer, all of one schema version, and the position
+// after them.
 func nextFrames(all []*logFrame, q *protocol.Tail) (frames []*logFrame, next manifest.Position) {
 	rows, size := 0, 0
 	for _, f := range all {

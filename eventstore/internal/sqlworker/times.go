@@ -11,8 +11,8 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// toTimeSQL turns a column that became one of times into times, as the events' field would be
-// read now. A value that is no time is NULL.
+// toTimeSQL converts a column that became a time column to times, with the rules for reading
+// the field of new events. Invalid values become NULL.
 func toTimeSQL(have event.Type, want manifest.Column) string {
 	name, kind := sqltext.QuoteName(want.Name), want.SQLType()
 	text := func(value string) string { return textTimeSQL(value, want) }
@@ -32,8 +32,8 @@ func toTimeSQL(have event.Type, want manifest.Column) string {
 	return fmt.Sprintf("TRY_CAST(%s AS %s)", name, kind)
 }
 
-// textTimeSQL reads text as a time. DuckDB's TIMESTAMP leaves out the offset from UTC that text may
-// have behind the seconds, and its TIMESTAMPTZ the nanoseconds.
+// textTimeSQL parses text as a time. DuckDB's TIMESTAMP ignores an offset from UTC after the
+// seconds, and its TIMESTAMPTZ drops nanoseconds.
 func textTimeSQL(text string, want manifest.Column) string {
 	seconds := "epoch_us(date_trunc('second', TRY_CAST(" + text + " AS TIMESTAMPTZ)))"
 	fraction := "CAST(rpad(left(regexp_extract(" + text + ", '\\.([0-9]+)', 1), %[2]d), %[2]d, '0') AS BIGINT)"
@@ -44,7 +44,7 @@ func textTimeSQL(text string, want manifest.Column) string {
 	return fmt.Sprintf("CASE WHEN regexp_matches(%s, ':[0-9]{2}(\\.[0-9]+)?[+-][0-9]{2}:?[0-9]{2}$') THEN %s ELSE TRY_CAST(%[1]s AS %[3]s) END", text, offset, want.SQLType())
 }
 
-// numberTimeSQL reads a DOUBLE or a HUGEINT of the column's unit as a time.
+// numberTimeSQL converts a DOUBLE or a HUGEINT in the column's unit to a time.
 func numberTimeSQL(value string, double bool, want manifest.Column) string {
 	perSecond, known := map[event.Unit]int64{event.Seconds: 1, event.Milliseconds: 1e3, event.Microseconds: 1e6, event.Nanoseconds: 1e9}[want.Unit]
 	if !known { // only text is a time
@@ -65,14 +65,14 @@ func numberTimeSQL(value string, double bool, want manifest.Column) string {
 	return fmt.Sprintf("TRY(%s(CAST(%s AS BIGINT)))", function, value)
 }
 
-// FileTimes tells the times of a file's rows in the time column of its table.
+// FileTimes describes the times of a file's rows in its table's time column.
 type FileTimes struct {
 	Least, Greatest int64 // microseconds since 1970
-	Missing         int64 // rows without a time between the years 1 and 9999
+	Missing         int64 // rows without a time in years 1 to 9999
 }
 
-// FileTimes returns the times that the rows of a file have in the time column of t, which need
-// not be the manifest's: the column may have become one of times.
+// FileTimes returns the times of a file's rows in the time column of t. The manifest may
+// still have another time column than t.
 func (c *Client) FileTimes(ctx context.Context, t *manifest.Table, f *manifest.File) (times FileTimes, err error) {
 	name, _ := timeColumn(t)
 	at, perMicro := timeSQL(t)

@@ -4,5 +4,5 @@ package sqlworker
 
 import duck "github.com/duckdb/duckdb-go-bindings"
 
-// Version names the DuckDB that is linked in.
+// Version returns the version of the linked DuckDB.
 func Version() string { return "DuckDB " + duck.LibraryVersion() }

@@ -12,8 +12,8 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A tableView is a table as one query sees it: a view that unites frames of the log and
-// Parquet files, each cast to the table's newest schema, without the rows that are deleted.
+// A tableView is one query's view of a table. It unites log frames and Parquet files, casts
+// each to the table's newest schema, and excludes deleted rows.
 type tableView struct {
 	table    *manifest.Table
 	database *database
@@ -23,7 +23,7 @@ type tableView struct {
 	scans    []*scan
 }
 
-// newTableView describes a table to DuckDB. Close it after the query.
+// newTableView creates the view of a table. Close it after the query.
 func newTableView(folder string, t *manifest.Table, from selection, d *database) (*tableView, error) {
 	v := &tableView{table: t, database: d, equal: from.equal}
 	for deletes, frames := range v.splitFrames(from.frames) {
@@ -76,8 +76,8 @@ func shown(s *manifest.Schema) []manifest.Column {
 	return columns
 }
 
-// splitFrames divides frames by how many of the table's last deletes apply to them. A
-// delete applies to all frames that an earlier position of the log has.
+// splitFrames groups frames by the number of the table's last deletes that apply to them. A
+// delete applies to all frames before its log position.
 func (v *tableView) splitFrames(frames []*logFrame) [][]*logFrame {
 	groups := make([][]*logFrame, len(v.table.Deletes)+1)
 	for _, f := range frames {
@@ -92,8 +92,8 @@ func (v *tableView) splitFrames(frames []*logFrame) [][]*logFrame {
 	return groups
 }
 
-// addFrames adds frames of the log to which the last so many deletes apply: one that was
-// asked later has a later position.
+// addFrames adds frames to which the table's last deletes apply; deletes is their number.
+// Deletes are ordered by log position.
 func (v *tableView) addFrames(frames []*logFrame, deletes int) error {
 	for _, group := range v.groupFrames(frames) {
 		s, err := newScan(v.database.scanID(v.table.ID, len(v.scans)), group.columns(v.table), group.frames, v.equal)
@@ -106,7 +106,7 @@ func (v *tableView) addFrames(frames []*logFrame, deletes int) error {
 	return nil
 }
 
-// columns returns the columns that a scan of the frames shows.
+// columns returns the columns of a scan of the frames.
 func (g frameGroup) columns(t *manifest.Table) []scanColumn {
 	columns := []scanColumn{}
 	for i, c := range shown(t.Current()) {
@@ -124,11 +124,11 @@ func (g frameGroup) columns(t *manifest.Table) []scanColumn {
 	return columns
 }
 
-// A layout is the types that the newest schema's columns have in some frames or files; 0
-// where they are missing.
+// A layout is the types of the newest schema's columns in some frames or files; 0 for a
+// missing column.
 type layout []event.Type
 
-// layoutOf returns the types that the columns of the newest schema have in a version.
+// layoutOf returns the types of the newest schema's columns in a schema version.
 func layoutOf(t *manifest.Table, version uint64) layout {
 	s := t.Schema(version)
 	var types layout
@@ -144,13 +144,13 @@ func layoutOf(t *manifest.Table, version uint64) layout {
 	return types
 }
 
-// frameLayout returns the types that the columns of the newest schema have in a frame.
+// frameLayout returns the types of the newest schema's columns in a frame.
 func frameLayout(t *manifest.Table, f *logFrame) layout {
 	if t.Schema(f.schema) != nil {
 		return layoutOf(t, f.schema)
 	}
-	// Its file has been sealed since a tail began to read it, and the manifest has let go of
-	// the version.
+	// The frame's file was sealed after a tail began to read it, and the manifest has
+	// dropped the version.
 	var types layout
 	for _, c := range shown(t.Current()) {
 		found := event.Type(0)
@@ -164,7 +164,7 @@ func frameLayout(t *manifest.Table, f *logFrame) layout {
 	return types
 }
 
-// join returns the layout of what has either; ok is false if a column has two types.
+// join combines two layouts. ok is false if a column has two types.
 func (l layout) join(other layout) (joined layout, ok bool) {
 	joined = slices.Clone(l)
 	for i, t := range other {
@@ -181,8 +181,8 @@ type frameGroup struct {
 	frames []*logFrame
 }
 
-// groupFrames groups frames whose columns have the same types. A column that a frame does
-// not have is null in it, so frames of many versions are one group.
+// groupFrames groups frames whose columns have the same types. A missing column reads as
+// null, so one group can have frames of many versions.
 func (v *tableView) groupFrames(frames []*logFrame) []frameGroup {
 	groups := []frameGroup{{types: layoutOf(v.table, v.table.Current().Version)}}
 	index := map[uint64]int{}
@@ -217,8 +217,7 @@ type fileGroup struct {
 	files   []*manifest.File
 }
 
-// groupFiles groups files that have the same columns and from which the same rows are
-// deleted.
+// groupFiles groups files with the same column types and the same deletes.
 func groupFiles(t *manifest.Table, files []*manifest.File) []*fileGroup {
 	var groups []*fileGroup
 	index := map[string]*fileGroup{}
@@ -242,13 +241,13 @@ func groupFiles(t *manifest.Table, files []*manifest.File) []*fileGroup {
 // isMissed reports whether DuckDB's bloom filters miss values of a type.
 func isMissed(t event.Type) bool { return t == event.Float64 || t == event.Bytes }
 
-// sql reads the rows of files of the group, or those that a WHERE takes.
+// sql returns a query for the rows of files of the group that satisfy where.
 func (g *fileGroup) sql(folder string, t *manifest.Table, files []*manifest.File, where string) string {
 	sql := filesSQL(folder, t, files) + where
 	if !g.misses {
 		return sql
 	}
-	var list []string // DuckDB does not take a predicate on a conditional to the file
+	var list []string // DuckDB does not push a predicate on a conditional down to the file
 	for i, c := range shown(t.Current()) {
 		if isMissed(g.types[i]) {
 			list = append(list, fmt.Sprintf("if(%s IS NULL, NULL, %[1]s) AS %[1]s", sqltext.QuoteName(c.Name)))
@@ -257,7 +256,7 @@ func (g *fileGroup) sql(folder string, t *manifest.Table, files []*manifest.File
 	return "(SELECT * REPLACE (" + strings.Join(list, ", ") + ") FROM " + sql + ")"
 }
 
-// addFiles adds files, and of those in rows only the rows given there.
+// addFiles adds files. For a file in rows it adds only the given row ranges.
 func (v *tableView) addFiles(folder string, g *fileGroup, rows map[*manifest.File][]rowRange) {
 	var whole []*manifest.File
 	for _, f := range g.files {
@@ -274,7 +273,7 @@ func (v *tableView) addFiles(folder string, g *fileGroup, rows map[*manifest.Fil
 	}
 }
 
-// filesSQL reads the rows of files.
+// filesSQL returns a query for the rows of files.
 func filesSQL(folder string, t *manifest.Table, files []*manifest.File) string {
 	var paths []string
 	for _, f := range files {
@@ -283,8 +282,8 @@ func filesSQL(folder string, t *manifest.Table, files []*manifest.File) string {
 	return "read_parquet([" + strings.Join(paths, ", ") + "], hive_partitioning = false)"
 }
 
-// partSQL returns a query of rows whose columns have the given types, as rows of the newest
-// schema. more are columns that the query has besides.
+// partSQL returns a query that converts rows with the given column types to the newest
+// schema. more lists further columns of the result.
 func partSQL(t *manifest.Table, from string, types layout, deletes []*manifest.Delete, more ...string) string {
 	var list []string
 	for i, c := range shown(t.Current()) {
@@ -300,8 +299,8 @@ func partSQL(t *manifest.Table, from string, types layout, deletes []*manifest.D
 	return sql
 }
 
-// castSQL turns a column of an older version into one of a newer. Text becomes
-// a JSON string: a CAST would read it as JSON source.
+// castSQL returns SQL that casts a column of an older version to a newer one. Text becomes a
+// JSON string: a CAST would parse it as JSON source.
 func castSQL(have event.Type, want manifest.Column) string {
 	name, was := sqltext.QuoteName(want.Name), manifest.Column{Type: have}
 	switch {

@@ -20,10 +20,10 @@ import (
 	"github.com/perigeedb/perigee/internal/document"
 )
 
-// Run makes a process that was started as a SQL worker serve its parent; it does not return
-// then. In every other process it does nothing.
+// Run serves the parent and does not return if this process was started as a SQL worker. In
+// every other process it does nothing.
 //
-// Call it first in main: what a program does before, its workers do too.
+// Call it first in main: workers execute everything that precedes it too.
 func Run() {
 	text, found := os.LookupEnv(protocol.WorkerVariable)
 	if !found {
@@ -45,7 +45,7 @@ type worker struct {
 	log        *logFiles
 	blooms     blooms
 	memory     *memoryWatch
-	pipes      atomic.Int64 // that were made, for their names
+	pipes      atomic.Int64 // number of pipes created, for their names
 }
 
 // serve answers requests until the parent ends.
@@ -107,7 +107,7 @@ type job struct {
 	in     *protocol.Reader
 	out    *protocol.Writer
 	cancel context.CancelCauseFunc
-	values chan []byte // of the function that is called
+	values chan []byte // results of the current function call
 }
 
 // serveJob answers one request.
@@ -131,14 +131,14 @@ func (w *worker) serveJob(socket *os.File) {
 	}
 }
 
-// setCloseDeadline is called once the answer is over before its end: a parent that does not read must
-// not hold it.
+// setCloseDeadline is called when an answer is cut short, so that a parent that does not read
+// cannot block the worker.
 func (j *job) setCloseDeadline() { _ = j.socket.SetDeadline(time.Now().Add(time.Second)) }
 
 func (w *worker) answer(ctx context.Context, j *job) error {
 	kind, text, err := j.in.Read()
 	if err != nil {
-		return protocol.ErrCanceled // the parent wanted no answer before it had asked
+		return protocol.ErrCanceled // the parent canceled before it sent a request
 	}
 	if kind != protocol.RequestMessage {
 		return protocol.ErrInvalidMessage
@@ -177,7 +177,7 @@ func (w *worker) answer(ctx context.Context, j *job) error {
 }
 
 // nextRows returns the next rows of an external table, or nil at the end of the request.
-// From then on the end of the stream cancels the job.
+// After that, the end of the stream cancels the job.
 func (j *job) nextRows() (table int, rows []byte, err error) {
 	kind, body, err := j.in.Read()
 	switch {
@@ -192,7 +192,7 @@ func (j *job) nextRows() (table int, rows []byte, err error) {
 	return int(binary.LittleEndian.Uint32(body)), body[4:], nil
 }
 
-// readValues reads what functions of the parent return, until it closes its half.
+// readValues reads the results of function calls until the parent closes its side.
 func (j *job) readValues() {
 	for {
 		kind, body, err := j.in.Read()
@@ -204,7 +204,7 @@ func (j *job) readValues() {
 	}
 }
 
-// manifests keeps the newest manifest that was read.
+// manifests caches the newest manifest that was read.
 type manifests struct {
 	folder string
 	mu     sync.Mutex
@@ -212,8 +212,8 @@ type manifests struct {
 	loaded func(*manifest.Manifest) // is called with each new one
 }
 
-// load returns the manifest of a version or a newer one: the parent keeps the files of all
-// from version on.
+// load returns the manifest of the given version or a newer one. The parent keeps the files
+// of all versions from version on.
 func (m *manifests) load(version uint64) (*manifest.Manifest, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -239,7 +239,7 @@ func (m *manifests) last() *manifest.Manifest {
 	return m.newest
 }
 
-// table returns a table as a version of the manifest, or a newer one, has it.
+// table returns a table from the given version of the manifest or a newer one.
 func (w *worker) table(version uint64, id uint32) (*manifest.Table, error) {
 	m, err := w.manifests.load(version)
 	if err != nil {

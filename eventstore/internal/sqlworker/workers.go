@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// A WorkerInfo describes a worker that runs.
+// A WorkerInfo describes a running worker.
 type WorkerInfo struct {
 	PID      int
 	Role     string // query, seal or merge
-	Retired  bool   // it gets no more requests, and ends with those it has
+	Retired  bool   // it gets no more requests and ends after its current ones
 	Started  time.Time
-	Memory   int64 // resident bytes that it shares with nobody
-	Limit    int64 // of Memory
-	Requests int   // under way
+	Memory   int64 // private resident memory, in bytes
+	Limit    int64 // maximum of Memory
+	Requests int   // running requests
 	Taken    int   // requests since its start
 }
 
-// Workers describes the workers that run, the oldest first.
+// Workers describes the running workers, oldest first.
 func (c *Client) Workers() (all []WorkerInfo) {
 	c.mu.Lock()
 	for _, p := range c.processes() {

@@ -25,26 +25,26 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// A Parquet file is written a row group at a time, and read so by a merge: what writing and
-// merging need is bounded by the size of row groups, whatever the size of files and rows.
+// Parquet files are written, and read by a merge, one row group at a time. The size of row
+// groups bounds the memory for both, independent of the size of files and rows.
 const (
-	// rowGroupRows is how many rows a row group has. It is the least that is read of a file, all
-	// of its values: smaller ones make a search for few rows faster, and reading all slower.
+	// rowGroupRows is the number of rows in a row group. A row group is the smallest unit
+	// that is read of a file. Smaller groups make searches for few rows faster and full
+	// scans slower.
 	rowGroupRows = 16_384
-	// rowGroupBytes bounds row groups, and wideGroupBytes those of rows wider than wideRowBytes:
-	// who reads rows has 2,048 in memory at a time, or a whole row group, several times.
-	// leastGroupBytes is for rows of which each is as large as that, or larger.
+	// rowGroupBytes bounds row groups. wideGroupBytes bounds those of rows wider than
+	// wideRowBytes: a reader holds 2,048 rows or a whole row group in memory, several
+	// times over. leastGroupBytes applies to rows that are that large or larger each.
 	rowGroupBytes   = 12 << 20
 	wideGroupBytes  = 4 << 20
 	wideRowBytes    = 4 << 10
 	leastGroupBytes = 1 << 20
-	// dictionaryMax is how many different values of a row group are written as a dictionary. A
-	// file with -0.0 has none: in a dictionary, DuckDB takes the two zeros for one value.
+	// dictionaryMax is the maximum number of distinct values in the dictionary of a row
+	// group. A file with -0.0 has no dictionaries: DuckDB merges the two zeros in one.
 	dictionaryMax = 4096
 )
 
-// writeSegment writes the rows of a closed file of the log as Parquet files, one for each
-// table and day.
+// writeSegment writes the rows of a closed log file as Parquet files, one per table and day.
 func (w *worker) writeSegment(ctx context.Context, q *protocol.Segment, in *job) error {
 	m, err := w.manifests.load(q.Version)
 	if err != nil {
@@ -86,7 +86,7 @@ func (w *worker) newWriteSession(ctx context.Context) (*session, error) {
 	return w.newSession(ctx, w.settings.Memory*3/4)
 }
 
-// explainWrite says in our words why writing ended.
+// explainWrite returns an error that tells the user why writing ended.
 func (s *session) explainWrite(err error) error {
 	s.failed = true
 	if cause := context.Cause(s.ctx); cause != nil {
@@ -108,14 +108,14 @@ func timeColumn(t *manifest.Table) (name string, kind event.Type) {
 	return "", 0
 }
 
-// timeType returns the type of the time column, or 0 if there is none.
+// timeType returns the type of the time column, or 0 without one.
 func timeType(t *manifest.Table) event.Type {
 	_, kind := timeColumn(t)
 	return kind
 }
 
-// timeSQL returns the event time of a row, in units of which a microsecond has so many; 0 for a
-// table without times.
+// timeSQL returns SQL for the event time of a row and the number of its units per
+// microsecond, which is 0 for a table without a time column.
 func timeSQL(t *manifest.Table) (sql string, perMicro int64) {
 	switch name, kind := timeColumn(t); kind {
 	case event.Timestamp:
@@ -126,25 +126,25 @@ func timeSQL(t *manifest.Table) (sql string, perMicro int64) {
 	return "CAST(0 AS BIGINT)", 0
 }
 
-// An output is where the files of one segment go. They become durable beside the writing of
-// the next ones: with a file for each of many days, most of the time is waiting for the disk.
+// An output collects the files of one segment. Files are synced while the next ones are
+// written: with a file for each of many days, most of the time goes to waiting for the disk.
 type output struct {
 	segment    uint64
-	parts      int // files that were written
+	parts      int // files written so far
 	groupBytes int64
-	level      int // of zstd
+	level      int // zstd level
 	syncing    errgroup.Group
 	published  []string // paths
 }
 
-// The levels of zstd: appends wait for sealing, and what it writes is soon merged. Level 3 makes
-// files of events 4 % smaller than level 1, and takes a sixth longer.
+// The zstd levels. Appends wait for sealing, and its files are soon merged, so sealing uses a
+// fast level. Level 3 makes event files 4 % smaller than level 1 and takes a sixth longer.
 const (
 	sealLevel  = 1
 	mergeLevel = 3
 )
 
-// syncsMax is how many files are made durable at the same time.
+// syncsMax is the maximum number of files that are synced concurrently.
 const syncsMax = 16
 
 func newOutput(segment uint64, wide bool) *output {
@@ -162,8 +162,8 @@ func (o *output) nextName(day string) string {
 	return manifest.FileName(day, o.segment, o.parts-1)
 }
 
-// publish moves a file and those beside it to their folder, and makes them durable there until
-// wait returns.
+// publish moves a file and its companions to their folder and starts to sync them. wait waits
+// for the syncs.
 func (o *output) publish(folder string, paths ...string) {
 	for _, path := range paths {
 		o.published = append(o.published, filepath.Join(folder, filepath.Base(path)))
@@ -171,10 +171,10 @@ func (o *output) publish(folder string, paths ...string) {
 	o.syncing.Go(func() error { return moveDurably(folder, paths) })
 }
 
-// wait returns once all files are durable.
+// wait waits until all files are durable.
 func (o *output) wait() error { return o.syncing.Wait() }
 
-// abandon removes the files, which no manifest will have.
+// abandon removes the files, which no manifest will list.
 func (o *output) abandon() (err error) {
 	_ = o.wait()
 	for _, path := range o.published {
@@ -185,7 +185,8 @@ func (o *output) abandon() (err error) {
 	return err
 }
 
-// moveDurably moves files to a folder, and returns once they and their names are durable.
+// moveDurably moves files to a folder. When it returns, the files and their names are
+// durable.
 func moveDurably(folder string, paths []string) error {
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return err
@@ -210,8 +211,8 @@ func syncFile(path string) error {
 	return file.Sync()
 }
 
-// writeFile writes the rows of a query, in its order, as a file of the table. f has the day of
-// the rows and what is known of them; a row has about width bytes.
+// writeFile writes the rows of a query, in its order, as a file of the table. f holds the day
+// and the known properties of the rows; width is the approximate size of a row in bytes.
 func (s *session) writeFile(t *manifest.Table, f manifest.File, query string, width int64, out *output) (_ manifest.File, err error) {
 	f.Name, f.Segment, f.Schema, f.Format = out.nextName(f.Day), out.segment, t.Current().Version, manifest.FileFormat
 	for _, deleted := range t.Deletes {
@@ -259,8 +260,8 @@ func (s *session) writeFile(t *manifest.Table, f manifest.File, query string, wi
 	return f, nil
 }
 
-// measureFile returns how many rows a file has, and those and the uncompressed bytes of its
-// largest row group.
+// measureFile returns the number of rows in a file, and the number of rows and uncompressed
+// bytes of its largest row group.
 func (s *session) measureFile(path string) (rows, groupRows, groupBytes int64, err error) {
 	found, err := s.conn.Run("SELECT CAST(coalesce(sum(rows), 0) AS BIGINT), CAST(coalesce(arg_max(rows, bytes), 0) AS BIGINT), CAST(coalesce(max(bytes), 0) AS BIGINT) FROM " +
 		"(SELECT any_value(row_group_num_rows) AS rows, sum(total_uncompressed_size) AS bytes FROM parquet_metadata(" + sqltext.Literal(path) + ") GROUP BY row_group_id)")
@@ -270,8 +271,8 @@ func (s *session) measureFile(path string) (rows, groupRows, groupBytes int64, e
 	return found[0][0].(int64), found[0][1].(int64), found[0][2].(int64), nil
 }
 
-// copySQL writes the rows of a query as a file, in their order: a writer has one thread. The
-// file has none of DuckDB's bloom filters; see manifest.FileFormat.
+// copySQL returns a COPY of a query's rows to a file. It preserves their order, because a
+// writer has one thread. The file has no bloom filters of DuckDB; see manifest.FileFormat.
 func (s *session) copySQL(t *manifest.Table, query, path string, groupBytes int64, level int, negativeZero bool) string {
 	dictionary := dictionaryMax
 	if negativeZero {
@@ -285,7 +286,7 @@ func (s *session) copySQL(t *manifest.Table, query, path string, groupBytes int6
 		columnList(t), query, sqltext.Literal(path), level, s.worker.settings.RowGroup, groupBytes, dictionary, strings.Join(ids, ", "))
 }
 
-// storedColumns returns the columns that files of the newest schema have.
+// storedColumns returns the columns in files of the newest schema.
 func storedColumns(t *manifest.Table) []manifest.Column {
 	return slices.DeleteFunc(shown(t.Current()), func(c manifest.Column) bool { return c.Type == 0 })
 }
@@ -322,7 +323,7 @@ func sortColumns(t *manifest.Table) (names []string) {
 	return names
 }
 
-// sortKeySQL returns a BLOB by which rows are sorted by columns.
+// sortKeySQL returns SQL for a BLOB that sorts rows by the given columns.
 func sortKeySQL(columns []string) string {
 	var list strings.Builder
 	for _, name := range columns {
@@ -331,8 +332,8 @@ func sortKeySQL(columns []string) string {
 	return "create_sort_key(" + list.String() + "'', 'ASC NULLS LAST')" // with a text, it is a BLOB for all types
 }
 
-// checkPredicate returns an error unless a predicate can be that of a delete: one
-// expression over the columns of a table that has the same result at any time.
+// checkPredicate returns an error unless the predicate is valid for a delete: one
+// deterministic expression over the columns of a table.
 func (w *worker) checkPredicate(ctx context.Context, q *protocol.Check, in *job) error {
 	ctx, stop := withTimeLimit(ctx, 10*time.Second)
 	defer stop()
@@ -381,7 +382,7 @@ func (s *session) checkPredicate(t *manifest.Table, predicate string) error {
 	return duckdb.ExplainError(err, "")
 }
 
-// predicateError puts positions in the whole statement right for the predicate.
+// predicateError converts positions in the whole statement to positions in the predicate.
 func predicateError(begin, sql string, err error) error {
 	if err == nil {
 		return nil

@@ -6,18 +6,18 @@ import (
 
 const (
 	statementsMax = 64      // in a Cache
-	rememberedMax = 2 << 10 // bytes of one: its syntax tree is a hundred times as large
+	rememberedMax = 2 << 10 // maximum bytes of a cached statement: its syntax tree is a hundred times as large
 )
 
-// A Cache remembers the statements that were parsed and checked last: dashboards send the same ones
-// again and again, and parsing takes longer than a small query.
+// A Cache caches recently parsed and checked statements. Dashboards send the same statements
+// repeatedly, and parsing takes longer than a small query.
 type Cache struct {
 	mu     sync.Mutex
 	parsed map[string]*Statement
 	order  []string // oldest first
 }
 
-// Parse is like the function Parse, but returns a remembered statement if it has one.
+// Parse is like the function Parse, but returns a cached statement if there is one.
 func (s *Cache) Parse(c Runner, sql string) (*Statement, error) {
 	s.mu.Lock()
 	known := s.parsed[sql]

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// A FunctionGroup is functions that a query may call.
+// A FunctionGroup is a group of functions that queries may call.
 type FunctionGroup struct {
 	Name  string
 	Names []string
 }
 
-// functionGroups is the list of functions that a query may call. A function is on it if
-// it only computes, does not walk its arguments by recursion, and needs memory in
-// proportion to them; checkCall bounds the arguments of those whose result grows
-// otherwise. What DuckDB adds in a later version is not open until it is listed.
+// functionGroups lists the functions that queries may call. A listed function only computes,
+// does not recurse into its arguments, and needs memory in proportion to them. For functions
+// with results that grow faster, checkCall bounds the arguments. Functions that a later
+// version of DuckDB adds are denied until they are listed.
 var functionGroups = []FunctionGroup{
 	{"operators", strings.Fields(`!__postfix !~~ !~~* % & && * ** + - ->> / // << <@ >> @ @> ^ ^@ | || ~ ~~ ~~* ~~~`)},
 	{"scalar functions", strings.Fields(`abs acos acosh add age alias apply array_append array_cat array_concat array_contains array_distance array_distinct
@@ -67,9 +67,9 @@ var functionGroups = []FunctionGroup{
 	pragma_database_size pragma_show pragma_storage_info pragma_table_info pragma_version range summary unnest`)},
 }
 
-// tableFunctions are those that a query may read from, and scalarFunctions all others
-// that it may call, in lower case. aggregateFunctions may need rows beside the one that they
-// are called for: macros are among them.
+// tableFunctions are the functions that a query may read from, and scalarFunctions all others
+// that it may call, in lower case. aggregateFunctions, including macros, may need rows other
+// than the one that they are called for.
 var (
 	tableFunctions     = SetOf(append(functionGroups[4:5:5], FunctionGroup{Names: macroNames(true)}))
 	scalarFunctions    = SetOf(append(functionGroups[:4:4], FunctionGroup{Names: macroNames(false)}))
@@ -87,16 +87,17 @@ func SetOf(groups []FunctionGroup) map[string]bool {
 	return all
 }
 
-// Allow lets statements call a function of a script. Call it before the first Parse.
+// Allow permits statements to call a script function. Call it before the first Parse.
 func Allow(name string) {
 	name = strings.ToLower(name)
 	scalarFunctions[name], volatileFunctions[name] = true, true // the script may change
 }
 
-// IsAggregate reports whether a function may need rows beside the one that it is called for.
+// IsAggregate reports whether a function may need rows other than the one that it is called
+// for.
 func IsAggregate(name string) bool { return aggregateFunctions[strings.ToLower(name)] }
 
-// Functions returns the functions that a query may call.
+// Functions returns the functions that queries may call.
 func Functions() []FunctionGroup {
 	return append(slices.Clone(functionGroups), FunctionGroup{"macros", append(macroNames(true), macroNames(false)...)})
 }

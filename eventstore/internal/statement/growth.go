@@ -9,21 +9,21 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// A function whose result may be much larger than its arguments allocates outside the
-// memory that DuckDB accounts for, and cannot be interrupted. So the arguments that
-// decide the size must be constants within bounds, and the factors of all calls through
-// which one value passes are multiplied.
+// A function with a result much larger than its arguments allocates memory that DuckDB does
+// not account for, and cannot be interrupted. The arguments that determine the size must
+// therefore be bounded constants. The growth factors of all calls that a value passes through
+// are multiplied.
 
 const (
 	countMax     = 1000   // of an argument that sizes a result
-	growthMax    = 50_000 // by which all calls together may multiply a value
+	growthMax    = 50_000 // maximum product of the growth factors of a value
 	separatorMax = 100    // bytes
 	formatMax    = 200    // bytes of a format
 	patternMax   = 1000   // bytes of a regular expression
-	wildcardsMax = 4      // of a pattern that is matched by trying
+	wildcardsMax = 4      // in a pattern that is matched by backtracking
 )
 
-// sizeArguments are the arguments, counted from 0, that size a result.
+// sizeArguments maps functions to the index of the argument that sizes the result.
 var sizeArguments = map[string]int{
 	"repeat": 1, "lpad": 1, "rpad": 1, "bar": 3, "to_base": 2,
 	"approx_top_k": 1, "reservoir_quantile": 2, "min": 1, "max": 1,
@@ -31,8 +31,8 @@ var sizeArguments = map[string]int{
 	"arg_min_null": 2, "arg_max_null": 2, "arg_min_nulls_last": 2, "arg_max_nulls_last": 2,
 }
 
-// textArguments are the texts, counted from 0, that must be constant and no longer than
-// given: they come into the result many times.
+// textArguments maps functions to a text argument, by index, that must be constant and at
+// most bytesMax long, because the result repeats it.
 var textArguments = map[string]struct{ argument, bytesMax int }{
 	"array_to_string": {1, separatorMax}, "concat_ws": {0, separatorMax}, "string_agg": {1, separatorMax},
 	"group_concat": {1, separatorMax}, "listagg": {1, separatorMax},
@@ -43,32 +43,32 @@ var textArguments = map[string]struct{ argument, bytesMax int }{
 	"like_escape": {1, formatMax}, "not_like_escape": {1, formatMax}, "ilike_escape": {1, formatMax}, "not_ilike_escape": {1, formatMax},
 }
 
-// collectors gather values of a group: as window functions, they would do so for every
+// collectors gather the values of a group. As window functions, they would do so for every
 // row.
 var collectors = []string{
 	"list", "array_agg", "string_agg", "group_concat", "listagg", "histogram", "json_group_array", "json_group_object",
 	"approx_quantile", "approx_top_k", "reservoir_quantile",
 }
 
-// joiners have a result that is as large as all their arguments together.
+// joiners return a result as large as all their arguments together.
 var joiners = []string{
 	"concat", "concat_ws", "list_value", "list_pack", "array_value", "struct_pack", "row", "map", "map_concat", "json_array", "json_object",
 	"list_concat", "list_cat", "array_concat", "array_cat", "list_append", "array_append", "array_push_back", "list_prepend", "array_prepend",
 	"array_push_front", "list_zip", "array_zip", "struct_concat", "struct_insert", "struct_update", "unpivot_list",
 }
 
-// pathFunctions take a path into a document as their second argument. A ** in it finds
-// each part of the document once for every part around it.
+// pathFunctions take a path into a document as their second argument. A ** in the path
+// returns nested parts once for each enclosing part.
 var pathFunctions = []string{
 	"->", "->>", "json_extract", "json_extract_path", "json_extract_string", "json_extract_path_text",
 	"json_value", "json_exists", "json_keys", "json_type", "json_array_length",
 }
 
-// lambdaFunctions call a lambda for each element. Anywhere else the syntax tree has the
-// operator -> of JSON as a lambda.
+// lambdaFunctions call a lambda for each element. Elsewhere, the syntax tree represents the
+// JSON operator -> as a lambda.
 var lambdaFunctions = []string{"list_transform", "list_apply", "array_transform", "array_apply", "apply", "list_filter", "array_filter", "filter"}
 
-// checkArrows checks the paths of the operators -> among nodes.
+// checkArrows checks the paths of -> operators among nodes.
 func checkArrows(nodes []Node) error {
 	for _, node := range nodes {
 		if isLambda(node) && !isPlainPath(node.Child("expr")) {
@@ -78,7 +78,8 @@ func checkArrows(nodes []Node) error {
 	return nil
 }
 
-// isPlainPath reports whether an argument is a constant path without **, or a list of them.
+// isPlainPath reports whether an argument is a constant path without **, or a list of such
+// paths.
 func isPlainPath(arg Node) bool {
 	if arg["class"] == "FUNCTION" && arg["function_name"] == "list_value" {
 		return !slices.ContainsFunc(arg.List("children"), func(child Node) bool { return !isPlainPath(child) })
@@ -87,11 +88,11 @@ func isPlainPath(arg Node) bool {
 	return ok && !strings.Contains(fmt.Sprint(value), "**")
 }
 
-// badFormat finds in a format what makes a result wider than its arguments: a width or
-// precision of four digits, or one that is an argument.
+// badFormat matches a format that makes a result much wider than its arguments: a width or
+// precision of four digits, or one taken from an argument.
 var badFormat = regexp.MustCompile(`[0-9]{4}|\*|\{[^}]*\{`)
 
-// Constant returns the constant that a node stands for.
+// Constant returns the value of a constant node.
 func Constant(node Node) (value any, ok bool) {
 	if node["class"] != "CONSTANT" {
 		return nil, false
@@ -100,14 +101,14 @@ func Constant(node Node) (value any, ok bool) {
 	return value, ok
 }
 
-// ConstantCount returns the whole number that a node is a constant of.
+// ConstantCount returns the value of a whole number constant.
 func ConstantCount(node Node) (int, bool) {
 	value, _ := Constant(node)
 	n, ok := value.(float64)
 	return int(min(max(n, -1<<53), 1<<53)), ok
 }
 
-// ConstantText returns the text that a node is a constant of.
+// ConstantText returns the value of a text constant.
 func ConstantText(node Node) (string, bool) {
 	value, _ := Constant(node)
 	text, ok := value.(string)
@@ -119,7 +120,7 @@ func callError(call Node, format string, args ...any) error {
 		Hint: "docs/reference/sql.md has the bounds of arguments"}
 }
 
-// checkCall checks the arguments of a call that bound its result.
+// checkCall checks the arguments of a call that determine the size of its result.
 func checkCall(call Node) error {
 	name, args := strings.ToLower(call.Text("function_name")), call.List("children")
 	if i, sized := sizeArguments[name]; sized && i < len(args) {
@@ -180,7 +181,7 @@ func checkPattern(call Node, name, text string) error {
 	return nil
 }
 
-// seriesLength returns the number of elements of a list of whole numbers.
+// seriesLength returns the number of elements in a series of whole numbers.
 func seriesLength(args []Node) (n int, ok bool) {
 	start, step := 0, 1
 	var numbers []int
@@ -206,8 +207,8 @@ func seriesLength(args []Node) (n int, ok bool) {
 	return n, n <= countMax+1
 }
 
-// capturesColumns reports whether a lambda names something that is not a parameter of it
-// or of a lambda within it.
+// capturesColumns reports whether a lambda uses a name that is not a parameter of it or of a
+// nested lambda.
 func capturesColumns(lambda Node) bool {
 	parameters := map[string]bool{}
 	captured := false
@@ -237,7 +238,7 @@ func capturesColumns(lambda Node) bool {
 	return captured
 }
 
-// forEachColumn calls each with the first part of the name of every column below node.
+// forEachColumn calls each with the first part of every column name below node.
 func forEachColumn(node any, each func(string)) {
 	switch node := node.(type) {
 	case []any:
@@ -255,9 +256,9 @@ func forEachColumn(node any, each func(string)) {
 	}
 }
 
-// growthOf returns by how much the calls below node may multiply the size of a value, at
-// most a little more than growthMax. Values that stand beside each other do not grow
-// through each other, except through WITH, FROM and the aliases of a SELECT.
+// growthOf returns the factor by which the calls below node may multiply the size of a value,
+// capped slightly above growthMax. Sibling values do not multiply each other's growth, except
+// through WITH, FROM and the aliases of a SELECT.
 func growthOf(node any) float64 {
 	growth := 1.0
 	switch node := node.(type) {
@@ -311,7 +312,7 @@ func concatenated(node Node) (leaves []Node) {
 	return leaves
 }
 
-// maxGrowth returns the largest growth of a member of node that is not named.
+// maxGrowth returns the largest growth among the members of node that are not in except.
 func maxGrowth(node Node, except ...string) float64 {
 	growth := 1.0
 	for key, child := range node {
@@ -322,7 +323,7 @@ func maxGrowth(node Node, except ...string) float64 {
 	return growth
 }
 
-// withGrowth returns the growth of a chain of all parts of a WITH.
+// withGrowth returns the growth of a chain through all parts of a WITH.
 func withGrowth(node Node) float64 {
 	growth := 1.0
 	for _, part := range node.Child("cte_map").List("map") {
@@ -331,8 +332,8 @@ func withGrowth(node Node) float64 {
 	return growth
 }
 
-// selectGrowth returns the growth of a SELECT. An expression may use the alias of
-// another one of the same SELECT.
+// selectGrowth returns the growth of a SELECT. An expression may use the alias of another
+// expression of the same SELECT.
 func selectGrowth(node Node) float64 {
 	items := node.List("select_list")
 	aliases := map[string]bool{}
@@ -353,7 +354,8 @@ func selectGrowth(node Node) float64 {
 	return listed * withGrowth(node) * growthOf(node["from_table"]) * maxGrowth(node, "select_list", "cte_map", "from_table")
 }
 
-// callFactor returns by how much a call itself may multiply the size of its arguments.
+// callFactor returns the factor by which the call itself may multiply the size of its
+// arguments.
 func callFactor(node Node) float64 {
 	name, args := strings.ToLower(node.Text("function_name")), node.List("children")
 	switch {
@@ -376,7 +378,7 @@ func callFactor(node Node) float64 {
 	return 1
 }
 
-// countVariables returns how many nodes are not constants.
+// countVariables returns the number of nodes that are not constants.
 func countVariables(nodes []Node) (n int) {
 	for _, node := range nodes {
 		if _, ok := Constant(node); !ok {

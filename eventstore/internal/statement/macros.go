@@ -2,15 +2,15 @@ package statement
 
 import "strings"
 
-// A Macro is a function of SQL that is written in SQL.
+// A Macro is an SQL function written in SQL.
 type Macro struct {
-	Call string // as time_buckets(width, first, until)
+	Call string // such as time_buckets(width, first, until)
 	Doc  string
-	body string // "TABLE …" for a macro that gives rows
+	body string // "TABLE …" for a table macro
 }
 
-// macros make the usual questions about events short. No argument that is a call of another
-// macro may stand in a body twice: nested calls would multiply.
+// macros abbreviate common questions about events. A body must not use an argument twice if
+// the argument may be a call of another macro: nested calls would multiply.
 var macros = []Macro{
 	{"time_buckets(width, first, until)", "The table of the buckets of a width from `first` on, before `until`, in the column `bucket`: join it to fill gaps.",
 		`TABLE SELECT range AS bucket FROM range(time_bucket(width, first), until, width)`},
@@ -28,7 +28,7 @@ var macros = []Macro{
 			WHEN lag(value) OVER (PARTITION BY key ORDER BY ts) > value THEN value END`},
 }
 
-// Macros lists the macros that a query may call.
+// Macros lists the macros that queries may call.
 func Macros() []Macro { return macros }
 
 // name returns the name of the macro.
@@ -37,10 +37,10 @@ func (m *Macro) name() string {
 	return name
 }
 
-// isTable reports whether the macro gives rows.
+// isTable reports whether the macro is a table macro.
 func (m *Macro) isTable() bool { return strings.HasPrefix(m.body, "TABLE ") }
 
-// MacrosSQL makes the macros.
+// MacrosSQL is the SQL that creates the macros.
 var MacrosSQL = func() string {
 	var sql strings.Builder
 	for _, m := range macros {
@@ -49,7 +49,7 @@ var MacrosSQL = func() string {
 	return sql.String()
 }()
 
-// macroNames lists the names of macros that give rows, or of those that do not.
+// macroNames lists the names of the table macros, or of the scalar macros.
 func macroNames(table bool) (names []string) {
 	for _, m := range macros {
 		if m.isTable() == table {

@@ -13,14 +13,14 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// DuckDB casts '2026-01-06T00:00:00+05:30' to TIMESTAMP as 00:00 and drops the offset, so that a
-// comparison with a time column would be wrong by it without a word. Such a comparison is
-// refused. A cast that the statement spells out is the user's own.
+// DuckDB casts '2026-01-06T00:00:00+05:30' to TIMESTAMP as 00:00 and drops the offset. A
+// comparison with a time column would thus be silently wrong by the offset, so it is
+// rejected. An explicit cast in the statement is the user's choice.
 
 // offsetText matches a time with an offset from UTC.
 var offsetText = regexp.MustCompile(`^\s*(\d+-\d+-\d+[ T]+\d+:\d+[\d:.]*)\s*([+-])(\d{1,2}):?(\d{2})?(?::?(\d{2}))?\s*$`)
 
-// utcOf returns a time with an offset in UTC. It returns "" for a text that has none.
+// utcOf converts a time with an offset to UTC. It returns "" for a text without an offset.
 func utcOf(text string) string {
 	parts := offsetText.FindStringSubmatch(text)
 	if parts == nil {
@@ -38,11 +38,12 @@ func utcOf(text string) string {
 	return "2026-01-02T03:04:05Z" // an example
 }
 
-// keepsTime are the functions whose result has the type of an argument.
+// keepsTime are the functions that return the type of an argument.
 var keepsTime = SetOf([]FunctionGroup{{Names: strings.Fields(`min max any_value arbitrary first last first_value last_value nth_value lag lead mode median
 	coalesce ifnull nullif least greatest date_trunc datetrunc time_bucket + - add subtract date_add date_sub latest earliest arg_max arg_min argmax argmin max_by min_by`)}})
 
-// CheckOffsets returns an error if a comparison of the statement would drop the offset of a time.
+// CheckOffsets returns an error if a comparison in the statement would drop the offset of a
+// time.
 func (s *Statement) CheckOffsets(tables []*manifest.Table, params []protocol.Param) (err error) {
 	ForEachObject(s.Tree, func(n Node) {
 		operands := operandsOf(n)
@@ -67,7 +68,7 @@ func (s *Statement) CheckOffsets(tables []*manifest.Table, params []protocol.Par
 	return err
 }
 
-// operandsOf returns what a comparison compares.
+// operandsOf returns the operands of a comparison.
 func operandsOf(n Node) []Node {
 	switch {
 	case n["class"] == "COMPARISON":
@@ -80,7 +81,7 @@ func operandsOf(n Node) []Node {
 	return nil
 }
 
-// comparedText returns the text that a constant or a parameter is, and how to name it.
+// comparedText returns the text of a constant or parameter, and a name for it in errors.
 func comparedText(n Node, params []protocol.Param) (text, name string) {
 	if n["class"] == "PARAMETER" {
 		for i, p := range params {
@@ -94,9 +95,9 @@ func comparedText(n Node, params []protocol.Param) (text, name string) {
 	return text, sqltext.Literal(text)
 }
 
-// timeColumnOf returns the name of a column of type TIMESTAMP that a node is, or of a time column
-// of which a function makes a TIMESTAMP: DuckDB applies the offset for TIMESTAMP_NS, but most
-// functions of that type do not return it.
+// timeColumnOf returns the name of the TIMESTAMP column that a node refers to. It also
+// returns a time column that a function converts to TIMESTAMP: DuckDB applies the offset for
+// TIMESTAMP_NS, but most functions of that type do not return it.
 func timeColumnOf(n Node, tables []*manifest.Table, kinds ...event.Type) string {
 	switch {
 	case n["class"] == "COLUMN_REF":
@@ -115,7 +116,7 @@ func timeColumnOf(n Node, tables []*manifest.Table, kinds ...event.Type) string 
 	return ""
 }
 
-// isTime reports whether a name is a column of some types in all tables that have it.
+// isTime reports whether a column has one of the given types in every table that has it.
 func isTime(name string, tables []*manifest.Table, kinds []event.Type) bool {
 	found := false
 	for _, t := range tables {
@@ -131,10 +132,10 @@ func isTime(name string, tables []*manifest.Table, kinds []event.Type) bool {
 	return found
 }
 
-// place returns where a node stands in the SQL; 0, 0 if DuckDB does not tell.
+// place returns the position of a node in the SQL, or 0, 0 if DuckDB does not report it.
 func (s *Statement) place(n Node) (line, column int) { return s.source.place(n) }
 
-// A source is SQL of which DuckDB parses what follows a prefix.
+// A source is SQL text with a prefix that DuckDB does not parse.
 type source struct {
 	sql    string
 	prefix int // bytes

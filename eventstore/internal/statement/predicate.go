@@ -6,11 +6,12 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// CheckPredicate returns an error unless the statement is SELECT 1 FROM table WHERE and one predicate
-// whose result depends on the row only.
+// CheckPredicate returns an error unless the statement is SELECT 1 FROM table WHERE followed
+// by one predicate that depends only on the row.
 func (s *Statement) CheckPredicate(table string) error {
 	node := Node(s.Tree).Child("node")
-	// Some of these conditions imply others; each is a lock of its own on what a delete may do.
+	// Some of these conditions imply others. Each is an independent safeguard against a
+	// delete that does too much.
 	if len(s.Tables) != 1 || node["type"] != "SELECT_NODE" || node["where_clause"] == nil || containsSubquery(node["where_clause"]) || !isBareWhere(node) {
 		return &protocol.QueryError{Message: "the predicate must be one expression over the columns of " + table, Hint: "for example: user = 7 AND event <> 'signup'"}
 	}
@@ -20,7 +21,7 @@ func (s *Statement) CheckPredicate(table string) error {
 	return nil
 }
 
-// isBareWhere reports whether a SELECT has nothing behind its WHERE.
+// isBareWhere reports whether nothing follows the WHERE of a SELECT.
 func isBareWhere(node Node) bool {
 	groups, _ := node["group_expressions"].([]any)
 	modifiers, _ := node["modifiers"].([]any)
@@ -35,15 +36,15 @@ func containsSubquery(node any) bool {
 	return found
 }
 
-// volatileFunctions have another result each time.
+// volatileFunctions may return a different result on each call.
 var volatileFunctions = SetOf([]FunctionGroup{{Names: strings.Fields(`now random uuid gen_random_uuid uuidv4 uuidv7 current_date current_time current_timestamp localtime localtimestamp current_localtime
 	current_localtimestamp get_current_time get_current_timestamp today transaction_timestamp age`)}})
 
-// volatileCall returns the name of a function below node whose result changes, or "".
+// volatileCall returns the name of a volatile function below node, or "".
 func volatileCall(node any) (name string) {
 	ForEachObject(node, func(n Node) {
 		called := n.Text("function_name")
-		if names, _ := n["column_names"].([]any); len(names) == 1 { // what SQL calls without parentheses
+		if names, _ := n["column_names"].([]any); len(names) == 1 { // SQL can call it without parentheses
 			called, _ = names[0].(string)
 		}
 		if called = strings.ToLower(called); volatileFunctions[called] {
@@ -53,7 +54,7 @@ func volatileCall(node any) (name string) {
 	return name
 }
 
-// ForEachObject calls each for all objects of a syntax tree.
+// ForEachObject calls each for every object of a syntax tree.
 func ForEachObject(node any, each func(Node)) {
 	switch node := node.(type) {
 	case []any:

@@ -1,14 +1,14 @@
-// Package statement reads SQL statements and decides whether they may run: one statement that only
-// reads, of tables and listed functions, with bounded size, depth and growth. It works on the syntax
-// tree that DuckDB's parser makes, and needs no cgo.
+// Package statement parses SQL statements and decides whether they may run. A statement must
+// be a single one that only reads, from tables and listed functions, with bounded size, depth
+// and growth. The package works on the syntax tree of DuckDB's parser and needs no cgo.
 //
-// Three barriers confine a query. DuckDB as a whole is shut off from files, network, extensions and
-// settings, and the transaction is read-only. This package then refuses what DuckDB would allow:
-// enable_logging, given a path, ends the whole process, though a SELECT may call it, and so does a deep
-// document in a function that recurses. Last, the worker watches the memory of queries, and its process
-// can do little.
+// Three barriers confine a query. First, DuckDB has no access to files, network, extensions
+// and settings, and the transaction is read-only. Second, this package rejects calls that
+// DuckDB would allow: a SELECT may call enable_logging, which ends the process if it is given
+// a path, and a deep document crashes a recursive function. Third, the worker limits the
+// memory of queries, and its process is sandboxed.
 //
-// A parsed Statement is shared and must not be changed. A Cache is safe for concurrent use.
+// A parsed Statement is shared and immutable. A Cache is safe for concurrent use.
 package statement
 
 import (
@@ -25,24 +25,25 @@ import (
 )
 
 const (
-	sqlMax   = 256 << 10 // bytes of a statement: DuckDB plans long ones for minutes
+	sqlMax   = 256 << 10 // bytes of a statement: DuckDB takes minutes to plan long ones
 	treeMax  = 400       // depth of the syntax tree
 	namesMax = 16        // parts of a column's name: DuckDB resolves each by recursion
 )
 
-// explainWords match EXPLAIN before a query. DuckDB gives the tree of the query, but not that of its
-// EXPLAIN.
+// explainWords matches EXPLAIN before a query. DuckDB returns the tree of the query, but not
+// of its EXPLAIN.
 var explainWords = regexp.MustCompile(`(?i)^\s*EXPLAIN\s+(ANALYZE\s+)?(\(\s*((ANALYZE|FORMAT\s+\w+)\s*,?\s*)+\)\s*)?`)
 
-// pivotWord is in a PIVOT that DuckDB would first read the values for: several statements.
+// pivotWord matches a PIVOT. DuckDB may need to read its values first, with several
+// statements.
 var pivotWord = regexp.MustCompile(`(?i)\bPIVOT(_WIDER)?\b`)
 
-// ErrNotReading refuses a statement and says which ones are answered.
+// ErrNotReading returns an error that rejects a statement and lists the supported ones.
 func ErrNotReading(what string) error {
 	return &protocol.QueryError{Message: what, Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
 }
 
-// errNotListed says that a call is of a function that is not on a list.
+// errNotListed returns the error for a call of a function that is not listed.
 func (s source) errNotListed(call Node, listed map[string]bool) error {
 	name := call.Text("function_name")
 	q := &protocol.QueryError{Message: "function " + name + " is not allowed", Hint: "perigee list functions shows those that are"}
@@ -54,23 +55,23 @@ func (s source) errNotListed(call Node, listed map[string]bool) error {
 	return q
 }
 
-// A Runner runs the package's own SQL on DuckDB, which has the parser.
+// A Runner runs the package's own SQL on DuckDB, which contains the parser.
 type Runner interface {
 	Run(sql string, params ...protocol.Param) ([][]any, error)
 }
 
-// A Statement is one statement that only reads, by its syntax.
+// A Statement is a parsed statement that only reads.
 type Statement struct {
 	Tree   map[string]any
-	Tables []string // names of tables that it reads, in lower case; those of WITH among them, and perigee.NAME
+	Tables []string // lower-case names of the tables that it reads, including those of WITH and perigee.NAME
 	system bool     // it reads the catalog
 
-	Explained bool // it is explained and not run
+	Explained bool // EXPLAIN without execution
 	source    source
 }
 
-// parseStatement returns the statement that sql is, or an error if it is none that only reads. It
-// returns nil when sql is no SQL at all, which DuckDB explains better than we could.
+// Parse parses sql. It returns an error unless sql is one statement that only reads. It
+// returns nil if sql is not valid SQL; DuckDB then reports a better error.
 func Parse(c Runner, sql string) (*Statement, error) {
 	if len(sql) > sqlMax {
 		return nil, &protocol.QueryError{Message: fmt.Sprintf("the query has %d bytes, and at most %d are read", len(sql), sqlMax), Hint: "join with a table instead of listing values"}
@@ -109,18 +110,18 @@ func Parse(c Runner, sql string) (*Statement, error) {
 	return s, s.checkTables(s.Tree)
 }
 
-// SystemSchema is the schema of the external tables. A name without a schema means a table of
-// the store first, and then one of these.
+// SystemSchema is the schema of the external tables. A name without a schema refers first to
+// a table of the store, then to a table of this schema.
 const SystemSchema = "perigee"
 
-// schemas are those that a query may name.
+// schemas are the schemas that a query may name.
 var schemas = []string{"", "main", "temp", SystemSchema, "information_schema", "pg_catalog"}
 
-// catalogs are those that a query may name.
+// catalogs are the catalogs that a query may name.
 var catalogs = []string{"", "events", "temp", "system"}
 
-// checkTables collects the tables that a statement reads. A name with a dot, a slash or a
-// star would be that of a file.
+// checkTables collects the tables that a statement reads. It rejects names with a dot, a
+// slash or a star, which DuckDB would take for files.
 func (s *Statement) checkTables(node any) error {
 	switch node := node.(type) {
 	case []any:
@@ -150,7 +151,7 @@ func (s *Statement) checkTables(node any) error {
 
 func (s *Statement) addTable(n Node, name string) error {
 	schema, catalog := strings.ToLower(n.Text("schema_name")), strings.ToLower(n.Text("catalog_name"))
-	// A name of two parts may be that of a catalog.
+	// The first part of a two-part name may be a catalog.
 	if !slices.Contains(schemas, schema) && !(catalog == "" && slices.Contains(catalogs, schema)) || !slices.Contains(catalogs, catalog) || strings.ContainsAny(name, "./\\*?:[") {
 		return &protocol.QueryError{Message: "Table with name " + name + " does not exist!", Hint: "queries read the tables that SHOW TABLES lists, and no files"}
 	}
@@ -168,7 +169,7 @@ func (s *Statement) Reads(table string) bool {
 	return s.system || slices.Contains(s.Tables, strings.ToLower(table))
 }
 
-// HasCTE reports whether a WITH of the statement has a part of that name.
+// HasCTE reports whether a WITH of the statement defines that name.
 func (s *Statement) HasCTE(name string) bool {
 	found := false
 	ForEachObject(s.Tree, func(n Node) {
@@ -179,8 +180,8 @@ func (s *Statement) HasCTE(name string) bool {
 	return found
 }
 
-// ReadsUnknown reports whether the statement may read a table that neither m nor external has.
-// DuckDB then needs all tables, to suggest one of them.
+// ReadsUnknown reports whether the statement may read a table that is neither in m nor in
+// external. DuckDB then needs all tables to suggest a name.
 func (s *Statement) ReadsUnknown(m *manifest.Manifest, external []protocol.ExternalTable) bool {
 	return slices.ContainsFunc(s.Tables, func(name string) bool {
 		return m.Table(name) == nil && !slices.ContainsFunc(external, func(e protocol.ExternalTable) bool {
@@ -189,22 +190,22 @@ func (s *Statement) ReadsUnknown(m *manifest.Manifest, external []protocol.Exter
 	})
 }
 
-// A syntaxNode is an object in DuckDB's syntax tree.
+// A Node is an object in DuckDB's syntax tree.
 type Node map[string]any
 
-// Text returns a member that is text, or "".
+// Text returns a text member, or "".
 func (n Node) Text(key string) string {
 	text, _ := n[key].(string)
 	return text
 }
 
-// Child returns a member that is an object, or nil.
+// Child returns an object member, or nil.
 func (n Node) Child(key string) Node {
 	child, _ := n[key].(map[string]any)
 	return child
 }
 
-// List returns the objects of a member that is an array.
+// List returns the objects in an array member.
 func (n Node) List(key string) (all []Node) {
 	items, _ := n[key].([]any)
 	for _, item := range items {
@@ -215,7 +216,7 @@ func (n Node) List(key string) (all []Node) {
 	return all
 }
 
-// nodes returns all objects that are members of the node, or in an array of one.
+// nodes returns all objects that are members of the node or elements of its array members.
 func (n Node) nodes() (all []Node) {
 	for key, member := range n {
 		if child, ok := member.(map[string]any); ok {
@@ -226,8 +227,8 @@ func (n Node) nodes() (all []Node) {
 	return all
 }
 
-// checkStatement returns an error unless all functions are listed, their arguments
-// bounded, and depth and growth within bounds.
+// checkStatement returns an error unless all functions are listed, their arguments are
+// bounded, and depth and growth are within limits.
 func (s source) checkStatement(statement any) error {
 	if err := s.checkNode(statement, 0); err != nil {
 		return err
@@ -289,8 +290,8 @@ func (s source) checkObject(node Node, depth int) error {
 	return nil
 }
 
-// checkTableFunction checks a function that gives rows, which are not in memory at the
-// same time: its arguments need no bounds.
+// checkTableFunction checks a table function. Its rows are not in memory all at once, so its
+// arguments need no bounds.
 func (s source) checkTableFunction(node Node, depth int) error {
 	call := node.Child("function")
 	if !tableFunctions[strings.ToLower(call.Text("function_name"))] {

@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// ErrClosed says that the Client is closed.
+// ErrClosed reports that the Client is closed.
 var ErrClosed = errors.New("eventstore: closed")
 
-// ErrMemory says that writing Parquet files needs more memory than its process may use. When the
-// Segment or Merge is Wide, rows get small row groups and a process of their own, which may use
-// three times as much.
+// ErrMemory reports that writing Parquet files needs more memory than its process may use. A
+// Segment or Merge that is Wide uses small row groups and a separate process with three times
+// the memory.
 var ErrMemory = errors.New("the process that writes Parquet files needs more memory than it may use")
 
-// A QueryError is SQL that cannot be answered.
+// A QueryError reports SQL that is invalid or that the store cannot answer.
 type QueryError struct {
-	Message string `json:"message"`          // what is wrong, in DuckDB's words
+	Message string `json:"message"`          // message of DuckDB or of the store
 	Hint    string `json:"hint,omitempty"`   // how to fix it; may be empty
-	Line    int    `json:"line,omitempty"`   // in the SQL, counted from 1; 0 if unknown
-	Column  int    `json:"column,omitempty"` // in the line, in characters, counted from 1
+	Line    int    `json:"line,omitempty"`   // in the SQL, from 1; 0 if unknown
+	Column  int    `json:"column,omitempty"` // in the line, in characters, from 1
 }
 
 func (e *QueryError) Error() string {
@@ -32,7 +32,7 @@ func (e *QueryError) Error() string {
 	return text
 }
 
-// ErrQueryMemory says that a query needs more memory than its limit.
+// ErrQueryMemory reports that a query needs more memory than its limit.
 var ErrQueryMemory = &QueryError{
 	Message: "the query needs more memory than it may use",
 	Hint:    "narrow it by time, or raise the memory limit",

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A Param is the value of a parameter of a statement: $1 or ? by its place, $name by its
-// name. Values are nil, bool, int, int64, float64, string, []byte, time.Time and TimestampNS.
+// A Param is a statement parameter: $1 or ? by position, $name by name. Values are nil, bool,
+// int, int64, float64, string, []byte, time.Time and TimestampNS.
 type Param struct {
-	Name  string // "" for the next by place
+	Name  string // "" for a positional parameter
 	Value any
 }
 
-// Identifier returns the name by which a statement knows the ith parameter.
+// Identifier returns the identifier of the ith parameter in a statement.
 func (p Param) Identifier(i int) string {
 	if p.Name == "" {
 		return strconv.Itoa(i + 1)
@@ -21,11 +21,12 @@ func (p Param) Identifier(i int) string {
 	return p.Name
 }
 
-// A TimestampNS is the value of a parameter of type TIMESTAMP_NS: nanoseconds since 1970. A
-// time.Time is of type TIMESTAMP, in microseconds.
+// A TimestampNS is a parameter of type TIMESTAMP_NS, in nanoseconds since 1970. A time.Time
+// is a TIMESTAMP, in microseconds.
 type TimestampNS int64
 
-// EncodeParams returns parameters as a request carries them, or a *QueryError for a value of another type.
+// EncodeParams encodes parameters for a request. It returns a *QueryError for a value of an
+// unsupported type.
 func EncodeParams(params []Param) ([]JSONParam, error) {
 	var all []JSONParam
 	for _, p := range params {
@@ -59,7 +60,7 @@ func EncodeParams(params []Param) ([]JSONParam, error) {
 	return all, nil
 }
 
-// DecodeParams returns the parameters of a request.
+// DecodeParams decodes the parameters of a request.
 func DecodeParams(params []JSONParam) (all []Param) {
 	for _, p := range params {
 		decoded := Param{Name: p.Name}

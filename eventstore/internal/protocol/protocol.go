@@ -1,8 +1,8 @@
-// Package protocol has what an event store and its SQL workers send each other: the settings of a
-// worker, requests, answers, values and errors. It knows neither DuckDB nor processes, and builds
-// without cgo.
+// Package protocol defines the messages between an event store and its SQL workers: the
+// settings of a worker, requests, answers, values and errors. It depends neither on DuckDB
+// nor on processes, and builds without cgo.
 //
-// Readers are for one goroutine; a Writer is safe for concurrent use.
+// A Reader is not safe for concurrent use; a Writer is.
 package protocol
 
 import (
@@ -21,29 +21,31 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// A Kind is the kind of a message: 1 byte, before a length of 4 bytes and that many bytes.
+// A Kind is the kind of a message. A message is a kind of 1 byte, a length of 4 bytes, and a
+// body of that length.
 //
-// Each request has a socket of its own, which the parent passes to the worker. The parent sends a
-// request, rows of external tables, and EndOfRequest. The worker answers with BegunMessage, the columns
-// and a stream of rows if there are any, and DoneMessage or FailedMessage, and closes the socket. The
-// parent closes its half for writing to cancel the request. The worker may call functions of the parent
-// before and in the stream, one call at a time, and waits for the values.
+// Each request has its own socket, which the parent passes to the worker. The parent sends a
+// request, rows of external tables, and EndOfRequest. The worker sends BegunMessage, the
+// columns and a stream of rows if the answer has any, and then DoneMessage or FailedMessage,
+// and closes the socket. To cancel the request, the parent closes its side for writing.
+// Before and during the stream, the worker may call functions of the parent, one call at a
+// time, and waits for the values.
 type Kind byte
 
 const (
-	// From the parent.
-	RequestMessage Kind = iota + 1 // JSON of a request
-	RowsMessage                    // the index of an external table (4 bytes), and rows in JSON
+	// Sent by the parent.
+	RequestMessage Kind = iota + 1 // a Request in JSON
+	RowsMessage                    // index of an external table (4 bytes), and rows in JSON
 	EndOfRequest
-	ValuesMessage // an error (1 byte, 0 or 1) and the texts that a function has for a call, or of the error
-	// From the worker.
-	BegunMessage   // the worker has read the request: from now on it may be to blame for the worker's end
-	ColumnsMessage // JSON of []ResultColumn
-	StreamMessage  // a piece of an Arrow IPC stream, or of a Parquet file
-	FilesMessage   // JSON of []Written
-	DoneMessage    // JSON of Outcome
-	FailedMessage  // JSON of Failure
-	CallMessage    // the index of a function (4 bytes) and the documents that it is called with
+	ValuesMessage // error flag (1 byte, 0 or 1), then the results of a call or the error text
+	// Sent by the worker.
+	BegunMessage   // the worker has read the request, which may be the cause if the worker crashes from now on
+	ColumnsMessage // []ResultColumn in JSON
+	StreamMessage  // part of an Arrow IPC stream or of a Parquet file
+	FilesMessage   // []Written in JSON
+	DoneMessage    // an Outcome in JSON
+	FailedMessage  // a Failure in JSON
+	CallMessage    // index of a function (4 bytes), and the documents to call it with
 )
 
 const (
@@ -51,24 +53,24 @@ const (
 	MaxBytes  = 64 << 20
 )
 
-// ErrCanceled says that the parent no longer wants the answer.
+// ErrCanceled reports that the parent canceled the request.
 var ErrCanceled = errors.New("canceled")
 
-// ErrInvalidMessage says that a peer sends what it never should.
+// ErrInvalidMessage reports a message that violates the protocol.
 var ErrInvalidMessage = errors.New("sqlworker: invalid message")
 
-// A Writer writes messages, also of several goroutines.
+// A Writer writes messages. It is safe for concurrent use.
 type Writer struct {
 	mu sync.Mutex
 	w  *bufio.Writer
 }
 
-// NewWriter returns a Writer with a buffer, which Flush writes out.
+// NewWriter returns a buffered Writer. Flush writes the buffer out.
 func NewWriter(w io.Writer) *Writer {
 	return &Writer{w: bufio.NewWriterSize(w, 64<<10)}
 }
 
-// Write writes a message whose body is the parts in order.
+// Write writes a message; its body is the concatenation of parts.
 func (m *Writer) Write(kind Kind, parts ...[]byte) error {
 	size := 0
 	for _, p := range parts {
@@ -90,7 +92,7 @@ func (m *Writer) Write(kind Kind, parts ...[]byte) error {
 	return nil
 }
 
-// WriteJSON writes a message whose body is a value in JSON.
+// WriteJSON writes a message with a value in JSON as its body.
 func (m *Writer) WriteJSON(kind Kind, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -99,22 +101,22 @@ func (m *Writer) WriteJSON(kind Kind, value any) error {
 	return m.Write(kind, text)
 }
 
-// Flush writes what is buffered.
+// Flush writes buffered data.
 func (m *Writer) Flush() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.w.Flush()
 }
 
-// A Reader reads messages. It is for one goroutine.
+// A Reader reads messages. It is not safe for concurrent use.
 type Reader struct{ Buffered *bufio.Reader }
 
-// NewReader returns a Reader with a buffer.
+// NewReader returns a buffered Reader.
 func NewReader(r io.Reader) *Reader {
 	return &Reader{bufio.NewReaderSize(r, 64<<10)}
 }
 
-// ReadHead reads the head of a message, whose bytes the caller then reads.
+// ReadHead reads the head of a message. The caller then reads the body.
 func (m *Reader) ReadHead() (Kind, int, error) {
 	var head [HeadBytes]byte
 	if _, err := io.ReadFull(m.Buffered, head[:]); err != nil {
@@ -127,7 +129,8 @@ func (m *Reader) ReadHead() (Kind, int, error) {
 	return Kind(head[0]), int(size), nil
 }
 
-// Read reads a message. A stream that ends before its last message fails with io.ErrUnexpectedEOF.
+// Read reads a message. It returns io.ErrUnexpectedEOF if the stream ends before the last
+// message.
 func (m *Reader) Read() (Kind, []byte, error) {
 	kind, size, err := m.ReadHead()
 	if err != nil {
@@ -138,7 +141,8 @@ func (m *Reader) Read() (Kind, []byte, error) {
 	return kind, body, NoEOF(err)
 }
 
-// NoEOF is for a stream that ends before its last message.
+// NoEOF converts io.EOF to io.ErrUnexpectedEOF, for a stream that ended before its last
+// message.
 func NoEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -146,7 +150,7 @@ func NoEOF(err error) error {
 	return err
 }
 
-// A Request is what a worker is asked. One of the pointers is set.
+// A Request is a request to a worker. Exactly one of the pointers is set.
 type Request struct {
 	Query     *Query     `json:",omitempty"`
 	Segment   *Segment   `json:",omitempty"`
@@ -156,7 +160,7 @@ type Request struct {
 	Tail      *Tail      `json:",omitempty"`
 	Read      *Read      `json:",omitempty"`
 
-	Stays bool `json:"-"` // in its worker, however long it waits for rows: it has left another one already
+	Stays bool `json:"-"` // keep the query in its worker, however long it waits for rows: it has already left another one
 }
 
 // A Query is a statement and the version of the data that it reads.
@@ -170,9 +174,9 @@ type Query struct {
 	Parquet  bool `json:",omitempty"`
 }
 
-// Limits bound a query. Zero values are defaults.
+// Limits bound a query. Zero fields use the defaults.
 type Limits struct {
-	Rows   int64         // of the result, which is cut off there; default: no limit
+	Rows   int64         // maximum rows of the result, which is truncated; default: no limit
 	Time   time.Duration // default 30 s
 	Memory int64         // bytes; default 256 MiB
 }
@@ -182,13 +186,13 @@ const (
 	MemoryDefault = 256 << 20
 )
 
-// A Function is a function of SQL whose values the parent computes, as a script does. It takes
+// A Function is an SQL function that the parent computes, for example with a script. It takes
 // a row: a table's name or alias, or any struct.
 type Function struct {
 	Name string
-	Type string // of SQL
-	// Call returns the value of each document as text that casts to Type, nil for NULL. Its
-	// error ends the query. Queries call it at the same time.
+	Type string // SQL type
+	// Call returns the value of each document as text that casts to Type, nil for NULL.
+	// An error ends the query. Call must be safe for concurrent use.
 	Call func(ctx context.Context, documents [][]byte) ([][]byte, error) `json:"-"`
 }
 
@@ -201,7 +205,7 @@ type ExternalTable struct {
 // A Column is a column of a result.
 type Column struct {
 	Name string `json:"name"`
-	Type string `json:"type"` // as SQL knows it
+	Type string `json:"type"` // SQL type
 }
 
 // A ResultColumn is a column of an answer.
@@ -210,7 +214,7 @@ type ResultColumn struct {
 	Type Type   `json:"type"`
 }
 
-// A Segment asks for Parquet files of all rows of one closed file of the log.
+// A Segment requests Parquet files of all rows of one closed log file.
 type Segment struct {
 	Version uint64 // of the manifest
 	Log     wal.FileEnd
@@ -218,23 +222,23 @@ type Segment struct {
 	Wide    bool   // see ErrMemory
 }
 
-// A Recompute asks for a file with other values in one column, without the rows that are
-// deleted, or for its rows divided by the days of the table's time column.
+// A Recompute requests a rewrite of a file without its deleted rows, either with new values
+// in one column or divided by the days of the table's time column.
 type Recompute struct {
 	Version uint64 // of the manifest
 	Table   uint32
-	File    string  // its name in the manifest
+	File    string  // name in the manifest
 	Number  uint64  // of the new segment
-	Column  int32   // its ID; 0 divides the rows
-	Hidden  []int32 // columns that Call does not see
+	Column  int32   // column ID; 0 divides the rows by day
+	Hidden  []int32 // IDs of columns that Call does not see
 	Wide    bool    // see ErrMemory
-	// Call returns the value of each document as text that casts to the column's type, nil for
-	// NULL. A document is a row, as the event was that it comes from. If the writing of the file
-	// begins again, the attempt is another one. It is called once at a time.
+	// Call returns the value of each document as text that casts to the column's type,
+	// nil for NULL. A document is a row in the form of its original event. If writing the
+	// file restarts, attempt changes. Calls are not concurrent.
 	Call func(ctx context.Context, attempt int, documents [][]byte) ([][]byte, error) `json:"-"`
 }
 
-// Attempt is the number of the first attempt to write the file, or of the second.
+// Attempt returns the number of the attempt to write the file: 1, or 2 if Wide.
 func (q *Recompute) Attempt() int {
 	if q.Wide {
 		return 2
@@ -242,7 +246,8 @@ func (q *Recompute) Attempt() int {
 	return 1
 }
 
-// A Merge asks for one file for each group of files, which are of one table and day.
+// A Merge requests one file for each group of files. The files of a group are of one table
+// and day.
 type Merge struct {
 	Version uint64
 	Table   uint32
@@ -251,36 +256,36 @@ type Merge struct {
 	Wide    bool       // see ErrMemory
 }
 
-// A Merged is what has become of a group of files.
+// A Merged is the result of merging a group of files.
 type Merged struct {
-	// File has the rows of the group that are not deleted, and is durable. It is nil if no
-	// row is left.
+	// File has the group's rows that are not deleted, and is durable. It is nil if no
+	// rows remain.
 	File *manifest.File `json:",omitempty"`
-	// Unchanged says that the group is one file of which no row is deleted.
+	// Unchanged reports that the group is a single file without deleted rows.
 	Unchanged bool `json:",omitempty"`
 }
 
-// A Check asks whether a predicate is fit for a delete.
+// A Check asks whether a predicate is valid for a delete.
 type Check struct {
 	Version   uint64
 	Table     uint32
 	Predicate string
 }
 
-// A Tail asks for the next rows of a table in the log.
+// A Tail requests the next rows of a table in the log.
 type Tail struct {
 	Version uint64        // of the manifest
-	Ends    []wal.FileEnd // up to where the log is acknowledged
+	Ends    []wal.FileEnd // acknowledged ends of the log files
 	Table   uint32
-	From    manifest.Position // of the first frame whose rows are wanted; its file must be there
-	Where   string            // predicate that CheckPredicate takes, or ""
+	From    manifest.Position // first frame to read; its file must exist
+	Where   string            // predicate that passes CheckPredicate, or ""
 }
 
-// A Read asks for the rows of SQL that comes from the program itself. It is not
-// checked, and may read Options.File.
+// A Read requests the rows of trusted SQL from the program itself. The SQL is not checked and
+// may read Options.File.
 type Read struct{ SQL string }
 
-// A Written is a file that was written, and is durable.
+// A Written is a file that was written and is durable.
 type Written struct {
 	Table uint32
 	File  manifest.File
@@ -295,13 +300,13 @@ type Outcome struct {
 
 // A Failure is an error of the worker.
 type Failure struct {
-	Query    *QueryError `json:",omitempty"` // what is wrong with the SQL
-	Canceled bool        `json:",omitempty"` // by the parent
+	Query    *QueryError `json:",omitempty"` // an error in the SQL
+	Canceled bool        `json:",omitempty"` // canceled by the parent
 	Memory   bool        `json:",omitempty"` // see ErrMemory
 	Message  string      `json:",omitempty"` // any other error
 }
 
-// NewFailure returns an error as a worker answers it.
+// NewFailure converts an error to the Failure that a worker sends.
 func NewFailure(err error) Failure {
 	if q, ok := errors.AsType[*QueryError](err); ok {
 		return Failure{Query: q}
@@ -322,12 +327,12 @@ func (f Failure) Err() error {
 	return fmt.Errorf("eventstore: %s", f.Message)
 }
 
-// A JSONParam is a Param in a request. One of the pointers is set, or none for null.
+// A JSONParam is a Param in a request. At most one of the pointers is set; none means null.
 type JSONParam struct {
 	Name  string     `json:",omitempty"`
 	Bool  *bool      `json:",omitempty"`
 	Int   *int64     `json:",omitempty"`
-	Float *string    `json:",omitempty"` // infinity and NaN are no JSON
+	Float *string    `json:",omitempty"` // as text, since JSON has no infinity and NaN
 	Text  *string    `json:",omitempty"`
 	Bytes *[]byte    `json:",omitempty"`
 	Time  *time.Time `json:",omitempty"`

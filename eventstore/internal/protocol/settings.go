@@ -5,44 +5,46 @@ import (
 	"strconv"
 )
 
-// WorkerVariable tells a process that it is a SQL worker, and holds its settings in JSON.
+// WorkerVariable is the environment variable that marks a process as a SQL worker. It holds
+// the worker's settings in JSON.
 const WorkerVariable = "PERIGEE_SQL_WORKER"
 
-// A Role is what a worker is for. Each has a process of its own: none takes the memory that
-// another needs, and files of the log do not wait for a merge.
+// A Role is the task of a worker. Each role has its own process, so that roles do not compete
+// for memory and sealing does not wait for a merge.
 type Role string
 
 const (
 	QueryRole Role = "query"
-	SealRole  Role = "seal"  // writes closed files of the log as Parquet files
+	SealRole  Role = "seal"  // writes closed log files as Parquet files
 	MergeRole Role = "merge" // merges and rewrites Parquet files
 )
 
-// Settings are what a worker needs to know from its start.
+// Settings are the settings of a worker, passed when it starts.
 type Settings struct {
-	Folder   string // of the store
-	Number   int    // of the worker, among those that the client has started
+	Folder   string // folder of the store
+	Number   int    // sequence number among the workers that the client started
 	Role     Role
-	Memory   int64  // bytes that all requests together may need
-	Threads  int    // that one request may use
-	RowGroup int    // rows of a row group that is written
-	File     string // that it may read beside the store's; "" is none
+	Memory   int64  // memory of all requests together, in bytes
+	Threads  int    // threads per request
+	RowGroup int    // rows per row group of written files
+	File     string // additional file that it may read; "" is none
 
 	Functions []Function
 }
 
-// Temp is where a worker may write. The parent removes it when the worker has ended, when
-// another may have taken its place.
+// Temp returns the folder where a worker may write. The parent removes it after the worker
+// has ended; by then another worker may have started.
 func (s Settings) Temp() string {
 	return filepath.Join(s.Folder, "temp", string(s.Role)+"-"+strconv.Itoa(s.Number))
 }
 
-// ControlFile is the descriptor of the socket that brings the sockets of requests.
+// ControlFile is the descriptor of the socket over which the parent passes the sockets of
+// requests.
 const ControlFile = 3
 
-// Environment returns the environment of a worker. In one that writes files, the C library
-// gives large blocks back to the system when they are freed: the buffers of a row group are
-// many, and each is needed for a moment. Those of zstd are smaller, and needed for each column again.
+// Environment returns the environment of a worker. In a worker that writes files, the C
+// library returns large blocks to the system when they are freed: a row group needs many
+// buffers, each only briefly. The buffers of zstd are smaller and are reused for each column.
 func (s Settings) Environment(text []byte) []string {
 	variables := []string{WorkerVariable + "=" + string(text), "TZ=UTC"}
 	if s.Role != QueryRole {
@@ -51,7 +53,7 @@ func (s Settings) Environment(text []byte) []string {
 	return variables
 }
 
-// RoleOf returns the role of the worker that a request is for.
+// RoleOf returns the role of the worker that handles a request.
 func RoleOf(q *Request) Role {
 	switch {
 	case q.Segment != nil:

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Text spells a value for people; nil is "".
+// Text formats a value for people; nil is "".
 func Text(value any) string {
 	switch value := value.(type) {
 	case nil:
@@ -33,7 +33,7 @@ func Text(value any) string {
 	return fmt.Sprint(value)
 }
 
-// AppendObject spells a row as a JSON object.
+// AppendObject appends a row as a JSON object.
 func AppendObject(dst []byte, columns []Column, row []any) []byte {
 	dst = append(dst, '{')
 	for i, value := range row {
@@ -46,8 +46,8 @@ func AppendObject(dst []byte, columns []Column, row []any) []byte {
 	return append(dst, '}')
 }
 
-// AppendJSON spells a value as JSON. Numbers keep all their digits; what JSON
-// has no number for, as infinity, is null; bytes are base64.
+// AppendJSON appends a value as JSON. Numbers keep all digits. A number that JSON cannot
+// represent, such as infinity, becomes null. Bytes are encoded as base64.
 func AppendJSON(dst []byte, value any) []byte {
 	switch value := value.(type) {
 	case nil:
@@ -98,7 +98,7 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 	return strconv.AppendFloat(dst, f, 'g', -1, bits)
 }
 
-// AppendString spells a text as JSON.
+// AppendString appends a string as JSON.
 func AppendString(dst []byte, s string) []byte {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)

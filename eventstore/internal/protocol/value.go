@@ -11,11 +11,11 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
-// Beside nil, bool, int64, uint64, float32, float64, string, []byte and
-// time.Time, the values of a row are of these types; lists are []any.
+// The types of row values, besides nil, bool, int64, uint64, float32, float64, string, []byte
+// and time.Time. Lists are []any.
 type (
-	Number string  // a number too wide for Go's own: DECIMAL, HUGEINT
-	JSON   string  // a JSON value as it is stored
+	Number string  // a number too wide for Go's types: DECIMAL, HUGEINT
+	JSON   string  // a JSON value as stored
 	Struct []Field // a struct or a map, in its own order
 )
 
@@ -25,14 +25,14 @@ type Field struct {
 	Value any
 }
 
-// A Type is the type of a column as SQL knows it, with those of its parts: the values
-// of a list or array, the keys and values of a map, the fields of a struct.
+// A Type is the SQL type of a column. Children are the types of its parts: the values of a
+// list or array, the keys and values of a map, the fields of a struct.
 type Type struct {
 	Name     string `json:"name"`
 	Children []Type `json:"children,omitempty"`
 }
 
-// Decode returns a value of an Arrow array.
+// Decode returns the value of a row of an Arrow array.
 func (t *Type) Decode(values arrow.Array, row int) any {
 	if values.IsNull(row) {
 		return nil
@@ -84,7 +84,7 @@ func (t *Type) Decode(values arrow.Array, row int) any {
 
 func (t *Type) decodeNested(values arrow.Array, row int) any {
 	switch values := values.(type) {
-	case *array.Map: // before the list that it is
+	case *array.Map: // before the list case, which also matches a map
 		first, end := values.ValueOffsets(row)
 		keys, items := t.Children[0].decodeRun(values.Keys(), first, end), t.Children[1].decodeRun(values.Items(), first, end)
 		fields := make(Struct, len(keys))
@@ -103,7 +103,7 @@ func (t *Type) decodeNested(values arrow.Array, row int) any {
 		first, end := values.ValueOffsets(row)
 		return t.Children[0].decodeRun(values.ListValues(), first, end)
 	}
-	return nil // NULL is the only value of what is left
+	return nil // the remaining types have only NULL
 }
 
 func (t *Type) decodeRun(values arrow.Array, first, end int64) []any {
@@ -144,7 +144,7 @@ func (t *Type) decodeTime(values arrow.Array, row int) (any, bool) {
 	return nil, false
 }
 
-// bigInt makes an integer of a low and a high half.
+// bigInt combines a low and a high half into an integer.
 func bigInt(halves [2]uint64, signed bool) *big.Int {
 	high := new(big.Int).SetUint64(halves[1])
 	if signed {
@@ -167,7 +167,7 @@ func decimal(n *big.Int, scale int) string {
 	return digits
 }
 
-// interval spells an interval as DuckDB does: 1 year 2 months 3 days 01:00:05.5.
+// interval formats an interval as DuckDB does: 1 year 2 months 3 days 01:00:05.5.
 func interval(months, days int32, micros int64) string {
 	var parts []string
 	for _, part := range []struct {

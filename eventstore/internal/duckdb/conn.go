@@ -1,10 +1,11 @@
 //go:build linux && cgo
 
-// Package duckdb is DuckDB as the SQL workers use it: connections, results read as Arrow, and errors
-// with their place in the SQL. It uses the low-level bindings and not database/sql, because they stream
-// results, hand them over as Arrow, and tell the kind of a statement before it runs.
+// Package duckdb wraps DuckDB for the SQL workers. It provides connections, results as Arrow,
+// and errors with their position in the SQL. It uses the low-level bindings instead of
+// database/sql, because they stream results, return them as Arrow, and report the kind of a
+// statement before it runs.
 //
-// A Conn is for one goroutine at a time, except for Interrupt.
+// A Conn is not safe for concurrent use, except for Interrupt.
 package duckdb
 
 import (
@@ -24,7 +25,8 @@ type Conn struct {
 	deparsed map[string]string // see Deparse
 }
 
-// Open opens a database in memory with settings by name. The caller closes it with the bindings.
+// Open opens an in-memory database with the given settings. The caller closes it with the
+// bindings.
 func Open(settings map[string]string) (duck.Database, error) {
 	var config duck.Config
 	if duck.CreateConfig(&config) == duck.StateError {
@@ -53,13 +55,13 @@ func Connect(db duck.Database) (*Conn, error) {
 	return c, nil
 }
 
-// Close closes the connection. Its results must be closed before.
+// Close closes the connection. Close its results first.
 func (c *Conn) Close() { duck.Disconnect(&c.Native) }
 
-// Interrupt asks the statement that runs to end; any goroutine may call it.
+// Interrupt interrupts the running statement. It is safe to call from any goroutine.
 func (c *Conn) Interrupt() { duck.Interrupt(c.Native) }
 
-// Exec runs statements whose results do not matter.
+// Exec executes statements and discards their results.
 func (c *Conn) Exec(sql string) error {
 	var res duck.Result
 	defer duck.DestroyResult(&res)
@@ -100,14 +102,15 @@ func (c *Conn) Run(sql string, params ...protocol.Param) ([][]any, error) {
 	}
 }
 
-// A Streaming is a statement whose rows are read as they come.
+// A Streaming is a running statement. Its rows are read as they arrive.
 type Streaming struct {
 	stmt    duck.PreparedStatement
 	pending duck.PendingResult
 	Result  Result
 }
 
-// Open begins a statement. Close what it returns before the next statement of the connection.
+// Open starts a statement. Close the returned Streaming before the next statement of the
+// connection.
 func (c *Conn) Open(sql string) (*Streaming, error) {
 	s := &Streaming{}
 	var err error
@@ -133,7 +136,7 @@ func (s *Streaming) Close() {
 	duck.DestroyPrepare(&s.stmt)
 }
 
-// Stream calls each for the rows of a statement, many at a time.
+// Stream calls each for the rows of a statement, in batches.
 func (c *Conn) Stream(sql string, each func(arrow.RecordBatch) error) error {
 	s, err := c.Open(sql)
 	if err != nil {
@@ -156,7 +159,7 @@ func (c *Conn) Stream(sql string, each func(arrow.RecordBatch) error) error {
 	}
 }
 
-// Bind gives a statement the values of its parameters.
+// Bind binds the parameter values of a statement.
 func Bind(stmt duck.PreparedStatement, params []protocol.Param) error {
 	if have, want := len(params), int(duck.NParams(stmt)); have != want {
 		return &protocol.QueryError{Message: fmt.Sprintf("the query has %d parameters, and %d values are given", want, have)}
@@ -196,11 +199,11 @@ func Bind(stmt duck.PreparedStatement, params []protocol.Param) error {
 	return nil
 }
 
-// deparsedMax is how many syntax trees a connection remembers the SQL of.
+// deparsedMax is the maximum number of syntax trees in a connection's cache.
 const deparsedMax = 64
 
-// Deparse returns the SQL of a syntax tree, as json_serialize_sql makes them. It remembers that of the
-// last ones.
+// Deparse returns the SQL of a syntax tree from json_serialize_sql. It caches the most recent
+// results.
 func (c *Conn) Deparse(tree string) (sql string, err error) {
 	if sql, known := c.deparsed[tree]; known {
 		return sql, nil

@@ -1,5 +1,5 @@
-// The part of DuckDB's C API that is used here beside the Go bindings, as its header
-// declares it. The bindings link the library; their header is out of reach of this package.
+// The part of DuckDB's C API that is used in addition to the Go bindings, with the declarations of
+// DuckDB's header. The bindings link the library, but this package cannot include their header.
 #ifndef PERIGEE_DUCKDB_H
 #define PERIGEE_DUCKDB_H
 
@@ -23,7 +23,7 @@ typedef struct handle *duckdb_arrow_options;
 typedef struct handle *duckdb_error_data;
 typedef struct handle *duckdb_selection_vector;
 
-// A duckdb_result is six words, of which only DuckDB knows what they are.
+// A duckdb_result is six opaque words.
 typedef struct {
 	void *words[6];
 } duckdb_result;

@@ -12,15 +12,15 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// An engineError is DuckDB's own message.
+// An engineError is an error message of DuckDB.
 type engineError struct{ message string }
 
 func (e *engineError) Error() string {
-	message, _, _ := strings.Cut(e.message, "\n\nPossible solutions:") // settings that are not the user's
+	message, _, _ := strings.Cut(e.message, "\n\nPossible solutions:") // users cannot change the suggested settings
 	return strings.TrimSpace(message)
 }
 
-// NewError returns an error with a message of DuckDB, which ExplainError can read.
+// NewError returns an error with a message of DuckDB, for ExplainError.
 func NewError(message string) error { return &engineError{message} }
 
 // IsOutOfMemory reports whether DuckDB failed for lack of memory.
@@ -36,9 +36,9 @@ var (
 	engineAdvice = regexp.MustCompile(`(?s)\n+(Did you mean|Candidate bindings?:|Candidate functions:)`)
 )
 
-// queryError reads position and message out of what DuckDB says about sql. It
-// shows the line with a caret below it; long lines are cut with "..." on the
-// left, so the column is found by the text under the caret.
+// ExplainError extracts position and message from DuckDB's error about sql. DuckDB shows the
+// line with a caret below it and truncates long lines on the left with "...". ExplainError
+// therefore locates the column by the text at the caret.
 func ExplainError(err error, sql string) error {
 	e, ok := errors.AsType[*engineError](err)
 	if !ok {
@@ -59,9 +59,8 @@ func ExplainError(err error, sql string) error {
 	return q
 }
 
-// caretColumn finds the column that a caret marks. shown starts with the text
-// of the line and goes on with the line of the caret, which is indented by
-// indent more.
+// caretColumn returns the column that a caret marks. shown holds the text of the line,
+// followed by the line of the caret, which has indent more characters of indentation.
 func caretColumn(shown string, indent int, line string) int {
 	text, caret, _ := strings.Cut(shown, "\n")
 	caret, _, _ = strings.Cut(caret, "\n")

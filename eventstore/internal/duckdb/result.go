@@ -29,10 +29,10 @@ type Result struct {
 	Names   []string
 	options duck.ArrowOptions
 	Schema  *arrow.Schema
-	ended   bool // there are no more rows
+	ended   bool // no more rows
 }
 
-// Describe reads names and types of the columns.
+// Describe reads the names and types of the columns.
 func (r *Result) Describe() (err error) {
 	if r.Types, err = resultTypes(&r.Native); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (r *Result) Describe() (err error) {
 	return err
 }
 
-// arrowError takes an error of DuckDB.
+// arrowError converts and frees an error of DuckDB.
 func arrowError(failed C.duckdb_error_data) error {
 	defer C.duckdb_destroy_error_data(&failed)
 	if !C.duckdb_error_data_has_error(failed) {
@@ -72,7 +72,7 @@ func arrowError(failed C.duckdb_error_data) error {
 	return NewError(C.GoString(C.duckdb_error_data_message(failed)))
 }
 
-// Next returns the next rows, which the caller releases, or nil at the end.
+// Next returns the next rows, or nil at the end. The caller releases the rows.
 func (r *Result) Next() (arrow.RecordBatch, error) {
 	if r.ended {
 		return nil, nil
@@ -113,7 +113,7 @@ func decodeRow(batch arrow.RecordBatch, types []protocol.Type, row int) []any {
 	return values
 }
 
-// ReadAll reads the rest of the rows. The caller releases the batches.
+// ReadAll reads the remaining rows. The caller releases the batches.
 func (r *Result) ReadAll() (all []arrow.RecordBatch, err error) {
 	for {
 		batch, err := r.Next()

@@ -23,7 +23,7 @@ var simpleTypes = map[duck.Type]string{
 	duck.TypeTimestampS: "TIMESTAMP_S", duck.TypeTimestampMS: "TIMESTAMP_MS", duck.TypeTimestampNS: "TIMESTAMP_NS",
 }
 
-// resultTypes takes the types of a result's columns apart.
+// resultTypes returns the types of a result's columns.
 func resultTypes(res *duck.Result) ([]protocol.Type, error) {
 	var types []protocol.Type
 	for i := range duck.ColumnCount(res) {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// schemaColumnsMax bounds the columns of a table: a query names each of them. Tables are made
-// with fewer.
+// schemaColumnsMax is the maximum number of columns in a stored table, because a query names
+// each of them. New tables have a lower limit.
 const schemaColumnsMax = 1000
 
-// check returns an error if the manifest contradicts itself.
+// check returns an error if the manifest is inconsistent.
 func (m *Manifest) check() error {
 	if len(m.Store) != 32 {
 		return errors.New("it does not name its store")
@@ -71,7 +71,7 @@ func (m *Manifest) checkTable(t *Table) error {
 		switch {
 		case !filepath.IsLocal(filepath.FromSlash(f.Name)) || f.Name != path.Clean(f.Name) || names[f.Name]:
 			return fmt.Errorf("invalid or repeated file %q", f.Name)
-		case f.Bloom != "" && f.Bloom != BloomName(f.Name): // it is read, and removed with the file
+		case f.Bloom != "" && f.Bloom != BloomName(f.Name): // the name is used to read and to remove the file
 			return fmt.Errorf("file %s has its bloom filters in %q", f.Name, f.Bloom)
 		case f.Rows < 0 || f.Bytes < 0:
 			return fmt.Errorf("file %s has %d rows and %d bytes", f.Name, f.Rows, f.Bytes)

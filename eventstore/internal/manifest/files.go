@@ -10,8 +10,7 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// Files returns the paths of all files that the manifest names, with their sizes; -1 is
-// any size.
+// Files returns the paths of all files in the manifest, with their sizes; -1 is any size.
 func (m *Manifest) Files(folder string) map[string]int64 {
 	named := map[string]int64{}
 	for _, t := range m.Tables {
@@ -31,8 +30,8 @@ func (m *Manifest) Files(folder string) map[string]int64 {
 	return named
 }
 
-// Verify returns a *DamageError for each file that the manifest names and that is missing
-// or has another size, joined.
+// Verify checks the files in the manifest. It returns a *DamageError for each file that is
+// missing or has the wrong size, joined.
 func (m *Manifest) Verify(folder string) error {
 	var errs []error
 	for _, t := range m.Tables {
@@ -54,7 +53,7 @@ func (m *Manifest) Verify(folder string) error {
 	return errors.Join(errs...)
 }
 
-// damageOf returns what is wrong with a file that should have size bytes, or "".
+// damageOf describes the damage of a file that should have size bytes, or returns "".
 func damageOf(path string, size int64) string {
 	info, err := os.Stat(path)
 	switch {
@@ -68,9 +67,9 @@ func damageOf(path string, size int64) string {
 	return ""
 }
 
-// RemoveOthers removes the files of tables that the manifest does not name: what was
-// written and never became part of the store, and what a manifest let go of and a crash
-// kept. Nothing may read or write them.
+// RemoveOthers removes table files that the manifest does not list. They are left over from a
+// crash: files that never joined the store, or files that a manifest had dropped. No process
+// may be reading or writing them.
 func (m *Manifest) RemoveOthers(folder string) error {
 	named := m.Files(folder)
 	var folders []string
@@ -92,30 +91,30 @@ func (m *Manifest) RemoveOthers(folder string) error {
 	if err != nil {
 		return fmt.Errorf("remove files that no table has: %w", err)
 	}
-	for i := len(folders) - 1; i > 0; i-- { // those below come first, and the tables' own folder stays
-		_ = os.Remove(folders[i]) // only one that is empty goes
+	for i := len(folders) - 1; i > 0; i-- { // children come first; the folder of all tables stays
+		_ = os.Remove(folders[i]) // removes only an empty folder
 	}
 	return nil
 }
 
-// RemoveAll removes the files that the manifest names of the table, and its folder.
+// RemoveAll removes the table's files in the manifest, and its folder.
 func (t *Table) RemoveAll(folder string) (err error) {
 	alone := Manifest{Tables: []*Table{t}}
 	for path := range alone.Files(folder) {
 		name, _ := filepath.Rel(t.Folder(folder), path)
 		err = errors.Join(err, t.RemoveFile(folder, name))
 	}
-	_ = os.Remove(t.Folder(folder)) // only one that is empty goes
+	_ = os.Remove(t.Folder(folder)) // removes only an empty folder
 	return err
 }
 
-// RemoveFile removes one of the table's files, and its folder if it was the last there.
-// That it is gone already is no error.
+// RemoveFile removes one of the table's files, and its folder if that is then empty. It
+// ignores a missing file.
 func (t *Table) RemoveFile(folder, name string) error {
 	path := t.Path(folder, name)
 	if err := durable.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	_ = os.Remove(filepath.Dir(path)) // only one that is empty goes
+	_ = os.Remove(filepath.Dir(path)) // removes only an empty folder
 	return nil
 }

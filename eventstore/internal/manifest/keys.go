@@ -14,37 +14,37 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// Unique says that a row is not stored if one of the same key arrived within a window before.
+// Unique drops a row if a row with the same key arrived within a window before it.
 type Unique struct {
 	Key    []string `json:"key"` // names of declared columns
 	Window Duration `json:"window"`
-	Memory int64    `json:"memory"` // bytes that the keys may take in memory
+	Memory int64    `json:"memory"` // maximum memory of the keys, in bytes
 }
 
-// A KeysFile is a file beside the Parquet files with the keys of a segment's rows.
+// A KeysFile is a file with the keys of a segment's rows, in the table's folder.
 type KeysFile struct {
 	Number uint64    `json:"number"` // of the segment
-	Newest time.Time `json:"newest"` // when the last of the rows arrived
+	Newest time.Time `json:"newest"` // arrival time of the last row
 }
 
-// KeysName returns the name of a file of keys in the table's folder.
+// KeysName returns the name of a key file in the table's folder.
 func KeysName(number uint64) string { return fmt.Sprintf("keys-%010d", number) }
 
-// A Key is what is kept of a row to know its key again.
+// A Key is the stored form of a row's key.
 type Key struct {
 	Hash    KeyHash
 	Arrived uint32 // seconds since 1970
 }
 
-// A KeyHash stands for a key: 96 bits of its SHA-256.
+// A KeyHash identifies a key by 96 bits of its SHA-256.
 type KeyHash [3]uint32
 
-var keysMagic = []byte("perigee-keys 1\n\n") // 16 bytes, as each key
+var keysMagic = []byte("perigee-keys 1\n\n") // 16 bytes, the size of a key
 
 const keySize = 16
 
-// WriteKeys writes the keys of one segment into a file, and returns its entry. The file and its
-// name are durable once it has returned.
+// WriteKeys writes the keys of one segment to a file and returns its entry. When it returns,
+// the file and its name are durable.
 func WriteKeys(folder string, t *Table, number uint64, keys []Key) (*KeysFile, error) {
 	data := slices.Grow(slices.Clone(keysMagic), len(keys)*keySize+4)
 	newest := uint32(0)
@@ -63,8 +63,8 @@ func WriteKeys(folder string, t *Table, number uint64, keys []Key) (*KeysFile, e
 	return &KeysFile{Number: number, Newest: time.Unix(int64(newest), 0).UTC()}, durable.WriteFile(path, data, 0o600)
 }
 
-// ReadKeys calls each for the keys in a file. *DamageError says that the file is missing or
-// cannot be trusted.
+// ReadKeys calls each for every key in a file. It returns a *DamageError if the file is
+// missing or damaged.
 func ReadKeys(folder string, t *Table, number uint64, each func(Key)) error {
 	path := t.Path(folder, KeysName(number))
 	data, err := durable.ReadFile(path)

@@ -26,18 +26,18 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A Manifest is one version of what a store consists of.
+// A Manifest is one version of the store's metadata.
 type Manifest struct {
 	Version uint64 `json:"version"` // grows with each Save
 	Store   string `json:"store"`   // random name of the store, 32 hexadecimal digits
-	// LogStart is the first file of the log that readers need. The rows of earlier ones
-	// are in Parquet files.
+	// LogStart is the first log file that readers need. The rows of earlier files are in
+	// Parquet files.
 	LogStart uint64 `json:"log_start"`
-	// The next numbers. None is used twice.
+	// The next numbers to assign. Numbers are never reused.
 	NextTable   uint32 `json:"next_table"`
 	NextSegment uint64 `json:"next_segment"`
 	NextDelete  uint64 `json:"next_delete"`
-	// LastRecompute is the last number of a recompute that was given out.
+	// LastRecompute is the last recompute number assigned.
 	LastRecompute uint64 `json:"last_recompute,omitempty"`
 
 	Tables []*Table `json:"tables,omitempty"`
@@ -47,77 +47,78 @@ type Manifest struct {
 type Table struct {
 	ID   uint32 `json:"id"` // in the log
 	Name string `json:"name"`
-	// Dir is the name of the table's folder if it is not Name: that of a table which was renamed.
+	// Dir is the name of the table's folder if it differs from Name, as for a renamed
+	// table.
 	Dir string `json:"dir,omitempty"`
-	// Former are names that the table had. No other table gets one of them.
+	// Former are the table's earlier names, which no other table may use.
 	Former []string `json:"former,omitempty"`
 
-	Time      string   `json:"time,omitempty"`      // column of the event's time; empty if there is none
-	Event     string   `json:"event,omitempty"`     // column of the event's name; empty if there is none
-	Retention Duration `json:"retention,omitempty"` // age of event time at which rows go; 0 keeps them
+	Time      string   `json:"time,omitempty"`      // column of the event's time; empty without one
+	Event     string   `json:"event,omitempty"`     // column of the event's name; empty without one
+	Retention Duration `json:"retention,omitempty"` // age by event time at which rows expire; 0 keeps them
 	Sort      []string `json:"sort,omitempty"`      // columns that files are sorted by; default Event, Time
-	Bloom     []string `json:"bloom,omitempty"`     // columns with a bloom filter beside Event
-	Unknown   Unknown  `json:"unknown,omitempty"`   // what becomes of fields without a column
+	Bloom     []string `json:"bloom,omitempty"`     // columns with a bloom filter, besides Event
+	Unknown   Unknown  `json:"unknown,omitempty"`   // handling of fields without a column
 	Unique    *Unique  `json:"unique,omitempty"`    // nil if rows may repeat
 
 	NextColumn int32     `json:"next_column"`
-	Schemas    []*Schema `json:"schemas"` // those that the log or a file needs, oldest first; the last is the newest
+	Schemas    []*Schema `json:"schemas"` // versions that the log or a file needs, oldest first; the last is the newest
 
 	Files      []*File       `json:"files,omitempty"`
-	Deletes    []*Delete     `json:"deletes,omitempty"`    // under way, oldest first
-	Recomputes []*Recompute  `json:"recomputes,omitempty"` // the last of each column, oldest first
-	Partitions []*Partition  `json:"partitions,omitempty"` // what has been committed up to LogStart
+	Deletes    []*Delete     `json:"deletes,omitempty"`    // running deletes, oldest first
+	Recomputes []*Recompute  `json:"recomputes,omitempty"` // last recompute of each column, oldest first
+	Partitions []*Partition  `json:"partitions,omitempty"` // committed positions up to LogStart
 	Prints     []*PrintsFile `json:"prints,omitempty"`     // oldest first
 	Keys       []*KeysFile   `json:"keys,omitempty"`       // oldest first
 }
 
-// A File is a Parquet file with rows of one table, of one day of event time. Its columns
-// have the IDs of its schema as field IDs.
+// A File is a Parquet file with rows of one table and, unless Undivided, one day of event
+// time. The field IDs of its columns are the column IDs of its schema.
 type File struct {
 	Name    string `json:"name"` // in the table's folder
 	Segment uint64 `json:"segment"`
 	Schema  uint64 `json:"schema"`
-	Day     string `json:"day,omitempty"` // as 2026-11-23, UTC; empty if the table has no time column
+	Day     string `json:"day,omitempty"` // such as 2026-11-23, in UTC; empty if the table has no time column
 	Rows    int64  `json:"rows"`
 	Bytes   int64  `json:"bytes"`
-	// The least and greatest event time, in microseconds since 1970. Both are 0 if the
-	// table has no time column.
+	// Minimum and maximum event time, in microseconds since 1970. Both are 0 if the table
+	// has no time column.
 	MinTime int64  `json:"min_time,omitempty"`
 	MaxTime int64  `json:"max_time,omitempty"`
-	Log     uint64 `json:"log"`             // the last file of the log that rows came from
-	Bloom   string `json:"bloom,omitempty"` // file of the bloom filters, in the table's folder
-	// Deleted is the last delete whose rows this file no longer has.
+	Log     uint64 `json:"log"`             // last log file that rows came from
+	Bloom   string `json:"bloom,omitempty"` // file with the bloom filters, in the table's folder
+	// Deleted is the last delete that was applied to this file.
 	Deleted uint64 `json:"deleted,omitempty"`
-	// Computed is the last recompute whose values this file has.
+	// Computed is the last recompute that was applied to this file.
 	Computed uint64 `json:"computed,omitempty"`
-	// The rows of the file's largest row group, and their bytes when they are not compressed.
+	// Rows and uncompressed bytes of the file's largest row group.
 	GroupRows  int64 `json:"group_rows,omitempty"`
 	GroupBytes int64 `json:"group_bytes,omitempty"`
-	// NegativeZero says that a double of the file may be -0.0.
+	// NegativeZero reports that the file may have a double of -0.0.
 	NegativeZero bool `json:"negative_zero,omitempty"`
-	// Undivided says that the file is still as it was before the table got its time column: it may
-	// have rows of many days, whatever Day says.
+	// Undivided reports that the file predates the table's time column. It may have rows
+	// of many days, whatever Day says.
 	Undivided bool `json:"undivided,omitempty"`
-	// Format is the version of how the file is written; see FileFormat.
+	// Format is the file's format version; see FileFormat.
 	Format int `json:"format,omitempty"`
 }
 
-// FileFormat is the Format of files that are written now. Those of format 0 have DuckDB's own
-// bloom filters, which miss values: DuckDB hashes the two zeros of a double apart, and bytes by
-// how SQL spells them.
+// FileFormat is the Format of new files. Files of format 0 have DuckDB's own bloom filters,
+// which miss values: DuckDB hashes the two zeros of a double differently, and hashes bytes by
+// their SQL text.
 const FileFormat = 1
 
-// RowBytes returns about how many bytes a row of the file has.
+// RowBytes returns the approximate size of a row, in bytes.
 func (f *File) RowBytes() int64 { return f.GroupBytes / max(f.GroupRows, 1) }
 
-// ReadMemory returns about how much memory reading the file from begin to end needs: a row
-// group, and several times the 2,048 rows at a time that DuckDB works on.
+// ReadMemory returns the approximate memory for reading the whole file, in bytes: a row
+// group, and several copies of the 2,048 rows that DuckDB processes at a time.
 func (f *File) ReadMemory() int64 {
 	return f.GroupBytes + 3*f.GroupBytes*min(f.GroupRows, 2048)/max(f.GroupRows, 1)
 }
 
-// A Delete removes the rows for which Predicate is true. It applies to the frames of the
-// log before Before, and to files whose Deleted is less than Number.
+// A Delete removes the rows that match Predicate. It applies to log frames before
+// Before, and to files with a Deleted less than Number.
 type Delete struct {
 	Number      uint64    `json:"number"`
 	Predicate   string    `json:"predicate"` // SQL
@@ -125,30 +126,30 @@ type Delete struct {
 	RequestedAt time.Time `json:"asked"`
 }
 
-// A Recompute computes a column of the rows that the log has before Before, once they are in
-// files, and of the files whose Computed is less than Number.
+// A Recompute computes a column for log rows before Before, once they are in files, and for
+// the files with a Computed less than Number.
 type Recompute struct {
 	Number      uint64    `json:"number"`
-	Column      int32     `json:"column"`   // its ID
-	Function    string    `json:"function"` // names what computes it
+	Column      int32     `json:"column"`   // column ID
+	Function    string    `json:"function"` // version of the function
 	Before      Position  `json:"before"`
 	RequestedAt time.Time `json:"asked"`
-	Ended       time.Time `json:"ended,omitzero"` // zero while it is under way
-	// What was done in files that the manifest has or had.
+	Ended       time.Time `json:"ended,omitzero"` // zero while it is running
+	// Counts over all files done so far, including files that have since been replaced.
 	Rows   int64  `json:"rows,omitempty"`
-	Failed int64  `json:"failed,omitempty"` // of Rows, those that have no value
-	Error  string `json:"error,omitempty"`  // why the first of them has none, or why it was stopped
-	// Stopped says that it has ended before all files were done.
+	Failed int64  `json:"failed,omitempty"` // part of Rows: rows without a value
+	Error  string `json:"error,omitempty"`  // why the first failed row has no value, or why the recompute stopped
+	// Stopped reports that it ended before all files were done.
 	Stopped bool `json:"stopped,omitempty"`
 }
 
-// A Position is a place in the log.
+// A Position is a position in the log.
 type Position struct {
 	File   uint64 `json:"file"`
 	Offset int64  `json:"offset"`
 }
 
-// Compare returns -1, 0 or 1 if p lies before q, at it or after it.
+// Compare returns -1, 0 or 1 if p is before, at or after q.
 func (p Position) Compare(q Position) int {
 	switch {
 	case p.File < q.File || p.File == q.File && p.Offset < q.Offset:
@@ -159,7 +160,7 @@ func (p Position) Compare(q Position) int {
 	return 1
 }
 
-// A Duration is a time.Duration, which stands in JSON as 720h0m0s.
+// A Duration is a time.Duration that marshals to JSON as text, such as 720h0m0s.
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -172,7 +173,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// A DamageError says that a file of the store is not as it was written.
+// A DamageError reports that a file of the store is missing or damaged.
 type DamageError struct {
 	File   string
 	Reason string
@@ -187,8 +188,8 @@ func New() *Manifest {
 	return &Manifest{Store: hex.EncodeToString(name[:]), LogStart: 1, NextTable: 1, NextSegment: 1, NextDelete: 1}
 }
 
-// Load reads the manifest of the store in folder. The error is os.ErrNotExist if there is
-// none, and *DamageError if it cannot be trusted.
+// Load reads the manifest of the store in folder. It returns os.ErrNotExist if there is none,
+// and a *DamageError if it is damaged.
 func Load(folder string) (*Manifest, error) {
 	path := filepath.Join(folder, Name)
 	text, err := durable.ReadFile(path)
@@ -204,7 +205,7 @@ func Load(folder string) (*Manifest, error) {
 	if found != format {
 		return nil, fmt.Errorf("%s has format %d; this program reads format %d", path, found, format)
 	}
-	if fmt.Sprintf(head, found, sum) != string(first)+"\n" { // Sscanf reads other ways to write a number
+	if fmt.Sprintf(head, found, sum) != string(first)+"\n" { // Sscanf also accepts other spellings of a number
 		return nil, &DamageError{File: path, Reason: "its first line is not as it was written"}
 	}
 	if crc32.Checksum(body, castagnoli) != sum {
@@ -212,7 +213,7 @@ func Load(folder string) (*Manifest, error) {
 	}
 	m := new(Manifest)
 	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields() // of a newer program, which this one would drop
+	decoder.DisallowUnknownFields() // unknown fields are from a newer program; this one would drop them
 	if err := decoder.Decode(m); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -222,8 +223,8 @@ func Load(folder string) (*Manifest, error) {
 	return m, nil
 }
 
-// Save makes m the manifest of the store in folder. After an error, either this version or
-// the one before is there, also after a crash.
+// Save makes m the manifest of the store in folder. After an error or a crash, either this
+// version or the previous one is in place.
 func (m *Manifest) Save(folder string) error {
 	text, err := m.Encode()
 	if err != nil {
@@ -232,7 +233,7 @@ func (m *Manifest) Save(folder string) error {
 	return durable.WriteFile(filepath.Join(folder, Name), text, 0o600)
 }
 
-// Encode returns the text of the manifest's file.
+// Encode returns the contents of the manifest file.
 func (m *Manifest) Encode() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, fmt.Errorf("save the manifest: %w", err)
@@ -248,8 +249,9 @@ func (m *Manifest) Encode() ([]byte, error) {
 	return append(line, text.Bytes()...), nil
 }
 
-// Clone returns a copy of m to change. What the copy's tables point to, schemas, files,
-// deletes, recomputes, partitions, prints and keys, is shared: replace an element, do not change it.
+// Clone returns a copy of m that the caller may change. It shares the objects that tables
+// point to: schemas, files, deletes, recomputes, partitions, prints and keys. Replace such an
+// element instead of changing it.
 func (m *Manifest) Clone() *Manifest {
 	next := *m
 	next.Tables = make([]*Table, len(m.Tables))
@@ -268,7 +270,7 @@ func (m *Manifest) Clone() *Manifest {
 	return &next
 }
 
-// Table returns the table of that name, which SQL compares without case, or nil.
+// Table returns the table of that name, ignoring case as SQL does, or nil.
 func (m *Manifest) Table(name string) *Table {
 	for _, t := range m.Tables {
 		if strings.EqualFold(t.Name, name) {
@@ -278,7 +280,7 @@ func (m *Manifest) Table(name string) *Table {
 	return nil
 }
 
-// FormerTable returns the table that had a name before it was renamed, or nil.
+// FormerTable returns the table that had the name before a rename, or nil.
 func (m *Manifest) FormerTable(name string) *Table {
 	for _, t := range m.Tables {
 		if slices.ContainsFunc(t.Former, func(former string) bool { return strings.EqualFold(former, name) }) {
@@ -288,22 +290,22 @@ func (m *Manifest) FormerTable(name string) *Table {
 	return nil
 }
 
-// WasDropped reports whether a number in the log was that of a table which is gone.
+// WasDropped reports whether id belonged to a table that was dropped.
 func (m *Manifest) WasDropped(id uint32) bool {
 	return id != 0 && id < m.NextTable && m.TableByID(id) == nil
 }
 
-// AddTable adds a table under a number and a folder of its own.
+// AddTable adds a table and assigns it an ID and an unused folder.
 func (m *Manifest) AddTable(t *Table) {
 	t.ID = m.NextTable
 	m.NextTable++
 	if slices.ContainsFunc(m.Tables, func(other *Table) bool { return strings.EqualFold(other.DirName(), t.Name) }) {
-		t.Dir = fmt.Sprintf("%s.%d", t.Name, t.ID) // no table's name has a point
+		t.Dir = fmt.Sprintf("%s.%d", t.Name, t.ID) // a table's name has no dot
 	}
 	m.Tables = append(m.Tables, t)
 }
 
-// TableByID returns the table that the log calls id, or nil.
+// TableByID returns the table with that ID, or nil.
 func (m *Manifest) TableByID(id uint32) *Table {
 	for _, t := range m.Tables {
 		if t.ID == id {
@@ -316,17 +318,18 @@ func (m *Manifest) TableByID(id uint32) *Table {
 // TablesFolder returns the folder of all tables of the store in folder.
 func TablesFolder(folder string) string { return filepath.Join(folder, "tables") }
 
-// LogFolder returns the folder of the log of the store in folder.
+// LogFolder returns the log folder of the store in folder.
 func LogFolder(folder string) string { return filepath.Join(folder, "log") }
 
-// Folder returns the table's folder in the store's. Names that differ in case only belong
-// to one table, so file systems that ignore case do no harm.
+// Folder returns the table's folder in the store's folder. It is safe on file systems that
+// ignore case, because names that differ only in case belong to one table.
 func (t *Table) Folder(folder string) string { return filepath.Join(TablesFolder(folder), t.DirName()) }
 
 // DirName returns the name of the table's folder.
 func (t *Table) DirName() string { return cmp.Or(t.Dir, t.Name) }
 
-// Rename gives the table another name. It keeps its folder and, unless release, its old name.
+// Rename renames the table. It keeps the folder and, unless release is set, reserves the old
+// name.
 func (t *Table) Rename(name string, release bool) {
 	t.Dir = t.DirName()
 	if !release && !strings.EqualFold(t.Name, name) {
@@ -336,7 +339,7 @@ func (t *Table) Rename(name string, release bool) {
 	t.Name = name
 }
 
-// Release lets other tables have a name that the table had.
+// Release frees one of the table's former names for other tables.
 func (t *Table) Release(name string) {
 	t.Former = slices.DeleteFunc(t.Former, func(former string) bool { return strings.EqualFold(former, name) })
 }
@@ -346,11 +349,11 @@ func (t *Table) Path(folder, name string) string {
 	return filepath.Join(t.Folder(folder), filepath.FromSlash(name))
 }
 
-// undated is the folder of files of a table without a time column.
+// undated is the folder of files in a table without a time column.
 const undated = "undated"
 
-// FileName returns the name in the table's folder of the file with the given part of a
-// segment and day of event time, which is empty if the table has no time column.
+// FileName returns a file name, relative to the table's folder, for a part of a segment and a
+// day of event time. The day is empty if the table has no time column.
 func FileName(day string, segment uint64, part int) string {
 	if day == "" {
 		day = undated
@@ -358,13 +361,13 @@ func FileName(day string, segment uint64, part int) string {
 	return fmt.Sprintf("%s/%010d-%d.parquet", day, segment, part)
 }
 
-// BloomName returns the name of the bloom filters that stand beside a file.
+// BloomName returns the name of a file's bloom file.
 func BloomName(file string) string { return strings.TrimSuffix(file, ".parquet") + ".bloom" }
 
 // Current returns the newest schema.
 func (t *Table) Current() *Schema { return t.Schemas[len(t.Schemas)-1] }
 
-// Schema returns a version of the schema, or nil.
+// Schema returns the given version of the schema, or nil.
 func (t *Table) Schema(version uint64) *Schema {
 	for _, s := range slices.Backward(t.Schemas) {
 		if s.Version == version {
@@ -374,7 +377,7 @@ func (t *Table) Schema(version uint64) *Schema {
 	return nil
 }
 
-// NextRecompute returns the recompute under way that a file needs first, or nil.
+// NextRecompute returns the oldest running recompute that a file needs, or nil.
 func (t *Table) NextRecompute(f *File) *Recompute {
 	for _, r := range t.Recomputes {
 		if r.Number > f.Computed && r.Ended.IsZero() {
@@ -384,8 +387,8 @@ func (t *Table) NextRecompute(f *File) *Recompute {
 	return nil
 }
 
-// ComputedUpTo returns the last recompute that does not apply to what the log has from a
-// position on.
+// ComputedUpTo returns the last recompute that does not apply to log frames from a position
+// on.
 func (t *Table) ComputedUpTo(p Position) (number uint64) {
 	for _, r := range t.Recomputes {
 		if r.Before.Compare(p) <= 0 {

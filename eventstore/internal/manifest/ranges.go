@@ -15,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// A Partition is what a table has committed of one partition of a pipeline.
+// A Partition holds the positions that a table has committed of one pipeline partition.
 type Partition struct {
 	Pipeline  string      `json:"pipeline"`
 	Partition string      `json:"partition"`
@@ -40,26 +40,26 @@ func (p *Partition) Committed() event.Ranges {
 	return committed
 }
 
-// A PrintsFile is a file beside the Parquet files with the fingerprints of committed
-// ranges.
+// A PrintsFile is a file with the fingerprints of committed ranges, in the table's folder.
 type PrintsFile struct {
 	Number  uint64    `json:"number"` // of the segment
-	Events  uint64    `json:"events"` // that have a fingerprint
+	Events  uint64    `json:"events"` // events with a fingerprint
 	Written time.Time `json:"written"`
 }
 
-// PrintsName returns the name of a file of fingerprints in the table's folder.
+// PrintsName returns the name of a fingerprint file in the table's folder.
 func PrintsName(number uint64) string { return fmt.Sprintf("ranges-%010d", number) }
 
-// A RangeChange is one step of what a partition has committed: a range is added, or,
-// with Reset, all positions before Range.Count count as committed and the others do not.
+// A RangeChange is one change of a partition's committed positions. It adds a range. If Reset
+// is set, it instead marks all positions before Range.Count as committed and all others as
+// not committed.
 type RangeChange struct {
 	Pipeline, Partition string
 	Reset               bool
 	Range               event.Range
 }
 
-// Apply applies the change to what its partition has committed.
+// Apply applies the change to the committed positions of its partition.
 func (c *RangeChange) Apply(committed event.Ranges) event.Ranges {
 	if !c.Reset {
 		committed.Add(c.Range)
@@ -77,8 +77,8 @@ func (c *RangeChange) Apply(committed event.Ranges) event.Ranges {
 
 var printsMagic = []byte("perigee-ranges 1\n")
 
-// WritePrints writes the changes of one segment into a file of fingerprints and returns
-// its entry. The file and its name are durable once it has returned.
+// WritePrints writes the changes of one segment to a fingerprint file and returns its entry.
+// When it returns, the file and its name are durable.
 func WritePrints(folder string, t *Table, number uint64, changes []RangeChange) (*PrintsFile, error) {
 	data := slices.Clone(printsMagic)
 	entry := &PrintsFile{Number: number, Written: time.Now().UTC()}
@@ -110,8 +110,8 @@ func appendText(dst []byte, text string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-// ReadPrints returns the changes in a file of fingerprints, in their order. *DamageError
-// says that the file is missing or cannot be trusted.
+// ReadPrints returns the changes in a fingerprint file, in order. It returns a *DamageError
+// if the file is missing or damaged.
 func ReadPrints(folder string, t *Table, number uint64) ([]RangeChange, error) {
 	path := t.Path(folder, PrintsName(number))
 	data, err := durable.ReadFile(path)
@@ -152,7 +152,7 @@ func decodeChanges(data []byte) (changes []RangeChange, ok bool) {
 	return changes, !d.short
 }
 
-// A decoder reads from data until it is short of bytes; from then on it returns zeros.
+// A decoder reads from data. Once data is too short, it sets short and returns zeros.
 type decoder struct {
 	data  []byte
 	short bool
@@ -168,7 +168,7 @@ func (d *decoder) number() uint64 {
 	return n
 }
 
-// take returns n bytes, or 1 zero byte if there are fewer.
+// take returns the next n bytes, or a single zero byte if fewer remain.
 func (d *decoder) take(n uint64) []byte {
 	if n > uint64(len(d.data)) {
 		d.data, d.short = nil, true

@@ -6,17 +6,17 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// RestColumn is the column that holds, as one JSON object, the fields of a row that have no
-// column of their own. RestID is its ID in every table.
+// RestColumn is the column that holds a row's fields without a column, as one JSON object.
+// RestID is its ID in every table.
 const (
 	RestColumn = "_rest"
 	RestID     = 1
 )
 
-// Unknown says what becomes of fields without a column.
+// Unknown selects the handling of fields without a column.
 type Unknown string
 
-// The fields get columns, stand in the column _rest, or are dropped.
+// The fields get columns, are kept in _rest, or are dropped.
 const (
 	AddUnknown  Unknown = ""
 	KeepUnknown Unknown = "keep"
@@ -27,27 +27,27 @@ const (
 type Schema struct {
 	Version uint64   `json:"version"`
 	Columns []Column `json:"columns"`
-	Rest    bool     `json:"rest,omitempty"` // some fields have no column of their own: there is a column _rest
+	Rest    bool     `json:"rest,omitempty"` // some fields have no column; the table has a column _rest
 }
 
 // A Column is a column of a table.
 type Column struct {
-	// ID stays when the column's type changes. No other column of the table ever has it.
+	// ID is stable when the column's type changes. IDs are never reused in a table.
 	ID       int32        `json:"id"`
 	Name     string       `json:"name"`
 	Path     []string     `json:"path"`            // keys from the document's root to the field
-	Type     event.Type   `json:"type,omitempty"`  // 0 while only nulls have come
+	Type     event.Type   `json:"type,omitempty"`  // 0 while all values are null
 	Unit     event.Unit   `json:"unit,omitzero"`   // of a timestamp
 	Digits   event.Digits `json:"digits,omitzero"` // of a decimal
 	Required bool         `json:"required,omitempty"`
-	Declared bool         `json:"declared,omitempty"` // what does not fit is rejected instead of widening the column
-	// Wide says that an int64 column has integers that no double holds exactly,
-	// so that it must not become one.
+	Declared bool         `json:"declared,omitempty"` // reject values that do not fit, instead of widening the column
+	// Wide reports that an int64 column has integers that a double cannot represent
+	// exactly, so the column must not become a double.
 	Wide bool `json:"wide,omitempty"`
 }
 
-// SQLType is what the column is in SQL. JSON keeps a decimal without digits as it was
-// spelled.
+// SQLType returns the column's SQL type. A decimal without digits is JSON, which preserves
+// its text.
 func (c *Column) SQLType() string {
 	switch c.Type {
 	case event.Bool:
@@ -74,12 +74,12 @@ func (c *Column) SQLType() string {
 	return "JSON"
 }
 
-// Stored lists the columns that frames and files of this version have, without _rest.
+// Stored lists the columns in frames and files of this version, without _rest.
 func (s *Schema) Stored() []Column {
 	return slices.DeleteFunc(slices.Clone(s.Columns), func(c Column) bool { return c.Type == 0 })
 }
 
-// ByID returns the column with an ID, or nil.
+// ByID returns the column with the given ID, or nil.
 func (s *Schema) ByID(id int32) *Column {
 	for i := range s.Columns {
 		if s.Columns[i].ID == id {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A preparedFile is the file after the active one, or why it could not be made.
+// A preparedFile is the file after the active one, or the error of preparing it.
 type preparedFile struct {
 	file *file
 	err  error
 }
 
-// commit makes the frames of a group of changes durable, all or none. It is called by one
-// goroutine at a time.
+// commit makes the frames of a group of changes durable, all or none. Calls are not
+// concurrent.
 func (l *Log) commit(group []*change) error {
 	if err := l.writable(); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (l *Log) commit(group []*change) error {
 	return l.write(group)
 }
 
-// rotate closes the file with a number, if it is the active one and has entries.
+// rotate closes the file with the given number if it is the active file and has entries.
 func (l *Log) rotate(number uint64) error {
 	a := l.active
 	if a == nil || !a.hasEntries() || number != anyFile && number != a.number {
@@ -50,7 +50,7 @@ func (l *Log) rotate(number uint64) error {
 	return nil
 }
 
-// scrub removes the spare file, and others in the place of those that were made of one.
+// scrub removes the spare file, and replaces files that reuse the blocks of a removed file.
 func (l *Log) scrub() error {
 	if l.preparing != nil {
 		prepared := <-l.preparing
@@ -69,14 +69,14 @@ func (l *Log) scrub() error {
 	if a := l.active; a != nil && a.hasEntries() {
 		l.prepareNext()
 	}
-	l.finishing.Wait() // for the files that are cut where their entries end
+	l.finishing.Wait() // finishing truncates closed files to their entries
 	if err != nil {
 		return explain("scrub the event log", err)
 	}
 	return nil
 }
 
-// scrubActive begins another file in the place of the active one.
+// scrubActive replaces the active file with a new file.
 func (l *Log) scrubActive() error {
 	if l.active.hasEntries() {
 		return l.beginNext()
@@ -84,8 +84,8 @@ func (l *Log) scrubActive() error {
 	return l.abandonActive()
 }
 
-// makeRoom begins the next file if the active one has no room for so many bytes. A file
-// without entries takes any number.
+// makeRoom starts the next file if the active one has no room for size bytes. A file without
+// entries accepts any size.
 func (l *Log) makeRoom(size int64) error {
 	if a := l.active; a != nil && (!a.hasEntries() || a.end+size <= l.options.FileSize) {
 		return nil
@@ -93,7 +93,7 @@ func (l *Log) makeRoom(size int64) error {
 	return l.beginNext()
 }
 
-// beginNext makes the next file the active one, and closes the one before.
+// beginNext makes the next file the active one and closes the previous one.
 func (l *Log) beginNext() error {
 	next, err := l.takeNext()
 	if err != nil {
@@ -111,8 +111,8 @@ func (l *Log) beginNext() error {
 	return nil
 }
 
-// takeNext returns the next file, which was prepared while the active one was filled. If it
-// could not be, the disk may have room now.
+// takeNext returns the next file, which was prepared while the active one was filled. If
+// preparing failed, it tries again, because the disk may have room now.
 func (l *Log) takeNext() (*file, error) {
 	if l.preparing != nil {
 		prepared := <-l.preparing
@@ -124,7 +124,8 @@ func (l *Log) takeNext() (*file, error) {
 	return l.prepareFile(l.next)
 }
 
-// prepareNext prepares the file after the active one, so that no commit waits for it.
+// prepareNext prepares the file after the active one in the background, so that no commit
+// waits for it.
 func (l *Log) prepareNext() {
 	prepared, number := make(chan preparedFile, 1), l.next
 	l.preparing = prepared
@@ -134,9 +135,9 @@ func (l *Log) prepareNext() {
 	}()
 }
 
-// finishFile marks a closed file as such, so that the loss of the next one is found out, and
-// gives back the room that it did not need, if that is much or holds old entries. What fails is of no consequence:
-// the first commit of the next file records the end of this one.
+// finishFile marks a file as closed, so that recovery can detect the loss of the next one. It
+// also frees unused space if there is much of it or if it holds old entries. Errors are
+// ignored: the first commit of the next file records the end of this one.
 func (l *Log) finishFile(f *file) {
 	closed := (&mark{kind: endMark, at: time.Now()}).appendFrame(nil)
 	stamp(closed, trailer{commit: f.end, offset: f.end, key: f.key})
@@ -149,7 +150,7 @@ func (l *Log) finishFile(f *file) {
 	_ = f.Close()
 }
 
-// write writes the frames of a group to the active file and makes them durable.
+// write writes the frames of a group to the active file and syncs them.
 func (l *Log) write(group []*change) error {
 	a := l.active
 	begins := !a.hasEntries()
@@ -192,12 +193,12 @@ func (l *Log) write(group []*change) error {
 	return nil
 }
 
-// abandonActive cuts the active file where its last durable entry ends. The system shows
-// what it could not write, and takes it for written: without the cut, a log that is opened
-// again would believe it.
+// abandonActive truncates the active file after its last durable entry. After a failed write
+// or sync, the page cache may show the data and treat it as written. Without the truncation,
+// a reopened log would accept that data.
 //
-// The next commit begins another file: the next one, or another in the place of one that has
-// no entries. The error is that of the cut.
+// The next commit starts another file: the next one, or a replacement for a file without
+// entries. The returned error is that of the truncation.
 func (l *Log) abandonActive() error {
 	a := l.active
 	l.active = nil
@@ -211,7 +212,7 @@ func (l *Log) abandonActive() error {
 	return err
 }
 
-// closeAfter closes a file after a time, if it is still the active one.
+// closeAfter closes a file after the given time if it is still the active one.
 func (l *Log) closeAfter(number uint64, age time.Duration) *time.Timer {
 	return time.AfterFunc(age, func() {
 		c := &change{rotate: number}
@@ -221,7 +222,7 @@ func (l *Log) closeAfter(number uint64, age time.Duration) *time.Timer {
 	})
 }
 
-// publishEnd shows readers what is durable.
+// publishEnd publishes the durable end of the active file to readers.
 func (l *Log) publishEnd(end int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,13 +230,13 @@ func (l *Log) publishEnd(end int64) {
 	l.notify()
 }
 
-// publishActive shows readers a new active file, and that the one before is closed.
+// publishActive publishes a new active file to readers, and marks the previous one as closed.
 func (l *Log) publishActive() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := len(l.files); n > 0 {
 		if l.files[n-1].Number == l.active.number {
-			return // it takes the place of one that has failed
+			return // it replaces a file that failed
 		}
 		l.files[n-1].Closed = true
 		l.signalClosed()
@@ -246,7 +247,7 @@ func (l *Log) publishActive() {
 func (l *Log) signalClosed() {
 	select {
 	case l.fileClosed <- struct{}{}:
-	default: // one is waiting
+	default: // a signal is already pending
 	}
 }
 

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// A Damage is something acknowledged that a log no longer has. How many rows it had is
+// A Damage describes acknowledged data that a log has lost. The number of lost rows is
 // unknown.
 type Damage struct {
 	Path string // of the file
-	Span Span   // the part of the file that has no readable entries; zero if the file is of no use
-	What string // behind the file's name, what is wrong
+	Span Span   // part of the file without readable entries; zero if the whole file is unusable
+	What string // description of the damage, to follow the file's name
 }
 
 func (d Damage) String() string {
@@ -20,7 +20,7 @@ func (d Damage) String() string {
 	return fmt.Sprintf("%s: the %d bytes from offset %d on %s", d.Path, d.Span.End-d.Span.Begin, d.Span.Begin, d.What)
 }
 
-// A DamageError says what is missing in a log that cannot be trusted.
+// A DamageError reports the data missing from a damaged log.
 type DamageError struct{ Damage []Damage }
 
 func (e *DamageError) Error() string {

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buffersMax is how many buffers one call of pwritev takes.
+// buffersMax is the maximum number of buffers in one call of pwritev.
 const buffersMax = 1024
 
-// writeBuffers writes buffers, one behind the other, at an offset.
+// writeBuffers writes buffers back to back, starting at an offset.
 func writeBuffers(f *os.File, buffers [][]byte, offset int64) error {
 	return writeAll(func(some [][]byte, at int64) (int, error) { return unix.Pwritev(int(f.Fd()), some, at) }, buffers, offset)
 }
 
-// writeAll calls pwritev until it has taken all bytes. It changes buffers.
+// writeAll calls pwritev until all bytes are written. It modifies buffers.
 func writeAll(pwritev func(buffers [][]byte, offset int64) (int, error), buffers [][]byte, offset int64) error {
 	for len(buffers) > 0 {
 		n, err := pwritev(buffers[:min(len(buffers), buffersMax)], offset)
@@ -41,7 +41,7 @@ func writeAll(pwritev func(buffers [][]byte, offset int64) (int, error), buffers
 	return nil
 }
 
-// syncData makes what was written to a file durable, and its size.
+// syncData syncs a file's data and size.
 func syncData(f *os.File) error {
 	for {
 		err := unix.Fdatasync(int(f.Fd()))
@@ -54,8 +54,8 @@ func syncData(f *os.File) error {
 	}
 }
 
-// allocate makes a file size bytes long and gives it room on the disk, so that later writes
-// need none. A file system that cannot do that leaves the file as it is.
+// allocate sets a file's size and reserves its disk space, so that later writes allocate
+// none. If the file system does not support this, it leaves the file unchanged.
 func allocate(f *os.File, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, 0, size)

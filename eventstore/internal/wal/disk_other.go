@@ -4,7 +4,7 @@ package wal
 
 import "os"
 
-// writeBuffers writes buffers, one behind the other, at an offset.
+// writeBuffers writes buffers back to back, starting at an offset.
 func writeBuffers(f *os.File, buffers [][]byte, offset int64) error {
 	for _, b := range buffers {
 		n, err := f.WriteAt(b, offset)
@@ -16,7 +16,7 @@ func writeBuffers(f *os.File, buffers [][]byte, offset int64) error {
 	return nil
 }
 
-// syncData makes what was written to a file durable.
+// syncData syncs a file.
 func syncData(f *os.File) error { return f.Sync() }
 
 // allocate does nothing: the file grows as it is written.

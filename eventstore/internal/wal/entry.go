@@ -11,27 +11,27 @@ import (
 	"github.com/perigeedb/perigee/internal/frame"
 )
 
-// A Kind says what an entry records.
+// A Kind is the kind of an entry.
 type Kind uint8
 
 const (
-	// Rows records rows and the range of events that they complete. The range may be wider
-	// than the rows are many, and there may be no rows.
+	// Rows records rows and the range of events that they complete. The range may cover
+	// more events than there are rows, and there may be no rows.
 	Rows Kind = 1
-	// Reset records that the positions of a partition from Range.Count on are forgotten, and
-	// that all before are committed.
+	// Reset records that all positions of a partition before Range.Count are committed,
+	// and all others are not.
 	Reset Kind = 2
 
-	// Marks of the log itself, which no reader sees.
-	beginMark Kind = 128 // the first frame of a file
-	endMark   Kind = 129 // behind the last entry of a closed file
+	// Marks of the log itself. Readers skip them.
+	beginMark Kind = 128 // first frame of a file
+	endMark   Kind = 129 // follows the last entry of a closed file
 )
 
-// An Entry is what one call of Append makes durable: rows of one table that came from one
-// partition, and the range of events that they complete.
+// An Entry is the unit that Append makes durable: rows of one table from one partition, and
+// the range of events that they complete.
 //
-// An entry that was read has the columns' types and no names, and no Null bytes in a column
-// without nulls. It shares memory with its reader.
+// A decoded entry has the types of its columns but not their names, and no Null bytes in a
+// column without nulls. It shares memory with its reader.
 type Entry struct {
 	Kind                Kind
 	Table               uint32
@@ -39,7 +39,7 @@ type Entry struct {
 	Pipeline, Partition string
 	Range               event.Range
 	MinTime, MaxTime    int64 // of the rows, in microseconds since 1970; 0 in a table without event time
-	Appended            int64 // when the entry was made, in microseconds since 1970
+	Appended            int64 // creation time of the entry, in microseconds since 1970
 	IDs                 []int32
 	Columns             *event.Columns // IDs[c] belongs to Columns.Vectors[c]; nil for no rows
 }
@@ -52,18 +52,18 @@ func (e *Entry) Rows() int {
 	return e.Columns.Rows
 }
 
-// The record of an entry. Offsets count from the start of the record, and every array begins
-// at a multiple of 8, so that a reader can map one column and not touch the others.
+// The record of an entry. Offsets count from the start of the record. Every array starts at a
+// multiple of 8, so that a reader can map one column without touching the others.
 //
 //	 0 kind (1 byte), zeros to 4
 //	 4 table
 //	 8 schema version (8 bytes)
 //	16 number of rows
 //	20 number of columns
-//	24 least event time (8)
-//	32 greatest event time (8)
+//	24 minimum event time (8)
+//	32 maximum event time (8)
 //	40 first position of the range (8)
-//	48 number of events of the range (8)
+//	48 number of events in the range (8)
 //	56 time of the append (8)
 //	64 length of the pipeline's name
 //	68 length of the partition's name
@@ -75,23 +75,23 @@ func (e *Entry) Rows() int {
 //
 //	 0 id
 //	 4 type (1 byte), layout (1), zeros to 8
-//	 8 offset of the null bytes, one a row; 0 if no row is null
+//	 8 offset of the null bytes, one per row; 0 if no row is null
 //	12 offset of the values
 //	16 length of the values in bytes
-//	20 offset of the ends (4 bytes each) of values of different lengths; 0 otherwise
+//	20 offset of the ends (4 bytes each) of variable-length values; 0 otherwise
 //
-// All numbers are little-endian, of 4 bytes if nothing else is said.
+// All numbers are little-endian and have 4 bytes unless noted otherwise.
 const (
 	headSize   = 80
 	columnSize = 24
 )
 
-// A layout says how the values of a column are stored.
+// A layout is the storage layout of a column's values.
 type layout uint8
 
 const (
-	integers layout = 1 // 8 bytes a row
-	floats   layout = 2 // 8 bytes a row
+	integers layout = 1 // 8 bytes per row
+	floats   layout = 2 // 8 bytes per row
 	texts    layout = 3 // bytes back to back, with their ends
 )
 
@@ -107,7 +107,7 @@ func layoutOf(t event.Type) layout {
 	return 0
 }
 
-// The trailer of a record tells where the record belongs. Append fills it when it knows.
+// The trailer of a record identifies its place. Append fills it in once the place is known.
 //
 //	 0 offset in the file where the commit begins (8)
 //	 8 offset of the frame (8)
@@ -117,8 +117,8 @@ func layoutOf(t event.Type) layout {
 const trailerSize = 32
 
 // AppendEntry appends the frame of an entry to to, whose length must be a multiple of 8. It
-// panics if the lengths in the entry contradict each other. It copies and checksums all of
-// the entry, so that Append, which one goroutine does for all, has little to do.
+// panics if the lengths in the entry are inconsistent. It copies and checksums the entry in
+// the calling goroutine, which leaves little work for the single committing goroutine.
 func AppendEntry(to []byte, e *Entry) []byte {
 	rows, columns := 0, 0
 	if e.Columns != nil {
@@ -159,8 +159,8 @@ func AppendEntry(to []byte, e *Entry) []byte {
 	return finishRecord(w.out, begin)
 }
 
-// check panics if lengths in the entry contradict each other: a frame that is durable and
-// cannot be read would be worse.
+// check panics if the lengths in the entry are inconsistent, because a durable but unreadable
+// frame would be worse.
 func (e *Entry) check() {
 	if n := len(e.Range.Prints); n != 0 && uint64(n) != e.Range.Count {
 		panic(fmt.Sprintf("wal: %d fingerprints for the range %v", n, e.Range))
@@ -189,7 +189,7 @@ func (e *Entry) check() {
 	}
 }
 
-// validEnds reports whether values of size bytes together may have these ends.
+// validEnds reports whether ends are valid for values of size bytes in total.
 func validEnds(ends []uint32, size int) bool {
 	before := uint32(0)
 	for _, end := range ends {
@@ -201,7 +201,7 @@ func validEnds(ends []uint32, size int) bool {
 	return int(before) == size
 }
 
-// sizeAtMost returns the number of bytes that the frame takes at most.
+// sizeAtMost returns an upper bound of the frame's size in bytes.
 func (e *Entry) sizeAtMost() int {
 	const padding = 8
 	size := frame.PrefixSize + headSize + len(e.Pipeline) + len(e.Partition) + 4*len(e.Range.Prints) + trailerSize + 3*padding
@@ -215,9 +215,8 @@ func (e *Entry) sizeAtMost() int {
 	return size
 }
 
-// finishRecord appends an empty trailer to the record of the frame that begins at begin, and
-// writes the frame's length. A record that is too long gets the length 0, which Append
-// refuses.
+// finishRecord appends an empty trailer to the record of the frame at begin and writes the
+// frame's length. A record that is too long gets length 0, which Append rejects.
 func finishRecord(out []byte, begin int) []byte {
 	record := out[begin+frame.PrefixSize:]
 	length, checksum := len(record)+trailerSize, frame.Checksum(0, record)
@@ -230,14 +229,14 @@ func finishRecord(out []byte, begin int) []byte {
 	return out
 }
 
-// A trailer is the end of a record, decoded.
+// A trailer is the decoded end of a record.
 type trailer struct {
 	commit, offset int64
 	key            uint64
 }
 
-// stamp fills the trailer of a frame, and the checksum of its prefix. It may be called again
-// when the write has failed.
+// stamp fills in the trailer of a frame and the checksum of its prefix. It may be called
+// again after a failed write.
 func stamp(f []byte, t trailer) {
 	record := f[frame.PrefixSize:]
 	end := record[len(record)-trailerSize:]
@@ -262,7 +261,7 @@ type writer struct {
 	start int // of the record
 }
 
-// reserve appends zeros and returns the index of the first.
+// reserve appends n zeros and returns the index of the first.
 func (w *writer) reserve(n int) (index int) {
 	index = len(w.out)
 	w.out = slices.Grow(w.out, n)[:index+n]
@@ -270,13 +269,13 @@ func (w *writer) reserve(n int) (index int) {
 	return index
 }
 
-// align appends zeros up to a multiple of 8, and returns the offset behind them.
+// align appends zeros up to a multiple of 8 and returns the offset after them.
 func (w *writer) align() (offset uint32) {
 	w.reserve(-(len(w.out) - w.start) & 7)
 	return uint32(len(w.out) - w.start)
 }
 
-// appendColumn appends the arrays of a column, and describes them at index.
+// appendColumn appends the arrays of a column and writes their description at index.
 func (w *writer) appendColumn(index int, id int32, t event.Type, v *event.Vector) {
 	var nulls, values, ends uint32
 	if bytes.IndexByte(v.Null, 1) >= 0 {
@@ -307,9 +306,9 @@ func (w *writer) appendColumn(index int, id int32, t event.Type, v *event.Vector
 
 var errRecord = errors.New("a record contradicts itself")
 
-// Decode reads an entry from the record of a frame, with which it shares memory. It reuses
-// the columns of e. It refuses a record whose lengths contradict each other, and does not
-// look at checksums.
+// Decode decodes an entry from the record of a frame. The entry shares memory with the record
+// and reuses the columns of e. Decode rejects a record with inconsistent lengths; it does not
+// verify checksums.
 func (e *Entry) Decode(record []byte) error {
 	if len(record) < headSize+trailerSize || len(record)%8 != 0 {
 		return errRecord
@@ -320,7 +319,7 @@ func (e *Entry) Decode(record []byte) error {
 		Kind:     Kind(content[0]),
 		Table:    binary.LittleEndian.Uint32(content[4:]),
 		Schema:   binary.LittleEndian.Uint64(content[8:]),
-		Pipeline: e.Pipeline, Partition: e.Partition, // often the same again
+		Pipeline: e.Pipeline, Partition: e.Partition, // often unchanged
 		Range:    event.Range{First: binary.LittleEndian.Uint64(content[40:]), Count: binary.LittleEndian.Uint64(content[48:])},
 		MinTime:  int64(binary.LittleEndian.Uint64(content[24:])),
 		MaxTime:  int64(binary.LittleEndian.Uint64(content[32:])),
@@ -373,7 +372,7 @@ func (e *Entry) decodeArrays(content []byte) error {
 	return nil
 }
 
-// decodeColumn reads the column that d describes.
+// decodeColumn decodes the column described by d.
 func decodeColumn(content, d []byte, rows int, v *event.Vector) (ok bool) {
 	number := func(at int) int { return int(binary.LittleEndian.Uint32(d[at:])) }
 	*v = event.Vector{}
@@ -406,7 +405,7 @@ func decodeColumn(content, d []byte, rows int, v *event.Vector) (ok bool) {
 	return true
 }
 
-// part returns n values of so many bytes each, which begin at an offset behind the head.
+// part returns n values of size bytes each at an offset, which must be after the head.
 func part(content []byte, offset, n, size int) (values []byte, ok bool) {
 	if offset < headSize || offset%8 != 0 || n > (len(content)-offset)/size {
 		return nil, false

@@ -19,9 +19,9 @@ import (
 
 // The folder of a log:
 //
-//	00000000000000000007.log a file of the log
-//	next                     one that is being prepared
-//	spare                    one that was removed, to become the next
+//	00000000000000000007.log a log file
+//	next                     a file that is being prepared
+//	spare                    a removed file, to be reused as the next
 //
 // A file begins with a header:
 //
@@ -29,14 +29,14 @@ import (
 //	  8 version of the format
 //	 12 zeros
 //	 16 number of the file (8)
-//	 24 key of the file (8), random: a frame that was written for another place never counts
-//	 32 when it was made, in microseconds since 1970 (8)
+//	 24 key of the file (8), random: a frame written for another place is never valid
+//	 32 creation time, in microseconds since 1970 (8)
 //	 40 the store's id (32), padded with zeros
 //	 72 zeros
-//	124 CRC-32C of all before
+//	124 CRC-32C of the preceding bytes
 //
-// Frames follow, each at a multiple of 8. Behind the last one there are zeros, or frames of
-// the file that it was before. The header is durable before the file has its name.
+// Frames follow, each at a multiple of 8. After the last frame the file has zeros, or frames
+// from before it was reused. The header is durable before the file gets its name.
 const (
 	suffix    = ".log"
 	nextName  = "next"
@@ -72,8 +72,8 @@ func (h *header) encode() []byte {
 
 var errFormat = errors.New("another version of Perigee has written it")
 
-// parseHeader returns the header of the file with a number. The error says, behind the
-// file's name, what is wrong.
+// parseHeader parses the header of the file with the given number. The error describes the
+// fault, to follow the file's name.
 func parseHeader(b []byte, number uint64) (header, error) {
 	switch {
 	case string(b[:len(magic)]) != magic || frame.Checksum(0, b[:124]) != binary.LittleEndian.Uint32(b[124:]):
@@ -93,7 +93,7 @@ func parseHeader(b []byte, number uint64) (header, error) {
 	return h, nil
 }
 
-// Path returns the path of the file with a number.
+// Path returns the path of the file with the given number.
 func Path(folder string, number uint64) string {
 	return filepath.Join(folder, fmt.Sprintf("%020d%s", number, suffix))
 }
@@ -115,25 +115,24 @@ func listFiles(folder string) (numbers []uint64, err error) {
 	return numbers, err
 }
 
-// A file is the file that entries are appended to. Its owner is who commits.
+// A file is an open log file for appending. The committing goroutine owns it.
 type file struct {
 	*os.File
 	number, key uint64
-	end         int64 // all before is durable
-	reused      bool  // it may hold entries of the file that it was before
+	end         int64 // everything before it is durable
+	reused      bool  // it may hold frames from before it was reused
 	buffers     [][]byte
 }
 
-// hasEntries reports whether something durable is in the file.
+// hasEntries reports whether the file has durable frames.
 func (f *file) hasEntries() bool { return f.end > headerSize }
 
-// name returns the file's name, which it did not have when it was prepared.
+// name returns the file's final name, which a prepared file does not have yet.
 func (f *file) name() string { return filepath.Base(Path("", f.number)) }
 
-// prepareFile makes an empty file with a number, and room for the usual number of bytes,
-// under the name of one that is being prepared. A spare file is better than a new one: a sync
-// of blocks that were written before does not wait for the journal of the file system, and
-// so not for what others write.
+// prepareFile creates an empty file with the given number and space for a full file, under a
+// temporary name. It prefers the spare file to a new one: syncing blocks that were written
+// before does not wait for the file system's journal, and so not for the writes of others.
 func (l *Log) prepareFile(number uint64) (*file, error) {
 	path := filepath.Join(l.folder, nextName)
 	reused, err := l.takeSpare(path)
@@ -160,8 +159,8 @@ func (l *Log) prepareFile(number uint64) (*file, error) {
 	return &file{File: f, number: number, key: h.key, end: headerSize, reused: reused}, nil
 }
 
-// takeSpare gives the spare file the name of one that is being prepared, if there is one, and
-// removes what has that name now.
+// takeSpare renames the spare file to path, replacing what is there, and reports whether
+// there was a spare. Without a spare it removes path.
 func (l *Log) takeSpare(path string) (taken bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +171,7 @@ func (l *Log) takeSpare(path string) (taken bool, err error) {
 	return true, os.Rename(filepath.Join(l.folder, spareName), path)
 }
 
-// discardFile removes a file of the log, or keeps it as the spare one. The caller holds mu.
+// discardFile removes a log file, or keeps it as the spare. The caller holds mu.
 func (l *Log) discardFile(number uint64) error {
 	path := Path(l.folder, number)
 	if info, err := os.Stat(path); err == nil && !l.hasSpare && !l.isClosed && info.Size() >= l.options.FileSize && info.Size() < 2*l.options.FileSize {
@@ -185,7 +184,7 @@ func (l *Log) discardFile(number uint64) error {
 	return removeIfThere(path)
 }
 
-// removeUnused removes what only takes room while the log is closed.
+// removeUnused removes files that a closed log does not need.
 func removeUnused(folder string) error {
 	return errors.Join(removeIfThere(filepath.Join(folder, nextName)), removeIfThere(filepath.Join(folder, spareName)))
 }
@@ -197,7 +196,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// nameFile gives a prepared file its name, which is durable then.
+// nameFile durably gives a prepared file its name.
 func nameFile(folder string, f *file) error {
 	if err := os.Rename(filepath.Join(folder, nextName), Path(folder, f.number)); err != nil {
 		return err
@@ -208,8 +207,8 @@ func nameFile(folder string, f *file) error {
 // A mark is a frame of the log itself.
 //
 //	 0 kind (1 byte), zeros to 8
-//	 8 of a beginMark: where the file before ends (8)
-//	16 of a beginMark: when the first commit was made, in microseconds since 1970 (8)
+//	 8 of a beginMark: end of the previous file (8)
+//	16 of a beginMark: time of the first commit, in microseconds since 1970 (8)
 type mark struct {
 	kind        Kind
 	previousEnd int64
@@ -227,7 +226,7 @@ func (m *mark) appendFrame(to []byte) []byte {
 	return finishRecord(to, begin)
 }
 
-// parseMark reads a mark of the given kind.
+// parseMark parses a mark of the given kind.
 func parseMark(record []byte, kind Kind) (mark, bool) {
 	if len(record) != markSize+trailerSize || Kind(record[0]) != kind {
 		return mark{}, false

@@ -1,29 +1,29 @@
-// Package wal is the write-ahead log of an event store: the one place where the rows of all
-// its tables, and the ranges of events that they came from, become durable.
+// Package wal implements the write-ahead log of an event store. It alone makes the rows of
+// all tables, and the ranges of events that they came from, durable.
 //
-// Append makes an entry durable: when it returns nil, the entry is found again after a crash
-// of the process, of the machine, and after a power cut, whole and once. When it returns an
-// error, the entry is not in the log of this process; after a crash before the next
-// successful Append it may be found in the log all the same. Entries that arrive during a
-// sync share the next one.
+// Append makes an entry durable. If it returns nil, the entry survives a crash of the
+// process, a crash of the machine and a power cut, whole and exactly once. If it returns an
+// error, the entry is not in the log of this process. It may still appear in the log if a
+// crash precedes the next successful Append. Entries that arrive during a sync share the next
+// one.
 //
-// The log is a folder of files of frames. Entries go to the newest file, the active one; a
-// file that is full, or old enough, is closed and the next begins. A closed file never
+// The log is a folder of files of frames. Entries go to the newest file, the active one. A
+// file that is full or old enough is closed, and the next one begins. A closed file never
 // changes. The owner of the log copies its entries elsewhere and then removes it.
 //
-// Open tells a torn tail, which a power cut leaves of a commit that nobody heard was
-// durable, from damage. It cuts off the tail. Damage, which is an acknowledged entry that
-// cannot be read, or a missing file, is a *DamageError, and a log that has some can only be
-// opened read-only. It is assumed that a disk writes a sector of 512 bytes whole or not at
-// all, and that a write does not change what lies beside it in a sector.
+// Open distinguishes a torn tail (an unacknowledged commit) from damage and truncates the
+// tail. Damage is an unreadable acknowledged entry or a missing file. Open reports it as a
+// *DamageError; a damaged log can only be opened read-only. The log assumes that a disk
+// writes a sector of 512 bytes entirely or not at all, and that a write does not change other
+// bytes of the sector.
 //
-// A write or sync that fails leaves unknown what is on the disk. The file is then cut where
-// its last durable entry ends and closed, and the next commit begins another one, which
-// records where that was. A full disk is such an error, and commits go on when there is
-// room.
+// A failed write or sync leaves the contents of the disk unknown. The log then truncates the
+// file after its last durable entry and closes it. The next commit begins another file, which
+// records the end of the previous one. A full disk is such an error; commits resume when
+// there is space.
 //
-// A Log is safe for concurrent use. A Reader has one user at a time, and reads beside the
-// Log, in this process or another. One process at a time may open a folder to write.
+// A Log is safe for concurrent use. A Reader is not, but it may read while the Log appends,
+// in this process or another. Only one process at a time may open a folder for writing.
 package wal
 
 import (
@@ -41,50 +41,50 @@ import (
 )
 
 var (
-	// ErrClosed says that Close was called.
+	// ErrClosed reports that Close was called.
 	ErrClosed = errors.New("the event log is closed")
-	// ErrReadOnly says that the log was opened read-only.
+	// ErrReadOnly reports that the log was opened read-only.
 	ErrReadOnly = errors.New("the event log is open read-only")
-	// ErrTooLarge says that an entry has more bytes than one can have.
+	// ErrTooLarge reports that an entry exceeds the maximum size.
 	ErrTooLarge = fmt.Errorf("an entry of the event log has more than %d MiB", frame.RecordMax>>20)
 )
 
 const (
 	fileSizeDefault = 64 << 20
 	fileAgeDefault  = 10 * time.Minute
-	// How long the log waits until it tries again to close a file for its age.
+	// rotateRetry is the retry delay after a failure to close a file for its age.
 	rotateRetry = 10 * time.Second
 )
 
-// Options are the settings of a log.
+// Options configure a log.
 type Options struct {
-	Store    string        // the id of the store, at most 32 bytes; files of another store are refused
-	First    uint64        // the first file that is still needed, at least 1; Open removes those below it
-	FileSize int64         // bytes from which on a file is closed; default 64 MiB
+	Store    string        // id of the store, at most 32 bytes; files of another store are rejected
+	First    uint64        // first file still needed, at least 1; Open removes earlier files
+	FileSize int64         // size in bytes at which a file is closed; default 64 MiB
 	FileAge  time.Duration // age of its first entry at which a file is closed; default 10 minutes
-	ReadOnly bool          // change nothing, and read what is left of a damaged log
+	ReadOnly bool          // change nothing, and read the remaining entries of a damaged log
 }
 
-// A Position is where an entry begins.
+// A Position is the position of an entry's start.
 type Position struct {
 	File   uint64
 	Offset int64
 }
 
-// Compare returns a negative number if p lies before other in the log, and a positive one if
-// it lies behind.
+// Compare returns a negative number if p is before other in the log, zero if they are equal,
+// and a positive number if p is after it.
 func (p Position) Compare(other Position) int {
 	return cmp.Or(cmp.Compare(p.File, other.File), cmp.Compare(p.Offset, other.Offset))
 }
 
 func (p Position) String() string { return fmt.Sprintf("%d:%d", p.File, p.Offset) }
 
-// A FileEnd tells how much of a file is durable.
+// A FileEnd is the durable extent of a file.
 type FileEnd struct {
 	Number uint64
-	End    int64 // offset behind the last entry
-	Closed bool  // nothing more comes
-	// Damaged are the parts before End without readable entries, in a log that was opened
+	End    int64 // offset after the last entry
+	Closed bool  // no more entries follow
+	// Damaged are the parts before End without readable entries, in a log opened
 	// read-only.
 	Damaged []Span
 }
@@ -99,13 +99,13 @@ type Log struct {
 	commits *durable.GroupCommit[*change]
 	closing sync.Once
 
-	// Of the goroutine that commits, which is one at a time.
-	active      *file             // nil before the first commit and after one that failed
+	// Owned by the committing goroutine; there is one at a time.
+	active      *file             // nil before the first commit and after a failed one
 	next        uint64            // number of the file after the active one
-	previousEnd int64             // where the file before the active or next one ends
-	preparing   chan preparedFile // receives the file after the active one; nil if none was begun
+	previousEnd int64             // end of the file before the active or next one
+	preparing   chan preparedFile // receives the file after the active one; nil if none is being prepared
 	ageTimer    *time.Timer
-	finishing   sync.WaitGroup // of files that were closed
+	finishing   sync.WaitGroup // of closed files
 
 	fileClosed chan struct{}
 
@@ -113,24 +113,24 @@ type Log struct {
 	isClosed bool
 	hasSpare bool          // there is a spare file
 	files    []FileEnd     // by number
-	changed  chan struct{} // closed by the next commit; nil if nobody waits
+	changed  chan struct{} // closed by the next commit; nil if there are no waiters
 	damage   []Damage
 }
 
-// A change is what one caller wants of a commit: frames to append, or a file to close.
+// A change is one caller's request to a commit: frames to append, or a file to close.
 type change struct {
 	frames   []byte
 	position Position // of the first frame, once it is durable
-	rotate   uint64   // the number of the file to close; anyFile for the active one
-	scrub    bool     // no file may hold entries of a removed one
-	err      error    // of what is not an append
+	rotate   uint64   // number of the file to close; anyFile for the active one
+	scrub    bool     // leave no file with entries of a removed one
+	err      error    // result of a change that is not an append
 }
 
 const anyFile = ^uint64(0)
 
-// Open opens the log in a folder, and creates it if it is missing. It calls visit with each
-// entry, which is valid during the call, in order; visit may be nil. An error of visit ends
-// Open, which returns it.
+// Open opens the log in a folder and creates it if it is missing. It calls visit, which may
+// be nil, for each entry in order. An entry is valid during the call. If visit returns an
+// error, Open stops and returns it.
 func Open(folder string, o Options, visit func(Position, *Entry) error) (*Log, error) {
 	o.First = max(o.First, 1)
 	o.FileSize = cmp.Or(o.FileSize, fileSizeDefault)
@@ -152,10 +152,10 @@ func Open(folder string, o Options, visit func(Position, *Entry) error) (*Log, e
 	return l, nil
 }
 
-// Append makes frames durable, which AppendEntry has made: one, or several back to back,
-// which then share a commit and a file. It returns the position of the first. If ctx ends
-// while the frames wait for an earlier commit, they are not appended and Append returns the
-// context's error. The memory belongs to the caller again when Append returns.
+// Append durably appends frames made by AppendEntry: one, or several back to back, which then
+// share a commit and a file. It returns the position of the first. If ctx ends while the
+// frames wait for an earlier commit, Append does not append them and returns the context's
+// error. The caller may reuse the memory when Append returns.
 func (l *Log) Append(ctx context.Context, frames []byte) (Position, error) {
 	if err := checkFrames(frames); err != nil {
 		return Position{}, err
@@ -167,7 +167,7 @@ func (l *Log) Append(ctx context.Context, frames []byte) (Position, error) {
 	return c.position, nil
 }
 
-// checkFrames returns an error unless frames is what AppendEntry makes.
+// checkFrames returns an error unless frames is a sequence of frames from AppendEntry.
 func checkFrames(frames []byte) error {
 	if len(frames) == 0 {
 		return errors.New("nothing to append to the event log")
@@ -200,8 +200,8 @@ func (l *Log) Rotate(ctx context.Context) error {
 	return c.err
 }
 
-// Scrub returns when no byte of a removed file is left in the folder: without it, a removed
-// file may become a new one, which is written over bit by bit.
+// Scrub waits until the folder holds no byte of a removed file. Otherwise the log may reuse a
+// removed file and overwrite it only gradually.
 func (l *Log) Scrub(ctx context.Context) error {
 	c := &change{scrub: true}
 	if err := l.commits.Commit(ctx, c); err != nil {
@@ -210,15 +210,15 @@ func (l *Log) Scrub(ctx context.Context) error {
 	return c.err
 }
 
-// Ends returns the files of the log, oldest first, and how much of each is durable.
+// Ends returns the files of the log, oldest first, with their durable ends.
 func (l *Log) Ends() []FileEnd {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.files)
 }
 
-// End returns the position behind the last durable entry: entries that are appended from now
-// on do not lie before it.
+// End returns the position after the last durable entry. Entries appended from now on are at
+// or after it.
 func (l *Log) End() Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,10 +229,10 @@ func (l *Log) End() Position {
 	return Position{File: last.Number, Offset: last.End}
 }
 
-// Closed receives a value after files were closed; Ends tells which.
+// Closed returns a channel that receives a value after files were closed; Ends lists them.
 func (l *Log) Closed() <-chan struct{} { return l.fileClosed }
 
-// Changed returns a channel that the next commit, or Close, closes.
+// Changed returns a channel that is closed by the next commit or by Close.
 func (l *Log) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -245,12 +245,12 @@ func (l *Log) Changed() <-chan struct{} {
 	return l.changed
 }
 
-// Damage returns what cannot be read of a log that was opened read-only.
+// Damage returns the unreadable parts of a log that was opened read-only.
 func (l *Log) Damage() []Damage { return l.damage }
 
-// RemoveBefore removes the closed files whose number is below first, of which no reader may
-// read any more: a later file may be made of one. If the process ends before it has, Open
-// with First does it.
+// RemoveBefore removes the closed files with numbers below first. No reader may use them,
+// because the log may reuse them as later files. If the process ends before RemoveBefore has
+// finished, Open with First completes it.
 func (l *Log) RemoveBefore(first uint64) error {
 	if l.options.ReadOnly {
 		return ErrReadOnly
@@ -266,7 +266,7 @@ func (l *Log) RemoveBefore(first uint64) error {
 	return nil
 }
 
-// Close ends the log after the commit that is under way. What waits for a later one gets
+// Close closes the log after the current commit. Calls that wait for a later commit return
 // ErrClosed.
 func (l *Log) Close() error {
 	l.closing.Do(func() {
@@ -294,7 +294,7 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// notify wakes who waits for a change. The caller holds mu.
+// notify wakes callers that wait for a change. The caller holds mu.
 func (l *Log) notify() {
 	if l.changed != nil {
 		close(l.changed)
@@ -302,7 +302,7 @@ func (l *Log) notify() {
 	}
 }
 
-// writable returns why nothing can be appended, if so.
+// writable returns an error if the log cannot be appended to.
 func (l *Log) writable() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,10 +315,10 @@ func (l *Log) writable() error {
 	return nil
 }
 
-// fullDiskHint is what to do about a disk without room.
+// fullDiskHint is the advice for a full disk.
 const fullDiskHint = "free space on the disk of the data folder; appending goes on when there is room"
 
-// explain tells what failed, and what to do if the disk is full.
+// explain adds the failed operation to an error, and advice if the disk is full.
 func explain(what string, err error) error {
 	err = fmt.Errorf("%s: %w", what, err)
 	if isDiskFull(err) {

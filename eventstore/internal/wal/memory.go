@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// The log's numbers are little-endian, and so must be the machine's: arrays are copied as
-// they lie in memory.
+// The log is little-endian. The machine must be too, because arrays are copied from memory
+// unchanged.
 var machineFits = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
 type number interface{ int64 | float64 | uint32 }
@@ -16,8 +16,8 @@ func bytesOf[T number](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
-// viewOf returns b as numbers. They share its memory if that is aligned for them, and else
-// are copies.
+// viewOf returns b as numbers. They share the memory of b if it is aligned for them;
+// otherwise they are copies.
 func viewOf[T number](b []byte) []T {
 	n := len(b) / int(unsafe.Sizeof(*new(T)))
 	start := unsafe.Pointer(unsafe.SliceData(b))

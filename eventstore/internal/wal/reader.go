@@ -11,18 +11,19 @@ import (
 	"github.com/perigeedb/perigee/internal/frame"
 )
 
-// A Reader reads the entries of one file in order.
+// A Reader reads the entries of one file in order. It is not safe for concurrent use.
 type Reader struct {
 	file   *os.File
 	window window
 	header header
 	offset int64 // of the next frame
-	at     int64 // of the entry that was returned
-	size   int64 // of its frame
+	at     int64 // of the returned entry
+	size   int64 // of the returned entry's frame
 	entry  Entry
 }
 
-// OpenReader opens the file with a number. A file that was removed is os.ErrNotExist.
+// OpenReader opens the file with the given number. It returns os.ErrNotExist if the file was
+// removed.
 func OpenReader(folder string, number uint64) (*Reader, error) {
 	r, err := openFile(folder, number)
 	if err != nil {
@@ -35,7 +36,7 @@ func OpenReader(folder string, number uint64) (*Reader, error) {
 	return r, nil
 }
 
-// openFile opens a file without a look at its header.
+// openFile opens a file without checking its header.
 func openFile(folder string, number uint64) (*Reader, error) {
 	f, err := durable.Open(Path(folder, number))
 	if err != nil {
@@ -56,12 +57,13 @@ func (r *Reader) readHeader(number uint64) (header, error) {
 	return parseHeader(b, number)
 }
 
-// Next returns the next entry before offset until, which is an End of the file: io.EOF says
-// that there is none. The entry is valid until the next call. os.ErrNotExist says that the
-// log has removed the file meanwhile. A frame that is not whole is frame.ErrDamaged; SeekTo
-// the end of the damaged part goes on behind it.
+// Next returns the next entry before the offset until, which must be an End of the file. It
+// returns io.EOF if there is none. The entry is valid until the next call. It returns
+// os.ErrNotExist if the log has removed the file meanwhile, and frame.ErrDamaged for an
+// incomplete frame. To continue after the damage, call SeekTo with the end of the damaged
+// part.
 func (r *Reader) Next(until int64) (*Entry, error) {
-	r.window.limit = until // what is behind may not be written yet
+	r.window.limit = until // data after it may not be written yet
 	for r.offset < until {
 		record, size, err := r.readRecord(r.offset)
 		if err == nil && Kind(record[0]) < beginMark {
@@ -79,32 +81,32 @@ func (r *Reader) Next(until int64) (*Entry, error) {
 	return nil, io.EOF
 }
 
-// explain tells why no entry can be read.
+// explain returns the reason that no entry can be read.
 func (r *Reader) explain(err error) error {
 	h := make([]byte, headerSize)
 	if _, readErr := r.file.ReadAt(h, 0); readErr == nil {
 		if now, parseErr := parseHeader(h, r.header.number); parseErr != nil || now.key != r.header.key {
-			err = fmt.Errorf("it was removed: %w", os.ErrNotExist) // and is another file of the log now
+			err = fmt.Errorf("it was removed: %w", os.ErrNotExist) // it is another log file now
 		}
 	}
 	return fmt.Errorf("%s: offset %d: %w", r.file.Name(), r.offset, err)
 }
 
-// Position returns where the entry that Next has returned begins.
+// Position returns the position of the entry that Next returned.
 func (r *Reader) Position() Position { return Position{File: r.header.number, Offset: r.at} }
 
-// FrameSize returns the bytes of the frame of the entry that Next has returned.
+// FrameSize returns the size of the returned entry's frame in bytes.
 func (r *Reader) FrameSize() int64 { return r.size }
 
-// SeekTo makes the entry at an offset the next one. The offset is one that the log has given:
-// of a Position, or the End of a Span.
+// SeekTo makes the entry at offset the next one. The offset must come from the log: from a
+// Position, or the End of a Span.
 func (r *Reader) SeekTo(offset int64) { r.offset = max(offset, headerSize) }
 
 // Close frees the reader and the memory of its entries.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// readRecord returns the record of the frame at an offset, and the size of the frame. frame.ErrDamaged says that there is no whole frame that was written for
-// this place.
+// readRecord returns the record of the frame at an offset, and the size of the frame. It
+// returns frame.ErrDamaged if there is no complete frame that was written for this place.
 func (r *Reader) readRecord(offset int64) (record []byte, size int64, err error) {
 	prefix, err := r.window.read(offset, frame.PrefixSize)
 	if err != nil {
@@ -129,17 +131,17 @@ func (r *Reader) readRecord(offset int64) (record []byte, size int64, err error)
 // A window is the part of a file that is in memory.
 type window struct {
 	file       *os.File
-	limit      int64 // nothing is read beyond
+	limit      int64 // read nothing beyond it
 	at         int64
 	data       []byte
-	unreadable error // what the disk said of a part that it could not read
+	unreadable error // error of the disk for an unreadable part
 }
 
 const windowSize = 256 << 10
 
-// read returns n bytes from an offset on, which is a multiple of 8; they are valid until the
-// next call. frame.ErrDamaged says that there are fewer before the limit. What the disk
-// cannot read is zeros.
+// read returns n bytes from an offset, which must be a multiple of 8. The bytes are valid
+// until the next call. It returns frame.ErrDamaged if there are fewer before the limit.
+// Unreadable parts of the disk read as zeros.
 func (w *window) read(offset int64, n int) ([]byte, error) {
 	if from := offset - w.at; from >= 0 && from <= int64(len(w.data)) && int64(n) <= int64(len(w.data))-from {
 		return w.data[from:][:n:n], nil
@@ -164,8 +166,8 @@ func (w *window) read(offset int64, n int) ([]byte, error) {
 	return w.data[:n:n], nil
 }
 
-// readSome returns bytes from an offset before the limit on, as many as are in memory and at
-// least one. Behind the end of the file there are zeros.
+// readSome returns bytes from an offset before the limit: as many as are in memory, at least
+// one. Bytes after the end of the file read as zeros.
 func (w *window) readSome(offset int64) []byte {
 	if _, err := w.read(offset, 1); err != nil {
 		return make([]byte, min(w.limit-offset, windowSize))
@@ -173,7 +175,7 @@ func (w *window) readSome(offset int64) []byte {
 	return w.data[offset-w.at:]
 }
 
-// readPages fills the window with what the disk can read of it.
+// readPages fills the window with the readable pages of the disk.
 func (w *window) readPages(offset int64) (got int) {
 	const page = 4 << 10
 	for got < len(w.data) {

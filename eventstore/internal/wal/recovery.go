@@ -13,20 +13,20 @@ import (
 	"github.com/perigeedb/perigee/internal/frame"
 )
 
-// A scannedFile is a file of the log as recovery finds it.
+// A scannedFile is a log file in the state in which recovery finds it.
 type scannedFile struct {
 	reader *Reader
-	begin  *mark // of its first commit; nil if that is not there
+	begin  *mark // of its first commit; nil if it is missing
 
-	end     int64 // behind the last whole entry
-	commit  int64 // where the commit of that entry begins
+	end     int64 // after the last complete entry
+	commit  int64 // start of that entry's commit
 	closed  bool  // it has an endMark
-	scanned bool  // nobody else knows where it ends: what is behind end has to be cut off
+	scanned bool  // only the scan determines its end: data after end must be truncated
 	spans   []Span
 }
 
-// recover reads all files, and makes what it has found durable: a process that was killed
-// may have written it and not synced it.
+// recover reads all files and syncs them: a killed process may have written data without
+// syncing it.
 func (l *Log) recover(visit func(Position, *Entry) error) error {
 	files, err := l.openFiles()
 	defer func() {
@@ -67,8 +67,8 @@ func (l *Log) addDamage(d Damage) { l.damage = append(l.damage, d) }
 
 func (f *scannedFile) number() uint64 { return f.reader.header.number }
 
-// openFiles opens the files that are needed, removes the others, and finds out which are
-// missing. It makes the folder if that is missing.
+// openFiles opens the needed files, removes the others, and records missing ones. It creates
+// the folder if it is missing.
 func (l *Log) openFiles() (files []*scannedFile, err error) {
 	if !l.options.ReadOnly {
 		if err := durable.MkdirAll(l.folder, 0o700); err != nil {
@@ -106,7 +106,7 @@ func (l *Log) openFiles() (files []*scannedFile, err error) {
 	return files, err
 }
 
-// addMissing records that the files from first to the one before end are missing.
+// addMissing records that the files from first up to, but not including, end are missing.
 func (l *Log) addMissing(first, end uint64) {
 	if first < end {
 		what := "is missing"
@@ -117,8 +117,8 @@ func (l *Log) addMissing(first, end uint64) {
 	}
 }
 
-// openScanned opens a file and reads its header and its beginMark. A file with a damaged
-// header is nil: nothing in it can be told from what was there before.
+// openScanned opens a file and reads its header and beginMark. It returns nil for a file with
+// a damaged header, because its frames cannot be told from those of an earlier use.
 func (l *Log) openScanned(number uint64) (*scannedFile, error) {
 	r, err := openFile(l.folder, number)
 	if err != nil {
@@ -148,8 +148,8 @@ func (l *Log) openScanned(number uint64) (*scannedFile, error) {
 	return f, nil
 }
 
-// scan visits the entries of a file up to known, which is where its entries end, or up to
-// the first place without a whole frame if that is negative.
+// scan visits the entries of a file up to known, the end of its entries. If known is
+// negative, it stops at the first place without a complete frame.
 func (l *Log) scan(f *scannedFile, known int64, visit func(Position, *Entry) error) error {
 	limit := known
 	if known < 0 {
@@ -188,10 +188,9 @@ func (l *Log) scan(f *scannedFile, known int64, visit func(Position, *Entry) err
 	return nil
 }
 
-// skipDamage looks at what follows a place without a whole frame. It returns false if that
-// is the end of the file's entries: nothing, or what is left of the last commit, which
-// nobody heard was durable. Else acknowledged entries are damaged, and it moves end behind
-// them.
+// skipDamage examines the data after a place without a complete frame. It returns false at
+// the end of the file's entries: nothing follows, or only remains of the last, unacknowledged
+// commit. Otherwise acknowledged entries are damaged, and it moves end past them.
 func (f *scannedFile) skipDamage(l *Log, limit int64) (goOn bool) {
 	next, later := f.findFrame(f.end, limit)
 	if f.scanned && !later && f.reader.window.unreadable == nil {
@@ -208,9 +207,9 @@ func (f *scannedFile) skipDamage(l *Log, limit int64) (goOn bool) {
 	return true
 }
 
-// findFrame returns the offset of the first whole frame behind from, or limit, and whether a
-// frame of a later commit follows than what is at from belongs to. It searches for the key
-// of the file, which every frame ends with and which nobody who sends events can know.
+// findFrame returns the offset of the first complete frame after from, or limit. It also
+// reports whether a frame of a later commit follows than the one at from. It searches for the
+// file's key, which ends every frame and which senders of events cannot know.
 func (f *scannedFile) findFrame(from, limit int64) (first int64, later bool) {
 	key := binary.LittleEndian.AppendUint64(nil, f.reader.header.key)
 	first = limit
@@ -235,7 +234,7 @@ func (f *scannedFile) findFrame(from, limit int64) (first int64, later bool) {
 	return first, false
 }
 
-// frameBefore returns the trailer of the whole frame that ends at an offset.
+// frameBefore returns the trailer of the complete frame that ends at an offset.
 func (f *scannedFile) frameBefore(end int64) (t trailer, whole bool) {
 	content, err := f.reader.window.read(end-trailerSize, trailerSize)
 	if err != nil {
@@ -249,8 +248,8 @@ func (f *scannedFile) frameBefore(end int64) (t trailer, whole bool) {
 	return t, err == nil && t.offset+size == end
 }
 
-// resume repairs the files whose end only the scan knows, and makes the last one the active
-// file.
+// resume repairs the files with an end determined by the scan, and makes the last file the
+// active one.
 func (l *Log) resume(files []*scannedFile) error {
 	n := len(files)
 	for i, f := range files {
@@ -268,7 +267,7 @@ func (l *Log) resume(files []*scannedFile) error {
 		l.signalClosed()
 		l.previousEnd = files[n-2].end
 	}
-	if last.begin == nil { // it may have remains of a commit: another one takes its place
+	if last.begin == nil { // it may have remains of a commit, so replace it
 		l.next = last.number()
 		return nil
 	}
@@ -282,8 +281,9 @@ func (l *Log) resume(files []*scannedFile) error {
 	return nil
 }
 
-// repair cuts off what is behind the last whole entry. It writes the last commit again: if
-// the sync of it failed and the process was killed, the system takes it for written.
+// repair truncates the file after the last complete entry. It also rewrites the last commit:
+// if its sync failed before the process was killed, the page cache treats the data as
+// written.
 func (l *Log) repair(f *scannedFile, active bool) error {
 	out, err := durable.OpenFile(f.reader.file.Name(), os.O_RDWR, 0)
 	if err != nil {
@@ -291,7 +291,7 @@ func (l *Log) repair(f *scannedFile, active bool) error {
 	}
 	err = errors.Join(out.Truncate(f.end), rewrite(out, f.commit, f.end))
 	if err == nil && active {
-		_ = allocate(out, l.options.FileSize) // a full disk is for the next commit to report
+		_ = allocate(out, l.options.FileSize) // the next commit reports a full disk
 	}
 	if err == nil {
 		err = out.Sync()
@@ -299,7 +299,7 @@ func (l *Log) repair(f *scannedFile, active bool) error {
 	return errors.Join(err, out.Close())
 }
 
-// rewrite writes a part of a file to where it is.
+// rewrite writes part of a file back in place.
 func rewrite(f *os.File, begin, end int64) error {
 	buffer := make([]byte, 1<<20)
 	for begin < end {

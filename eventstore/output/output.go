@@ -1,5 +1,6 @@
-// Package output writes the rows of a query: tables for people, JSON, CSV, and the binary formats that
-// a SQL worker sends. It knows rows only by an interface, so that the event store does not need it.
+// Package output writes the rows of a query as tables for people, as JSON and CSV, and in the
+// binary formats that a SQL worker sends. It accepts rows as an interface, so it does not
+// depend on the event store. Concurrent calls of Write need separate rows and writers.
 package output
 
 import (
@@ -16,7 +17,8 @@ import (
 	"github.com/perigeedb/perigee/internal/terminal"
 )
 
-// Rows is the result of a statement, as eventstore.Rows is. Write alone uses it while it writes.
+// Rows is the result of a statement, such as eventstore.Rows. Only Write may use it while
+// Write runs.
 type Rows interface {
 	Columns() []protocol.Column
 	Next() bool
@@ -24,21 +26,21 @@ type Rows interface {
 	Err() error
 	Truncated() bool
 	Format() protocol.Format
-	Shown() int                    // rows that a table shows; 0 for the first 10,000
-	WriteStream(w io.Writer) error // in a binary format; instead of Next
+	Shown() int                    // number of rows to show in a table; 0 for the first 10,000
+	WriteStream(w io.Writer) error // writes a binary format; call instead of Next
 }
 
-// TableRowsMax is the number of rows that a table shows at most.
-const TableRowsMax = 10_000 // a table is in memory until its widths are known
+// TableRowsMax is the maximum number of rows in a table.
+const TableRowsMax = 10_000 // a table is in memory until its column widths are known
 
 const (
-	countedRows = 1_000_000 // read of a result of which a table shows both ends
-	tableWidth  = 200       // characters of one cell
+	countedRows = 1_000_000 // maximum rows read of a result if a table shows both ends
+	tableWidth  = 200       // maximum characters of a cell
 )
 
-// Write writes rows to w in the format of their statement. Nothing is
-// buffered beyond a few kilobytes, except by protocol.FormatTable, which ends after
-// 10,000 rows, or has those of Statement.Shown, and says so. The caller closes rows.
+// Write writes rows to w in the format of their statement. It buffers at most a few
+// kilobytes, except in protocol.FormatTable. A table ends after 10,000 rows, or shows
+// Statement.Shown rows, and says so. The caller closes rows.
 func Write(w io.Writer, rows Rows) error {
 	buffer := bufio.NewWriter(w)
 	var err error
@@ -62,7 +64,7 @@ func Write(w io.Writer, rows Rows) error {
 	return buffer.Flush()
 }
 
-// each calls f for every row and returns how many there were.
+// each calls f for every row and returns the number of rows.
 func each(rows Rows, f func(i int, row []any) error) (int, error) {
 	n := 0
 	for ; rows.Next(); n++ {
@@ -149,23 +151,23 @@ func encodeTable(w *bufio.Writer, rows Rows) error {
 	return err
 }
 
-// shownRows are the rows of a result that a table has.
+// shownRows are the rows of a result that a table shows.
 type shownRows struct {
 	rows [][]any
-	gap  int  // the row before which others are left out; 0 for no gap
-	all  int  // rows of the result that were read
-	more bool // there are more than all
+	gap  int  // index of the row after the omitted rows; 0 for no gap
+	all  int  // number of rows read from the result
+	more bool // the result has more rows than all
 }
 
-// readShown reads the rows that a table shows: those at both ends if the statement says how
-// many, and otherwise the first.
+// readShown reads the rows that a table shows: rows from both ends if the statement sets
+// their number, otherwise the first rows.
 func readShown(rows Rows) (s shownRows, err error) {
 	head, most := TableRowsMax, TableRowsMax
 	tail := 0
 	if rows.Shown() > 0 {
 		head, tail, most = (rows.Shown()+1)/2, rows.Shown()/2, countedRows
 	}
-	var last [][]any // a ring
+	var last [][]any // a ring buffer
 	for ; s.all < most && rows.Next(); s.all++ {
 		switch row := rows.Row(); {
 		case s.all < head:
@@ -186,7 +188,7 @@ func readShown(rows Rows) (s shownRows, err error) {
 	return s, rows.Err()
 }
 
-// describe counts the rows.
+// describe returns a summary of the number of rows.
 func (s *shownRows) describe() string {
 	noun := "rows"
 	if s.all == 1 {
@@ -215,7 +217,7 @@ func tableCells(row []any) table.Row {
 	return cells
 }
 
-// omittedRow stands for rows that a table leaves out.
+// omittedRow returns the table row that marks omitted rows.
 func omittedRow(columns int) table.Row {
 	cells := make(table.Row, columns)
 	for i := range cells {
@@ -224,7 +226,7 @@ func omittedRow(columns int) table.Row {
 	return cells
 }
 
-// align sets numbers to the right.
+// align aligns numbers to the right.
 func align(sqlType string) text.Align {
 	name, _, _ := strings.Cut(sqlType, "(")
 	switch {
@@ -234,7 +236,8 @@ func align(sqlType string) text.Align {
 	return text.AlignLeft
 }
 
-// clean makes text from events safe to show in a cell: it is escaped, and cut when long.
+// clean makes text from events safe to show in a cell. It escapes the text and truncates it
+// if it is long.
 func clean(s string) string {
 	runes := []rune(terminal.EscapeLine(s))
 	if len(runes) > tableWidth {

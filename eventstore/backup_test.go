@@ -25,9 +25,10 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-// TestBackupUnderLoad backs up again and again while several partitions append, files are
-// sealed and merged and rows are deleted, and restores every backup: it has each row that
-// was acknowledged before it began, none twice, and the position behind them.
+// TestBackupUnderLoad repeatedly backs up a store while several partitions append, files are
+// sealed and merged, and rows are deleted. It restores every backup and checks that it has
+// each row acknowledged before the backup began, no row twice, and the position after the
+// rows.
 func TestBackupUnderLoad(t *testing.T) {
 	const writers, batch = 3, 50
 	folder := t.TempDir()
@@ -66,7 +67,7 @@ func TestBackupUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	waitUntil(t, s, func() bool { // a busy machine starts one of them late
+	waitUntil(t, s, func() bool { // a busy machine may start one of them late
 		mu.Lock()
 		defer mu.Unlock()
 		return !slices.Contains(acknowledged[:], 0)
@@ -117,7 +118,7 @@ func checkBackup(t *testing.T, folder string, archive *bytes.Buffer, least []int
 		if next := done[len(done)-1].End(); next != uint64(rows) {
 			t.Errorf("writer %d: %d rows, but the next position is %d", w, rows, next)
 		}
-		// The restored store goes on where the backup ends.
+		// The restored store continues where the backup ends.
 		appendDocs(t, p, uint64(rows), fmt.Sprintf(`{"time":"2026-11-23T00:00:00Z","id":%d,"writer":%d}`, rows, w))
 		if got := ask(t, s, fmt.Sprintf("SELECT count(*) FROM events WHERE writer = %d", w)); got != fmt.Sprint(rows+1) {
 			t.Errorf("after another row: %s", got)
@@ -125,7 +126,8 @@ func checkBackup(t *testing.T, folder string, archive *bytes.Buffer, least []int
 	}
 }
 
-// TestRestoreRefuses restores what is no whole backup, and where there is a store.
+// TestRestoreRefuses restores incomplete backups, and restores into a folder that holds a
+// store.
 func TestRestoreRefuses(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -156,7 +158,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if got := ask(t, openStore(t, folder), "SELECT sum(a) FROM events"); got != "3" {
 		t.Errorf("restored: %s", got)
 	}
-	for n := 0; n < len(whole)-1536; n += 512 { // the archive's own end has 1,024 bytes
+	for n := 0; n < len(whole)-1536; n += 512 { // the end marker of the archive has 1,024 bytes
 		if _, err := restore(whole[:n]); !isPermanent(err) {
 			t.Fatalf("the first %d of %d bytes: %v", n, len(whole), err)
 		}
@@ -165,7 +167,7 @@ func TestRestoreRefuses(t *testing.T) {
 		damaged := bytes.Clone(whole)
 		damaged[n] ^= 0x40
 		if folder, err := restore(damaged); err == nil {
-			// A bit that means nothing, as in the padding between files.
+			// The bit is meaningless, as in the padding between files.
 			if got := ask(t, openStore(t, folder), "SELECT sum(a) FROM events"); got != "3" {
 				t.Fatalf("byte %d: %s", n, got)
 			}
@@ -175,7 +177,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// TestBackupOfDamage refuses to pass damage on.
+// TestBackupOfDamage checks that Backup refuses a damaged store.
 func TestBackupOfDamage(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -220,7 +222,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// archiveOf makes a backup of files by hand: pairs of name and content.
+// archiveOf builds a backup from pairs of name and content.
 func archiveOf(t *testing.T, entries ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -245,7 +247,7 @@ func archiveOf(t *testing.T, entries ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// manifestText returns the file of a manifest with one table, which change may spoil.
+// manifestText returns the text of a manifest with one table, after change.
 func manifestText(change func(*manifest.Table)) string {
 	table := &manifest.Table{ID: 1, Name: "t", NextColumn: 2, Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{}}}}
 	m := manifest.New()
@@ -256,7 +258,7 @@ func manifestText(change func(*manifest.Table)) string {
 	return fmt.Sprintf("perigee-manifest 1 %08x\n%s", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)), text)
 }
 
-// TestRestoreRefusesArchives restores archives that no Backup has written.
+// TestRestoreRefusesArchives restores archives that Backup never writes.
 func TestRestoreRefusesArchives(t *testing.T) {
 	regular := func(name, content string) tar.Header {
 		return tar.Header{Name: name, Typeflag: tar.TypeReg, Linkname: content}
@@ -313,11 +315,11 @@ func TestRestoreRefusesArchives(t *testing.T) {
 	}
 }
 
-// TestRestoreRefusesHoles restores an archive of a few bytes whose file would take a terabyte.
+// TestRestoreRefusesHoles restores a small archive with a sparse file of a terabyte.
 func TestRestoreRefusesHoles(t *testing.T) {
 	records := map[string]string{"GNU.sparsX.major": "0", "GNU.sparsX.minor": "1", "GNU.sparsX.numblocks": "1", "GNU.sparsX.map": "0,1", "GNU.sparsX.size": "1099511627776"}
 	archive := archiveOf(t, tar.Header{Name: "log/x", Typeflag: tar.TypeReg, Linkname: "a", Format: tar.FormatPAX, PAXRecords: records})
-	archive = bytes.ReplaceAll(archive, []byte("GNU.sparsX"), []byte("GNU.sparse")) // which package tar does not write
+	archive = bytes.ReplaceAll(archive, []byte("GNU.sparsX"), []byte("GNU.sparse")) // package tar does not write this
 	ended := make(chan error, 1)
 	folder := filepath.Join(t.TempDir(), "events")
 	go func() { ended <- Restore(folder, bytes.NewReader(archive)) }()
@@ -331,8 +333,8 @@ func TestRestoreRefusesHoles(t *testing.T) {
 	}
 }
 
-// TestRestoreWhere restores into folders that are there and empty, that an attempt before has
-// begun to fill, and that are files.
+// TestRestoreWhere restores into empty folders, into folders that an earlier attempt has
+// partly filled, and to the path of a file.
 func TestRestoreWhere(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"a":1}`)
@@ -346,7 +348,7 @@ func TestRestoreWhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	gc := debug.SetGCPercent(-1) // which would close files that are left open
+	gc := debug.SetGCPercent(-1) // the collector would close leaked files
 	err := Restore(folder, bytes.NewReader(archive.Bytes()))
 	open := openFiles(t, filepath.Dir(folder))
 	debug.SetGCPercent(gc)
@@ -370,7 +372,7 @@ func TestRestoreWhere(t *testing.T) {
 	}
 }
 
-// A failingWriter fails after some bytes.
+// A failingWriter fails after left bytes.
 type failingWriter struct{ left int }
 
 func (w *failingWriter) Write(p []byte) (int, error) {
@@ -382,8 +384,8 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 
 var errNoRoom = errors.New("no room")
 
-// TestBackupFails backs up to where there is no room, while a file is cut off, after a
-// cancellation, and when the store is closed.
+// TestBackupFails backs up to a full disk, with a truncated file, with a canceled context,
+// and from a closed store.
 func TestBackupFails(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)

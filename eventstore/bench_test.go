@@ -11,7 +11,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// tenColumns makes documents of ten fields, about 300 bytes each.
+// tenColumns returns documents of ten fields, about 300 bytes each.
 func tenColumns(first uint64, n int) *event.Output {
 	docs := make([]string, n)
 	for i := range docs {
@@ -24,7 +24,7 @@ func tenColumns(first uint64, n int) *event.Output {
 	return outputOf(first, docs...)
 }
 
-// BenchmarkStorage is the log alone: columns are extracted already.
+// BenchmarkStorage measures the log alone; the columns are already extracted.
 func BenchmarkStorage(b *testing.B) {
 	for _, size := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -50,7 +50,7 @@ func BenchmarkStorage(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend is the whole way from JSON, over several lanes.
+// BenchmarkAppend measures the whole path from JSON, with several lanes.
 func BenchmarkAppend(b *testing.B) {
 	const size = 10_000
 	for _, lanes := range []int{1, 2, 4} {

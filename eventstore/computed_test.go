@@ -13,7 +13,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// A testRow is what the functions of tests compute from.
+// A testRow is the input of the tests' functions.
 type testRow map[string]json.RawMessage
 
 // number returns a field of a row.
@@ -50,8 +50,8 @@ func computedBy(name, version string, compute func(testRow) (any, error)) Comput
 		}}
 }
 
-// TestComputedColumns computes columns of what is appended: each sees those before it, a row
-// without a value is rejected, and a file that is imported is no exception.
+// TestComputedColumns computes columns of appended rows: each column sees those before it,
+// and a row without a value is rejected. The same applies to imported files.
 func TestComputedColumns(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	column := func(name string) event.Column {

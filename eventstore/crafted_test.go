@@ -28,13 +28,13 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// A craftedFile is a file of a backup that somebody changes.
+// A craftedFile is a file of a backup, to be modified.
 type craftedFile struct {
 	name    string
 	content []byte
 }
 
-// readArchive returns the files of a backup but its checksums.
+// readArchive returns the files of a backup except its checksums.
 func readArchive(t *testing.T, archive []byte) (files []craftedFile) {
 	t.Helper()
 	for in := tar.NewReader(bytes.NewReader(archive)); ; {
@@ -52,7 +52,7 @@ func readArchive(t *testing.T, archive []byte) (files []craftedFile) {
 	}
 }
 
-// writeArchive makes a backup of files, with checksums that are right.
+// writeArchive builds a backup from files, with correct checksums.
 func writeArchive(t *testing.T, files []craftedFile) []byte {
 	t.Helper()
 	var entries []tar.Header
@@ -70,7 +70,7 @@ var (
 	textInJSON   = regexp.MustCompile(`"[a-z_0-9/.-]+"`)
 )
 
-// craftManifest changes a number, a type or a text of the manifest, whose checksum stays right.
+// craftManifest changes a number, a type or a text of the manifest and corrects its checksum.
 func craftManifest(r *rand.Rand, content []byte) []byte {
 	_, body, _ := bytes.Cut(content, []byte("\n"))
 	of, to := numberInJSON, []string{": 0", ": 1", ": 2", ": 3", ": -1", ": 4294967296", ": 9223372036854775807", ": 18446744073709551615"}
@@ -93,8 +93,8 @@ func craftManifest(r *rand.Rand, content []byte) []byte {
 	return append(fmt.Appendf(nil, "perigee-manifest 1 %08x\n", sum), body...)
 }
 
-// craftLog changes bytes of a frame of the log, whose checksums stay right. Most changes are of
-// the head and of the columns' descriptions.
+// craftLog changes bytes of a log frame and corrects the checksums. Most changes hit the head
+// and the columns' descriptions.
 func craftLog(r *rand.Rand, content []byte) []byte {
 	const trailer, descriptions = 32, 80 + 12*24
 	content = bytes.Clone(content)
@@ -120,7 +120,7 @@ func craftLog(r *rand.Rand, content []byte) []byte {
 		}
 		record[at] = []byte{0, 1, 2, 3, 4, 5, 6, 8, 10, 0x7f, 0x80, 0xff, byte(r.Uint32())}[r.IntN(13)]
 	}
-	if r.IntN(3) == 0 { // a type with the layout that it has
+	if r.IntN(3) == 0 { // a type with the same layout
 		if column := 80 + 24*r.IntN(8); column+5 < len(record)-trailer {
 			kind := [][2]byte{{1, 1}, {2, 1}, {3, 1}, {4, 2}, {5, 3}, {6, 3}, {7, 1}, {8, 3}, {9, 1}, {10, 3}}[r.IntN(10)]
 			record[column+4], record[column+5] = kind[0], kind[1]
@@ -164,9 +164,9 @@ func craft(r *rand.Rand, files []craftedFile) []craftedFile {
 	return files
 }
 
-// TestCraftedBackups changes a backup in ways that its checksums do not show, restores it, and
-// asks for all rows: each step has an answer or an error with words, and none ends a process.
-// make test-sql changes more.
+// TestCraftedBackups changes a backup in ways that its checksums do not detect, restores it,
+// and queries all rows. Each step must return an answer or an understandable error, and none
+// may crash a process. make test-sql makes more changes.
 func TestCraftedBackups(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it is about the bytes of files")
@@ -210,7 +210,7 @@ func TestCraftedBackups(t *testing.T) {
 	t.Logf("%d restored, %d answered", restored, answered)
 }
 
-// expectWords fails the test if an error tells of the end of a process.
+// expectWords fails the test if an error reports the end of a process.
 func expectWords(t *testing.T, what string, err error) {
 	t.Helper()
 	if text := err.Error(); errors.Is(err, ErrCrashed) || strings.Contains(text, "SIG") || strings.Contains(text, "ended the process") || strings.Contains(text, "panic") {
@@ -218,7 +218,7 @@ func expectWords(t *testing.T, what string, err error) {
 	}
 }
 
-// askAll opens a store and reads all of its tables, and reports whether each gave an answer.
+// askAll opens a store, reads all of its tables, and reports whether each query succeeded.
 func askAll(t *testing.T, folder string) (answered bool) {
 	t.Helper()
 	s, err := Open(folder, Options{})

@@ -18,10 +18,10 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// They make the test's process a workload.
+// Environment variables that turn the test's process into a workload.
 const (
-	crashFolder    = "EVENTSTORE_CRASH"    // one that is killed
-	powercutFolder = "EVENTSTORE_POWERCUT" // one that is recorded
+	crashFolder    = "EVENTSTORE_CRASH"    // it is killed
+	powercutFolder = "EVENTSTORE_POWERCUT" // it is recorded
 )
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// figures count what the tests of crashes have done, and what went wrong.
+// figures counts the work and the failures of the crash tests.
 var figures crashFigures
 
 type crashFigures struct {
@@ -55,7 +55,7 @@ type crashFigures struct {
 	verdict
 }
 
-// countChanges counts the changes of a table that workloads have said.
+// countChanges counts the table changes that workloads have reported.
 func (f *crashFigures) countChanges(said []string) {
 	for _, line := range said {
 		if change, ok := strings.CutPrefix(line, "did "); ok {
@@ -78,12 +78,12 @@ func (f *crashFigures) print() {
 	fmt.Printf("figure crash_store_lost %d\nfigure crash_store_duplicated %d\n", f.lost, f.duplicated)
 }
 
-// storeKills is how many kills a store goes through before the next one begins: each check reads
-// all of its files, of which there are thousands in the end.
+// storeKills is the number of kills of one store before the test starts a new one. Each check
+// reads all files of the store, which grow to thousands.
 const storeKills = 20
 
-// TestCrash kills a process at work, again and again: nothing that it was told is durable may
-// be missing, and nothing may be there twice.
+// TestCrash repeatedly kills a working process: nothing that was reported durable may be
+// missing, and nothing may be duplicated.
 func TestCrash(t *testing.T) {
 	r := testseed.New(t)
 	for left := countFrom(t, "PERIGEE_STORE_KILLS", 6); left > 0 && !t.Failed(); left -= storeKills {
@@ -91,7 +91,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crashStore kills so many processes that work on one store.
+// crashStore runs and kills a number of processes on one store.
 func crashStore(t *testing.T, r *rand.Rand, kills int) {
 	t.Helper()
 	folder := t.TempDir()
@@ -122,8 +122,8 @@ func crashStore(t *testing.T, r *rand.Rand, kills int) {
 	t.Logf("opened again in at most %v, %d lines were said", reopened, len(said))
 }
 
-// checkMarks ends the recompute that the killed processes have begun: then all rows have the
-// values of its function.
+// checkMarks completes the recompute that the killed processes began, and checks that all
+// rows have values of its function.
 func checkMarks(t *testing.T, s *Store) {
 	t.Helper()
 	version, _ := lastMarking(s)
@@ -148,8 +148,8 @@ func openWork(t testing.TB, folder string) *Store {
 	return s
 }
 
-// workAndKill runs the process that a variable asks for until it has said n things, waits and
-// kills it. It returns what it has said.
+// workAndKill runs the process selected by an environment variable until it has printed n
+// lines, waits, and kills it. It returns the lines.
 func workAndKill(t *testing.T, variable, folder string, n int, more time.Duration) (said []string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -182,6 +182,6 @@ func workAndKill(t *testing.T, variable, folder string, n int, more time.Duratio
 		timer.Stop()
 	}
 	_ = cmd.Process.Kill()
-	_ = cmd.Wait() // says only that it was killed
+	_ = cmd.Wait() // the error only reports the kill
 	return said
 }

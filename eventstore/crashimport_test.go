@@ -16,11 +16,11 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// crashImportFolder makes the test's process one that imports a file without end, backs up the
-// store meanwhile, and is killed. On its standard output it says:
+// crashImportFolder turns the test's process into one that imports an endless file, backs up
+// the store meanwhile, and is killed. It prints:
 //
-//	imported NEXT  the rows before are durable
-//	backup NEXT    the file backup.tar has them
+//	imported NEXT  the rows before NEXT are durable
+//	backup NEXT    the file backup.tar contains them
 const crashImportFolder = "EVENTSTORE_CRASH_IMPORT"
 
 const (
@@ -73,9 +73,9 @@ func writeBackup(s *Store, folder string) error {
 	return os.Rename(partial, filepath.Join(folder, backupName))
 }
 
-// TestCrashImport kills a process that imports a file and backs up the store, again and again:
-// each row is there once, a backup that is whole has what it said, and one that is not restores
-// nothing.
+// TestCrashImport repeatedly kills a process that imports a file and backs up the store. Each
+// row must exist once, a complete backup must have the reported rows, and restoring an
+// incomplete one must restore nothing.
 func TestCrashImport(t *testing.T) {
 	folder := t.TempDir()
 	r := testseed.New(t)
@@ -109,7 +109,8 @@ func TestCrashImport(t *testing.T) {
 	}
 }
 
-// checkImported finds each of the first rows of the file once, but those that were left out.
+// checkImported checks that each of the first rows of the file exists once, except the
+// rejected ones.
 func checkImported(t *testing.T, s *Store, least uint64) (v verdict) {
 	t.Helper()
 	table := s.tableNamed(importedTable)
@@ -142,7 +143,7 @@ func checkImported(t *testing.T, s *Store, least uint64) (v verdict) {
 	return v
 }
 
-// checkWholeBackup restores a backup and finds the rows that it must have.
+// checkWholeBackup restores a backup and checks that it has the required rows.
 func checkWholeBackup(t *testing.T, name string, least uint64) verdict {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "events")
@@ -159,8 +160,8 @@ func checkWholeBackup(t *testing.T, name string, least uint64) verdict {
 	return checkImported(t, s, least)
 }
 
-// checkPartialBackup restores what a kill has left of a backup, which is nothing unless it was
-// whole already.
+// checkPartialBackup restores the backup that a kill has left. The restore must fail unless
+// the backup was already complete.
 func checkPartialBackup(t *testing.T, name string) {
 	t.Helper()
 	in, err := os.Open(name)

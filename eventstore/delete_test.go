@@ -40,7 +40,7 @@ func TestDelete(t *testing.T) {
 	if got := ask(t, s, `SELECT count(*), min(id) FROM events`); got != "105,100" {
 		t.Errorf("at once: %s", got)
 	}
-	appendDocs(t, p, 305, rows(305, "mallory-in-a-file")[:3]...) // came later
+	appendDocs(t, p, 305, rows(305, "mallory-in-a-file")[:3]...) // appended later
 	if got := ask(t, s, `SELECT count(*) FROM events WHERE "user" LIKE 'mallory%'`); got != "3" {
 		t.Errorf("rows that came after the delete: %s", got)
 	}
@@ -59,7 +59,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestDeleteWithoutLog waits for deletes that are asked when no row is in the log.
+// TestDeleteWithoutLog waits for deletes that begin while the log is empty.
 func TestDeleteWithoutLog(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -78,8 +78,8 @@ func TestDeleteWithoutLog(t *testing.T) {
 	}
 }
 
-// TestCancelDelete cancels deletes whose rows are in the log and in files, at any time: from then
-// on queries see the rows that are left, and none of them goes.
+// TestCancelDelete cancels deletes of rows in the log and in files at various times. From
+// then on queries must see the remaining rows, and none of them may disappear.
 func TestCancelDelete(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -90,7 +90,7 @@ func TestCancelDelete(t *testing.T) {
 	const rounds, rows = 12, 50
 	next, canceled := uint64(0), 0
 	for round := range rounds {
-		for range 2 { // files, and the log
+		for range 2 { // rows in files, and in the log
 			appendDocs(t, p, next, slices.Repeat([]string{`{"a":1}`}, rows)...)
 			if next += rows; next%(2*rows) != 0 {
 				seal(t, s)
@@ -117,7 +117,7 @@ func TestCancelDelete(t *testing.T) {
 			t.Errorf("round %d: who waits hears %v", round, err)
 		}
 		seal(t, s)
-		time.Sleep(100 * time.Millisecond) // for a compactor that goes on though it should not
+		time.Sleep(100 * time.Millisecond) // detects a compactor that wrongly continues
 		if got := ask(t, s, `SELECT count(*) FROM events`); got != left {
 			t.Errorf("round %d: %s rows after %s", round, got, left)
 		}
@@ -135,7 +135,7 @@ func TestCancelDelete(t *testing.T) {
 	}
 }
 
-// TestDeleteOfCanceledContext deletes nothing.
+// TestDeleteOfCanceledContext checks that nothing is deleted.
 func TestDeleteOfCanceledContext(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{Columns: declared(event.Int64, "x")})), 0, `{"x":1}`)
@@ -153,19 +153,19 @@ func TestDeleteOfCanceledContext(t *testing.T) {
 	}
 }
 
-// TestFailedUpkeepOfDeletes lets the manifest fail to be saved while a delete of rows in no file is
-// under way: that is an error, so that the compactor is logged and retried.
+// TestFailedUpkeepOfDeletes makes saving the manifest fail during a delete of rows in no
+// file. That must be an error, so that the compactor logs it and retries.
 func TestFailedUpkeepOfDeletes(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
 	p := take(t, openTable(t, s, TableConfig{}))
 	appendDocs(t, p, 0, `{"a":1}`, `{"a":2}`)
-	blockTables(t, folder) // the log stays, and the delete with it
+	blockTables(t, folder) // the log remains, and the delete with it
 	if _, err := s.Delete(t.Context(), "events", "a = 1"); err != nil {
 		t.Fatal(err)
 	}
 	awaitFailedSeal(t, s)
-	s.changing.Lock() // the compactor may save the manifest just now
+	s.changing.Lock() // the compactor may be saving the manifest
 	unblock := blockManifest(t, folder)
 	s.changing.Unlock()
 	if err := s.rewriteForDeletes(t.Context()); !isBlocked(err) {
@@ -182,7 +182,7 @@ func TestFailedUpkeepOfDeletes(t *testing.T) {
 	}
 }
 
-// TestDeletedBytesGo looks for a deleted text in every file.
+// TestDeletedBytesGo searches every file for a deleted text.
 func TestDeletedBytesGo(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -207,8 +207,8 @@ func TestDeletedBytesGo(t *testing.T) {
 	}
 }
 
-// TestDeletedBytesGoFromTheLog deletes what stood in a file of the log that was removed, and of
-// which the log makes new ones.
+// TestDeletedBytesGoFromTheLog deletes rows in a log file that is removed and reused for new
+// files.
 func TestDeletedBytesGoFromTheLog(t *testing.T) {
 	folder := t.TempDir()
 	s, err := Open(folder, Options{SegmentBytes: 64 << 10})
@@ -219,7 +219,7 @@ func TestDeletedBytesGoFromTheLog(t *testing.T) {
 	p := take(t, openTable(t, s, TableConfig{}))
 	const secret = "a7f3c9d1e5b2"
 	appendDocs(t, p, 0, `{"id":1,"text":"`+secret+`"}`)
-	for first := uint64(1); s.current().LogStart < 2 && first < 1000; first++ { // more than wait to be sealed
+	for first := uint64(1); s.current().LogStart < 2 && first < 1000; first++ { // more than the maximum backlog
 		appendDocs(t, p, first, fmt.Sprintf(`{"id":%d,"text":"%s"}`, first+1, strings.Repeat("other", 1000)))
 	}
 	deletion, err := s.Delete(context.Background(), "events", `id = 1`)
@@ -245,7 +245,7 @@ func filesWith(t *testing.T, folder, text string) (n int) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
-			return nil // it may have gone meanwhile
+			return nil // it may have been removed meanwhile
 		}
 		if content, err := os.ReadFile(path); err == nil && bytes.Contains(content, []byte(text)) {
 			n++
@@ -278,7 +278,8 @@ func TestPredicatesAreChecked(t *testing.T) {
 	}
 }
 
-// TestDeleteOfNothing ends a delete that no row matches, and writes no file again.
+// TestDeleteOfNothing runs a delete that matches no row. It must end without rewriting a
+// file.
 func TestDeleteOfNothing(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time"}))

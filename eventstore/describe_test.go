@@ -10,7 +10,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// TestDescribeRequired asks which columns of tables may be null.
+// TestDescribeRequired checks which columns DESCRIBE reports as nullable.
 func TestDescribeRequired(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	for name, config := range map[string]TableConfig{

@@ -43,7 +43,7 @@ func take(t testing.TB, table *Table) *Partition {
 	return p
 }
 
-// outputOf makes an output of one document per position.
+// outputOf returns an output with one document per position.
 func outputOf(first uint64, docs ...string) *event.Output {
 	out := &event.Output{Range: event.Range{First: first, Count: uint64(len(docs))}}
 	for i, doc := range docs {
@@ -61,7 +61,7 @@ func appendDocs(t testing.TB, p *Partition, first uint64, docs ...string) {
 	}
 }
 
-// ask returns the answer as CSV without its header.
+// ask returns the result as CSV without its header.
 func ask(t testing.TB, s *Store, sql string, params ...Param) string {
 	t.Helper()
 	rows, err := s.Execute(context.Background(), Statement{SQL: sql, Params: params, Format: FormatCSV})
@@ -77,8 +77,7 @@ func ask(t testing.TB, s *Store, sql string, params ...Param) string {
 	return strings.TrimSuffix(body, "\n")
 }
 
-// TestRelativeFolder opens a store by a folder that is relative to the working folder, which
-// changes later.
+// TestRelativeFolder opens a store by a relative path and then changes the working directory.
 func TestRelativeFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := openStore(t, "events")
@@ -114,7 +113,7 @@ func committedRanges(t *Table, pipeline, partition string) (event.Ranges, error)
 	return t.readRanges(partKey{pipeline, partition})
 }
 
-// seal closes the log's file and waits until its rows are in Parquet files.
+// seal closes the active log file and waits until its rows are in Parquet files.
 func seal(t testing.TB, s *Store) {
 	t.Helper()
 	if err := s.log.Rotate(context.Background()); err != nil {
@@ -127,11 +126,12 @@ func seal(t testing.TB, s *Store) {
 	})
 }
 
-// patience is how long a test waits before it gives up. Files are merged and computed at a low
-// priority, and other tests may keep all cores busy.
+// patience is the timeout of waits in tests. Files are merged and computed at a low priority,
+// and other tests may keep all cores busy.
 const patience = 3 * time.Minute
 
-// await waits until done, or fails with what it waits for.
+// await waits until done returns true. On timeout it fails the test and names what it waited
+// for.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
@@ -141,7 +141,7 @@ func await(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// waitUntil waits for maintenance to make a condition true.
+// waitUntil waits until maintenance makes a condition true.
 func waitUntil(t testing.TB, s *Store, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {

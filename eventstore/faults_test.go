@@ -21,9 +21,9 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// The tests of this file are named for the faults of TalariaDB that they look for.
+// The tests in this file are named after the faults of TalariaDB that they check for.
 
-// numbered returns n documents with an id, a time and more fields.
+// numbered returns n documents with an id, a time and further fields.
 func numbered(first, n int, at time.Time, more string) []string {
 	docs := make([]string, n)
 	for i := range docs {
@@ -32,8 +32,8 @@ func numbered(first, n int, at time.Time, more string) []string {
 	return docs
 }
 
-// TestF1MixedTypesInABatch: one event with a fraction in a column of integers lost the
-// batch, and the client was told that all was well.
+// TestF1MixedTypesInABatch: one event with a fraction in an integer column lost the whole
+// batch, and the client received success.
 func TestF1MixedTypesInABatch(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -56,8 +56,8 @@ func TestF1MixedTypesInABatch(t *testing.T) {
 	}
 }
 
-// TestF2EventsWithoutTheEventColumn: events without the column that files are sorted by,
-// or with one that is not text, were dropped.
+// TestF2EventsWithoutTheEventColumn: events without the sort column, or with a value in it
+// that is not text, were dropped.
 func TestF2EventsWithoutTheEventColumn(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Event: "event"}))
@@ -70,7 +70,7 @@ func TestF2EventsWithoutTheEventColumn(t *testing.T) {
 	}
 }
 
-// TestF3NoRetentionKeepsRows: without a retention, rows expired at once.
+// TestF3NoRetentionKeepsRows: without a retention, rows expired immediately.
 func TestF3NoRetentionKeepsRows(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{Time: "time"})), 0, numbered(0, 10, time.Unix(0, 0).UTC(), "")...)
@@ -84,7 +84,7 @@ func TestF3NoRetentionKeepsRows(t *testing.T) {
 }
 
 // TestF4ColumnsOfAllEvents: the last block's columns hid those of all others, and after a
-// restart there were none.
+// restart there were no columns.
 func TestF4ColumnsOfAllEvents(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -105,8 +105,8 @@ func TestF4ColumnsOfAllEvents(t *testing.T) {
 	}
 }
 
-// TestF5LateEventsAreFound: events were filed by their arrival, and a filter on their own
-// time missed them.
+// TestF5LateEventsAreFound: events were filed by arrival time, so filters on their own time
+// missed them.
 func TestF5LateEventsAreFound(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
@@ -146,8 +146,8 @@ func TestF6FilesDoNotOverwrite(t *testing.T) {
 	}
 }
 
-// TestF7NothingGoesWithoutAFile: rows were deleted from the hot store though they had been
-// written nowhere.
+// TestF7NothingGoesWithoutAFile: rows were deleted from the hot store before any file had
+// them.
 func TestF7NothingGoesWithoutAFile(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -166,7 +166,7 @@ func TestF7NothingGoesWithoutAFile(t *testing.T) {
 	}
 }
 
-// blockTables puts a file where the folder of the tables should be.
+// blockTables puts a file in place of the tables' folder.
 func blockTables(t *testing.T, folder string) string {
 	t.Helper()
 	path := manifest.TablesFolder(folder)
@@ -177,7 +177,7 @@ func blockTables(t *testing.T, folder string) string {
 	return path
 }
 
-// failSeal closes the log's file and waits until sealing it has failed.
+// failSeal closes the active log file and waits until sealing it has failed.
 func failSeal(t *testing.T, s *Store) {
 	t.Helper()
 	if err := s.log.Rotate(context.Background()); err != nil {
@@ -195,7 +195,7 @@ func awaitFailedSeal(t *testing.T, s *Store) {
 	})
 }
 
-// TestF8AFileInTheWay: a file in the place of a folder was overwritten, or took the rows.
+// TestF8AFileInTheWay: a file in place of a folder was overwritten, or received the rows.
 func TestF8AFileInTheWay(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -214,8 +214,8 @@ func TestF8AFileInTheWay(t *testing.T) {
 	}
 }
 
-// TestF9LaterColumnsSurviveMerges: a merged file had the first one's columns, and what
-// could not be read was deleted.
+// TestF9LaterColumnsSurviveMerges: a merged file had only the first file's columns, and
+// unreadable files were deleted.
 func TestF9LaterColumnsSurviveMerges(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -230,7 +230,7 @@ func TestF9LaterColumnsSurviveMerges(t *testing.T) {
 	if got := ask(t, s, `SELECT count(*), count(DISTINCT id), count(extra0), count(extra3), sum(extra3) FROM events`); got != "400,400,100,100,300" {
 		t.Errorf("got %s", got)
 	}
-	// Damage is reported, never taken for an empty file.
+	// Damage is reported and never taken for an empty file.
 	path := s.current().Table("events").Path(folder, filesOf(s)[0].Name)
 	s.Close()
 	if err := os.Remove(path); err != nil {
@@ -250,8 +250,8 @@ func TestF9LaterColumnsSurviveMerges(t *testing.T) {
 	}
 }
 
-// TestF15AColumnThatManyRowsLack: a block of more than 25,000 rows without a column was
-// answered with nothing.
+// TestF15AColumnThatManyRowsLack: a query on a block of more than 25,000 rows without the
+// column returned nothing.
 func TestF15AColumnThatManyRowsLack(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -269,7 +269,7 @@ func TestF15AColumnThatManyRowsLack(t *testing.T) {
 	}
 }
 
-// TestF17RetentionDropsFiles: old rows went one by one, with a scan of everything.
+// TestF17RetentionDropsFiles: expired rows were deleted one by one, with a full scan.
 func TestF17RetentionDropsFiles(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -294,7 +294,7 @@ func diskFiles(t *testing.T, folder string) (paths []string) {
 		if strings.HasSuffix(path, ".parquet") {
 			paths = append(paths, path)
 		}
-		return nil // it may have gone meanwhile
+		return nil // it may have been removed meanwhile
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -302,8 +302,8 @@ func diskFiles(t *testing.T, folder string) (paths []string) {
 	return paths
 }
 
-// TestF18CloseWhileSealing: closing ran a second compaction beside the first, and rows were
-// written twice.
+// TestF18CloseWhileSealing: closing ran a second compaction beside the first, which wrote
+// rows twice.
 func TestF18CloseWhileSealing(t *testing.T) {
 	folder := t.TempDir()
 	for round := range 5 {
@@ -328,8 +328,8 @@ func TestF18CloseWhileSealing(t *testing.T) {
 	}
 }
 
-// TestF19ARetryDoesNotRepeat: when one of several targets failed, the others got the rows
-// again with each retry.
+// TestF19ARetryDoesNotRepeat: when one of several targets failed, each retry sent the rows to
+// the others again.
 func TestF19ARetryDoesNotRepeat(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -363,7 +363,7 @@ func TestF19ARetryDoesNotRepeat(t *testing.T) {
 	}
 }
 
-// TestF22TypesSurviveFiles: a file could not have bools and timestamps, and kept doubles as
+// TestF22TypesSurviveFiles: files could not hold bools and timestamps, and stored doubles as
 // floats.
 func TestF22TypesSurviveFiles(t *testing.T) {
 	s := openStore(t, t.TempDir())
@@ -390,7 +390,7 @@ func TestF22TypesSurviveFiles(t *testing.T) {
 	}
 }
 
-// TestF23QueriesWriteNothing: each query was a write into the store.
+// TestF23QueriesWriteNothing: each query wrote to the store.
 func TestF23QueriesWriteNothing(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -411,7 +411,7 @@ func TestF23QueriesWriteNothing(t *testing.T) {
 	}
 }
 
-// listFolder lists all files with their size and time, except the one that the log prepares.
+// listFolder lists all files with their size and time, except the log's prepared file.
 func listFolder(t *testing.T, folder string) (lines []string) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
@@ -431,8 +431,8 @@ func listFolder(t *testing.T, folder string) (lines []string) {
 	return lines
 }
 
-// TestBackPressure holds that appends wait when the log cannot be sealed, say why, and go on
-// afterwards.
+// TestBackPressure checks that appends wait while sealing fails, report the reason, and
+// continue afterwards.
 func TestBackPressure(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -467,8 +467,8 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
-// TestQueriesKeepTheirFiles holds that a query which reads slowly finds its files, whatever
-// becomes of them.
+// TestQueriesKeepTheirFiles checks that a slow query keeps its files, whatever maintenance
+// does.
 func TestQueriesKeepTheirFiles(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
@@ -502,8 +502,8 @@ func TestQueriesKeepTheirFiles(t *testing.T) {
 	}
 }
 
-// TestFilesStayForReaders holds that neither a file of the log nor a Parquet file is removed
-// while a reader of an earlier manifest runs.
+// TestFilesStayForReaders checks that no log file and no Parquet file is removed while a
+// reader of an earlier manifest runs.
 func TestFilesStayForReaders(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -533,8 +533,8 @@ func TestFilesStayForReaders(t *testing.T) {
 	waitUntil(t, s, func() bool { return left() == 0 })
 }
 
-// TestDamagedLog damages a frame before others: the store says so, and opened read-only it
-// answers from the rest.
+// TestDamagedLog damages a frame in the middle of the log. Open reports it; opened read-only,
+// the store returns the remaining rows.
 func TestDamagedLog(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -572,7 +572,8 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
-// TestEarlierStoreIsRefused holds that a folder of an earlier release is left alone.
+// TestEarlierStoreIsRefused checks that Open does not change the folder of an earlier
+// release.
 func TestEarlierStoreIsRefused(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, oldFile), nil, 0o600); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/perigeedb/perigee/internal/document"
 )
 
-// TestSelectRows copies rows of columns of each kind: any runs of them.
+// TestSelectRows copies runs of rows in columns of each kind.
 func TestSelectRows(t *testing.T) {
 	words := []string{"zero", "", "two", "three", "fourth"}
 	all := &event.Columns{Rows: len(words), Spec: make([]event.Column, 4), Vectors: make([]event.Vector, 4)}
@@ -123,7 +123,7 @@ func TestWidest(t *testing.T) {
 	}
 }
 
-// TestExactIntegers holds from which integer on a double is no longer enough.
+// TestExactIntegers checks from which integer on a double is not exact.
 func TestExactIntegers(t *testing.T) {
 	for value, want := range map[int64]bool{0: false, 1<<53 - 1: false, 1 << 53: true, -(1<<53 - 1): false, -(1 << 53): true, math.MinInt64: true} {
 		for _, declared := range []bool{false, true} {
@@ -143,7 +143,7 @@ func TestExactIntegers(t *testing.T) {
 			}
 		}
 	}
-	// A column that has both in one output loses neither.
+	// A column with both kinds in one output loses neither.
 	s := newSchema()
 	s.addColumn(column{Name: "n", Path: []string{"n"}, Type: event.Int64})
 	report := document.Report{Rejected: []document.Rejected{{Row: 0, Column: 0, Kind: document.Float}}}
@@ -189,7 +189,7 @@ func TestLimitsOfColumns(t *testing.T) {
 	}
 }
 
-// TestColumnsWithoutType gives a type to columns that have had nulls only, in place.
+// TestColumnsWithoutType assigns a type, in place, to columns that have had only nulls.
 func TestColumnsWithoutType(t *testing.T) {
 	s := newSchema()
 	for _, name := range []string{"a", "b", "c"} {
@@ -228,7 +228,7 @@ func TestAppendFields(t *testing.T) {
 	}
 }
 
-// TestEncodeFails writes results where there is no room for all, and with an unknown format.
+// TestEncodeFails writes results to a writer that fails, and in an unknown format.
 func TestEncodeFails(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	for _, format := range Formats() {

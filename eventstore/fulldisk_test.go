@@ -17,15 +17,15 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// TestFullDisk works until the disk is full, wherever that strikes: in the log, in the files
-// that a worker writes, or in the manifest. Appends then fail with an error that says so; the
-// store answers queries, and goes on when there is room.
+// TestFullDisk fills the disk at different points: while the log, a worker's files or the
+// manifest are written. Appends must then fail with a full-disk error, queries must continue,
+// and appends must resume when there is space.
 func TestFullDisk(t *testing.T) {
 	disk := powercut.SmallDisk(t, 24<<20)
 	disks := countFrom(t, "PERIGEE_STORE_FULL_DISKS", 3)
 	if disk == "" {
 		figures.fullDisks += disks
-		return // the other process has told what is wrong
+		return // the other process has reported the failure
 	}
 	folder, ballast := filepath.Join(disk, "events"), filepath.Join(disk, "ballast")
 	r := testseed.New(t)
@@ -76,8 +76,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fillDisk writes a file that takes all room of the disk but so many bytes, while others
-// write too.
+// fillDisk writes a file that fills the disk except for but bytes, while others write too.
 func fillDisk(t *testing.T, path string, but int64) {
 	t.Helper()
 	f, err := os.Create(path)

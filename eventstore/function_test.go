@@ -29,8 +29,8 @@ func field(name string, kind event.Type) Function {
 	}}
 }
 
-// TestFunctions calls functions of this process in SQL: for rows in files and in the log, with
-// every type, in several threads, and for nothing.
+// TestFunctions calls functions of this process from SQL: for rows in files and in the log,
+// for every type, from several threads, and for no rows.
 func TestFunctions(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
@@ -71,7 +71,8 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// TestFunctionsThatFail end their query with the reason, and nothing else.
+// TestFunctionsThatFail checks that a failing function ends only its query, and with its
+// error.
 func TestFunctionsThatFail(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	entered := make(chan struct{}, 1)
@@ -81,7 +82,7 @@ func TestFunctionsThatFail(t *testing.T) {
 		{Name: "waits", Type: event.Int64, Call: func(ctx context.Context, _ [][]byte) ([][]byte, error) {
 			select {
 			case entered <- struct{}{}:
-			default: // DuckDB may call it twice: to fold it as a constant, and to run it
+			default: // DuckDB may call it twice: for constant folding and for execution
 			}
 			<-ctx.Done()
 			return nil, ctx.Err()

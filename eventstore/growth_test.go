@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBoundedArguments asks for what would take gigabytes or end the process, and for
-// its harmless neighbours.
+// TestBoundedArguments runs calls that would need gigabytes or crash the process, and similar
+// harmless ones.
 func TestBoundedArguments(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1,"name":"x","tags":["a"],"l":[1,2]}`)
@@ -93,12 +93,12 @@ func TestBoundedArguments(t *testing.T) {
 	}
 }
 
-// replaced is the column name, of which a text is replaced so many times.
+// replaced returns SQL that replaces a text in the column name a number of times.
 func replaced(times int, texts string) string {
 	return strings.Repeat("replace(", times) + "name" + strings.Repeat(", "+texts+")", times)
 }
 
-// TestListedFunctionsExist finds names that DuckDB no longer has.
+// TestListedFunctionsExist finds listed names that DuckDB no longer has.
 func TestListedFunctionsExist(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	known := strings.Fields(strings.ToLower(ask(t, s, `SELECT DISTINCT function_name FROM duckdb_functions()`)))

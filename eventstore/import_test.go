@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestImport imports a file in pieces, over a restart, in an overlap, and with rows left
-// out: each row is stored once.
+// TestImport imports a file in parts, across a restart, with overlaps and with omitted rows.
+// Each row must be stored once.
 func TestImport(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "store")
 	s := openStore(t, folder)

@@ -8,15 +8,15 @@ import (
 	"testing/synctest"
 )
 
-// isAwaited reports whether somebody waits for appends.
+// isAwaited reports whether a caller waits for appends.
 func (f *inFlight) isAwaited() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.running) > 1
 }
 
-// TestAppendsDoNotWait holds that others begin and end while somebody waits for the appends
-// that run, and that everybody who waits does so for all of those.
+// TestAppendsDoNotWait checks that new appends begin and end while a caller waits for running
+// ones, and that every waiter waits for all of those.
 func TestAppendsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a inFlight

@@ -14,7 +14,7 @@ func randomHash(r *rand.Rand) manifest.KeyHash {
 	return manifest.KeyHash{r.Uint32(), r.Uint32(), r.Uint32()}
 }
 
-// TestKeySet compares a set with a map, while the clock moves on and keys leave the window.
+// TestKeySet compares a set with a map while time advances and keys leave the window.
 func TestKeySet(t *testing.T) {
 	r := testseed.New(t)
 	const window = 100
@@ -52,7 +52,7 @@ func TestKeySet(t *testing.T) {
 	}
 }
 
-// TestFullPart fills a part of a set up to its limit, with room left for finding keys fast.
+// TestFullPart fills a part of a set to its limit, which leaves room for fast lookups.
 func TestFullPart(t *testing.T) {
 	for _, test := range []struct{ most, want int }{{16, 14}, {64, 56}, {640, 560}} {
 		set, added := &keySet{partMax: test.most}, 0
@@ -68,7 +68,7 @@ func TestFullPart(t *testing.T) {
 	}
 }
 
-// TestKeySetMemory counts the bytes that keys take, and holds them to the limit.
+// TestKeySetMemory checks the memory that keys take against the limit.
 func TestKeySetMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const limit = 8 << 20
@@ -93,7 +93,7 @@ func TestKeySetMemory(t *testing.T) {
 	for range 1000 {
 		add()
 	}
-	now += 10 // they leave the window
+	now += 10 // all keys leave the window
 	again := 0
 	for again < added*9/10 && add() {
 		again++

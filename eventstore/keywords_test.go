@@ -10,8 +10,8 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// TestKeywords asks with each word of DuckDB's grammar as the name of a column: those that need
-// quotes are the ones that declarations warn of.
+// TestKeywords uses each word of DuckDB's grammar as a column name. The words that need
+// quotes must be the ones that declarations warn about.
 func TestKeywords(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	words := strings.Split(ask(t, s, `SELECT keyword_name FROM duckdb_keywords()`), "\n")
@@ -19,7 +19,7 @@ func TestKeywords(t *testing.T) {
 		t.Fatalf("DuckDB has %d keywords", len(words))
 	}
 	for _, word := range words {
-		// The value of the column is not one that a keyword may have by itself, as true.
+		// The column's value must differ from the value of a keyword such as true.
 		rows, err := s.Query(t.Context(), fmt.Sprintf("SELECT %[1]s FROM (SELECT 'value' AS %[1]q) t WHERE %[1]s = 'value'", word))
 		plain := err == nil && rows.Next() && rows.Row()[0] == "value"
 		if err == nil {

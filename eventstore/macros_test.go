@@ -37,7 +37,7 @@ func TestMacros(t *testing.T) {
 	}
 }
 
-// TestExamplesInSQLPage runs the examples of the reference.
+// TestExamplesInSQLPage runs the examples of the reference page.
 func TestExamplesInSQLPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/reference/sql.md")
 	if err != nil {
@@ -62,7 +62,7 @@ func TestExamplesInSQLPage(t *testing.T) {
 	}
 }
 
-// TestGrafanaDashboard sends what the panels of the dashboard send.
+// TestGrafanaDashboard runs the queries of the dashboard's panels.
 func TestGrafanaDashboard(t *testing.T) {
 	text, err := os.ReadFile("../docs/howto/grafana-dashboard.json")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// A syncedBuffer is a log that several goroutines write.
+// A syncedBuffer is a log output that is safe for concurrent use.
 type syncedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -36,10 +36,10 @@ func (s *syncedBuffer) String() string {
 	return s.b.String()
 }
 
-// TestMaintenanceHasEnoughMemory fills files of the log to their usual size, as fast as it can,
-// and waits until they are Parquet files and those are merged: both go through in the memory
-// that writing files has, whatever the rows look like: of the three shapes, a random one.
-// make test-sql takes all.
+// TestMaintenanceHasEnoughMemory fills log files to their usual size as fast as possible and
+// waits until they are sealed and merged. Both must succeed within the memory for writing
+// files, whatever the shape of the rows. It tests one random shape of three; make test-sql
+// tests all.
 func TestMaintenanceHasEnoughMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills files of the log")
@@ -68,7 +68,8 @@ func TestMaintenanceHasEnoughMemory(t *testing.T) {
 				for i := range docs {
 					id := first + uint64(i)
 					at := time.Date(2026, 11, 23, 0, 0, int(id%80_000), 0, time.UTC)
-					// Texts that differ, so that nothing is small by being said once.
+					// Distinct texts, so that a dictionary does not
+					// shrink them.
 					text := strings.Repeat(fmt.Sprintf("%016x", (id+1)*0x9e3779b97f4a7c15), width/16+1)
 					docs[i] = fmt.Sprintf(`{"id":%d,"name":"event-%d","time":%q,"text":%q}`, id, id%7, at.Format(time.RFC3339), text[:width])
 				}
@@ -89,8 +90,8 @@ func TestMaintenanceHasEnoughMemory(t *testing.T) {
 	}
 }
 
-// TestManyDaysAreMergedTogether: a merge of a day costs one change of the manifest and one call
-// of the worker, so those of many days share them.
+// TestManyDaysAreMergedTogether checks that merges of many days share a manifest change and a
+// worker request, because each merge of a day would cost one of both.
 func TestManyDaysAreMergedTogether(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
@@ -122,8 +123,8 @@ func TestManyDaysAreMergedTogether(t *testing.T) {
 	}
 }
 
-// TestNextMerge: what is merged is about the same size, and fits the memory and the time of one
-// request.
+// TestNextMerge checks that merged files have about the same size and fit the memory and time
+// of one request.
 func TestNextMerge(t *testing.T) {
 	s := &Store{unmerged: map[string]bool{}}
 	type files struct {
@@ -142,7 +143,7 @@ func TestNextMerge(t *testing.T) {
 		"of other days":            {[]files{{"a", 3, 1 << 20, 1 << 20}, {"b", 3, 1 << 20, 1 << 20}}, ""},
 		"two days":                 {[]files{{"a", 5, 1 << 20, 1 << 20}, {"b", 4, 1 << 20, 1 << 20}}, "5 4"},
 		"as many as memory has":    {[]files{{"a", 9, 1 << 20, 12 << 20}}, "3"},
-		"all that memory has":      {[]files{{"a", 9, 1 << 20, mergeMemory/4*512/515 + 1}}, "4"}, // reading one needs 515/512 of its row group
+		"all that memory has":      {[]files{{"a", 9, 1 << 20, mergeMemory/4*512/515 + 1}}, "4"}, // reading a file needs 515/512 of its row group
 		"row groups too large":     {[]files{{"a", 9, 1 << 20, 30 << 20}}, ""},
 		"as much as a request has": {[]files{{"a", 9, 31 << 20, 1 << 20}, {"b", 9, 31 << 20, 1 << 20}}, "8"},
 		"all that a request has":   {[]files{{"a", 17, mergeMax / 16, 1 << 20}}, "16"},
@@ -167,8 +168,8 @@ func TestNextMerge(t *testing.T) {
 	}
 }
 
-// TestRetentionKeepsYoungRows holds that a file goes when all of its rows are too old, with its
-// bloom filters, and stays whole before.
+// TestRetentionKeepsYoungRows checks that a file and its bloom filters are removed once all
+// of its rows have expired, and not before.
 func TestRetentionKeepsYoungRows(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -201,8 +202,8 @@ func TestRetentionKeepsYoungRows(t *testing.T) {
 	}
 }
 
-// TestWhatIsMerged holds that small files of one day are merged when there are enough of them,
-// and others are not.
+// TestWhatIsMerged checks that small files of one day are merged once there are enough of
+// them, and other files are not.
 func TestWhatIsMerged(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time"}))

@@ -19,14 +19,14 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// A model is what a table should hold: the documents of each position.
+// A model holds the expected contents of a table: the documents of each position.
 type model struct {
 	rows map[uint64][]string
 	have event.Ranges
 }
 
-// values are spelled so that every type of column meets every other, and that a
-// loss shows: integers that no double holds, text that looks like JSON.
+// values are chosen so that every column type meets every other and losses are visible:
+// integers that a double cannot represent, text that looks like JSON.
 var values = []string{
 	`0.25`, `9007199254740993`, `1`, `-7`, `-9223372036854775808`, `18446744073709551615`, `123456789012345678901234567890`,
 	`-1.5e3`, `1e20`, `true`, `false`, `null`, `""`, `"text"`, `"{\"a\":1}"`, `"null"`, `"1"`, `"a text of more than twelve bytes"`,
@@ -41,7 +41,7 @@ func randomDocument(r *rand.Rand, id string) string {
 	fields := []string{`"id":"` + id + `"`}
 	for _, k := range r.Perm(len(keys))[:r.IntN(5)] {
 		key, _ := json.Marshal(keys[k])
-		// Mostly one kind of value per key, so that columns live for a while.
+		// Mostly one kind of value per key, so that column types last for a while.
 		v := (k*5 + r.IntN(2)) % len(values)
 		if r.IntN(20) == 0 {
 			v = r.IntN(len(values))
@@ -52,7 +52,7 @@ func randomDocument(r *rand.Rand, id string) string {
 	return "{" + strings.Join(fields, ",") + "}"
 }
 
-// batch makes an output of random events and notes in the model what is new.
+// batch returns an output of random events and records the new ones in the model.
 func (m *model) batch(r *rand.Rand, prints bool) *event.Output {
 	first, count := uint64(r.IntN(400)), uint64(1+r.IntN(60))
 	out := &event.Output{Range: event.Range{First: first, Count: count}}
@@ -87,12 +87,12 @@ func TestAgainstModel(t *testing.T) {
 			p := take(t, table)
 			for range 40 {
 				switch r.IntN(14) {
-				case 4: // the model begins again with it
+				case 4: // drop the table; the model starts again
 					dropTable(t, s, "events")
 					*m = model{rows: map[uint64][]string{}}
 					table = openTable(t, s, TableConfig{})
 					p = take(t, table)
-				case 5: // there and back
+				case 5: // rename the table and rename it back
 					for _, names := range [][2]string{{"events", "other"}, {"other", "events"}} {
 						if err := s.RenameTable(t.Context(), names[0], names[1], r.IntN(2) == 0); err != nil {
 							t.Fatal(err)
@@ -154,7 +154,7 @@ func (m *model) check(t *testing.T, s *Store, table *Table) {
 	}
 }
 
-// readBack makes documents of a table's rows again.
+// readBack converts a table's rows back to documents.
 func readBack(t *testing.T, s *Store, table *Table) []string {
 	t.Helper()
 	names := map[string]string{}
@@ -187,8 +187,8 @@ func readBack(t *testing.T, s *Store, table *Table) []string {
 	return docs
 }
 
-// canonical spells a document so that equal ones are equal strings: keys in
-// order, no nulls on top, numbers as fractions.
+// canonical normalizes a document so that equal documents are equal strings: sorted keys, no
+// top-level nulls, numbers as fractions.
 func canonical(t *testing.T, doc string) string {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(doc))

@@ -34,7 +34,7 @@ type plainDuck struct {
 	conn duck.Connection
 }
 
-// plainMacros are the macros of queries, written again.
+// plainMacros are independent implementations of the query macros.
 const plainMacros = `SET TimeZone = 'UTC';
 SET disabled_optimizers = 'common_subexpressions'; -- takes the zeros of a list of VALUES for one
 CREATE MACRO time_buckets(w, a, b) AS TABLE SELECT range AS bucket FROM range(time_bucket(w, a), b, w);
@@ -80,7 +80,8 @@ func (p *plainDuck) column(table, name string) string {
 	return *rows[0][0]
 }
 
-// query returns the rows of SQL whose columns are all VARCHAR, and none of others.
+// query returns the rows of SQL with columns that are all VARCHAR, and no rows for other
+// columns.
 func (p *plainDuck) query(sql string) (rows [][]*string, err error) {
 	var res duck.Result
 	defer duck.DestroyResult(&res)
@@ -119,22 +120,22 @@ func (p *plainDuck) query(sql string) (rows [][]*string, err error) {
 	}
 }
 
-// asText returns the rows of a query, each value cast to VARCHAR.
+// asText returns the rows of a query, with each value cast to VARCHAR.
 func (p *plainDuck) asText(sql string) ([][]*string, error) {
 	return p.query("SELECT CAST(COLUMNS(*) AS VARCHAR) FROM (" + sql + ")")
 }
 
-// An answer is the rows that the store gives in a format, as Go's values: nil, bool, int64,
+// An answer is the rows that the store returns in a format, as Go values: nil, bool, int64,
 // float64, string, []byte, time.Time, Number and JSON.
 type answer struct {
 	types []string
 	rows  [][]any
-	// What a format does not tell apart.
+	// Distinctions that the format loses.
 	emptyIsNull, infiniteIsNull bool
-	count                       int // of rows, where a format has no values
+	count                       int // number of rows, for a format without values
 }
 
-// answerOf asks the store.
+// answerOf queries the store.
 func (o *oracle) answerOf(sql string, format Format) (a answer, err error) {
 	rows, err := o.store.Execute(o.t.Context(), Statement{SQL: sql, Format: format})
 	if err != nil {
@@ -176,7 +177,7 @@ func (o *oracle) answerOf(sql string, format Format) (a answer, err error) {
 func (a *answer) readCSV(text []byte) error {
 	a.emptyIsNull = true
 	if len(a.types) == 1 {
-		text = bytes.ReplaceAll(text, []byte("\n\n"), []byte("\n\"\"\n")) // a reader skips empty lines
+		text = bytes.ReplaceAll(text, []byte("\n\n"), []byte("\n\"\"\n")) // the CSV reader skips empty lines
 		text = bytes.ReplaceAll(text, []byte("\n\n"), []byte("\n\"\"\n"))
 	}
 	records, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
@@ -195,7 +196,7 @@ func (a *answer) readCSV(text []byte) error {
 	return nil
 }
 
-// parseText reads a value as CSV spells it.
+// parseText parses a value of CSV.
 func parseText(kind, text string) (any, error) {
 	if text == "" {
 		return nil, nil
@@ -314,7 +315,7 @@ func arrowValue(column arrow.Array, kind string, i int) any {
 			return time.Unix(0, n).UTC()
 		}
 		return time.UnixMicro(n).UTC()
-	case *array.MonthDayNanoInterval: // of a difference of times
+	case *array.MonthDayNanoInterval: // a difference of times
 		one := column.Value(i)
 		at := time.Duration(max(one.Nanoseconds, -one.Nanoseconds))
 		var parts []string
@@ -331,7 +332,7 @@ func arrowValue(column arrow.Array, kind string, i int) any {
 	return column.ValueStr(i)
 }
 
-// readParquet lets DuckDB read the file.
+// readParquet reads the file with DuckDB.
 func (o *oracle) readParquet(a *answer, file []byte) error {
 	path := filepath.Join(o.t.TempDir(), "answer.parquet")
 	if err := os.WriteFile(path, file, 0o600); err != nil {
@@ -358,11 +359,11 @@ func (o *oracle) readParquet(a *answer, file []byte) error {
 	return err
 }
 
-// plainText is a value that DuckDB has cast to VARCHAR.
+// plainText is a value that DuckDB cast to VARCHAR.
 type plainText string
 
-// same reports whether a value of the store is that of DuckDB. loose does not tell the zeros
-// apart, of which a group may show either.
+// same reports whether a value of the store equals DuckDB's. loose treats the two zeros as
+// equal, since a group may show either.
 func (a *answer) same(kind string, got any, want *string, loose bool) bool {
 	if want == nil {
 		return got == nil
@@ -393,7 +394,7 @@ func (a *answer) same(kind string, got any, want *string, loose bool) bool {
 	return fmt.Sprint(got) == strings.TrimSuffix(*want, map[bool]string{true: "+00"}[kind == "TIMESTAMP WITH TIME ZONE"])
 }
 
-// differ returns the first difference, or "".
+// differ describes the first difference, or returns "".
 func (a *answer) differ(want [][]*string, loose bool) string {
 	if a.count != len(want) {
 		return fmt.Sprintf("%d rows, want %d", a.count, len(want))

@@ -10,12 +10,12 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// A generator makes queries whose answer DuckDB determines: rows have a whole order, and sums are
-// of whole numbers.
+// A generator generates queries with deterministic answers: rows are totally ordered, and
+// sums are of integers.
 type generator struct {
 	r    *rand.Rand
 	seed uint64
-	more []oracleColumn // that the table has by now
+	more []oracleColumn // columns added so far
 }
 
 func (g *generator) columns() []oracleColumn {
@@ -27,7 +27,7 @@ func (g *generator) one(of ...string) string { return pick(g.r, of) }
 // kindOf returns a column's type as oracle.typeOf does.
 func (g *generator) kindOf(c oracleColumn) event.Type { return (&oracle{seed: g.seed}).typeOf(c) }
 
-// constant spells a value that a column may be compared with.
+// constant returns a value to compare a column with.
 func (g *generator) constant(c oracleColumn) string {
 	sql := pick(g.r, c.values).sql
 	bare := strings.Trim(sql, "()")
@@ -47,7 +47,7 @@ func (g *generator) constant(c oracleColumn) string {
 	return sql
 }
 
-// time spells a time in one of many ways.
+// time formats a time in one of many ways.
 func (g *generator) time(text string, kind event.Type) string {
 	day, _, _ := strings.Cut(text, " ")
 	ways := []string{
@@ -63,7 +63,7 @@ func (g *generator) time(text string, kind event.Type) string {
 	return g.one(ways...)
 }
 
-// comparison is a predicate on one column, or on two. alias qualifies them.
+// comparison returns a predicate on one or two columns, qualified by alias.
 func (g *generator) comparison(alias string) string { return "(" + g.bareComparison(alias) + ")" }
 
 func (g *generator) bareComparison(alias string) string {
@@ -108,7 +108,7 @@ func (g *generator) json(name, operator string) string {
 		"json_extract_string("+name+", 'a') IS NOT NULL", "("+name+"->'a') IS NOT NULL", "json_valid("+name+")", name+" = '1'::JSON")
 }
 
-// predicate joins comparisons.
+// predicate combines comparisons.
 func (g *generator) predicate(alias string) string {
 	switch g.r.IntN(7) {
 	case 0:
@@ -123,7 +123,7 @@ func (g *generator) predicate(alias string) string {
 	return g.comparison(alias)
 }
 
-// aggregates are determined whatever the order of rows.
+// aggregates do not depend on the order of rows.
 var aggregates = []string{
 	"count(*)", "count(f)", "count(DISTINCT s)", "sum(n::HUGEINT)", "sum(i)", "min(tm)", "max(tm)", "min(s)", "max(s)", "min(f)", "max(f)", "min(d)", "max(e)", "sum(d)", "min(x)", "max(x)",
 	"bool_and(b)", "bool_or(b)", "count(*) FILTER (f = 0)", "arg_max(id, id)", "latest(s, id)", "earliest(x, id)", "p50(id)", "p95(i)", "string_agg(id::VARCHAR, ',' ORDER BY id)", "list(id ORDER BY id)::VARCHAR",
@@ -138,7 +138,7 @@ func (g *generator) aggregates() string {
 	return strings.Join(list, ", ")
 }
 
-// listed selects some columns of rows, or all.
+// listed selects some or all columns.
 func (g *generator) listed(alias string) string {
 	list, n := []string{alias + "id AS c1"}, 1
 	whole := g.r.IntN(4) == 0
@@ -195,7 +195,7 @@ func (g *generator) query() (sql string, loose bool) {
 
 var oracleFormats = append([]Format{""}, Formats()...)
 
-// ask asks the queries of a moment.
+// ask runs the queries of one moment.
 func (o *oracle) ask(moment string) {
 	o.moment++
 	g := &generator{r: rand.New(rand.NewPCG(o.seed, uint64(100+o.moment))), seed: o.seed}
@@ -225,11 +225,11 @@ func (o *oracle) fail(sql, moment, what string) {
 	}
 }
 
-// compare compares an answer of the store with DuckDB's.
+// compare compares the store's answer with DuckDB's.
 func (o *oracle) compare(sql string, format Format, loose bool, moment string) {
 	want, refused := o.plain.asText(sql)
 	if refused != nil {
-		o.odd++ // files that are left out may hide an error from the store
+		o.odd++ // the store may skip the files that cause an error
 		if os := refused.Error(); !strings.Contains(os, "Conversion Error") && !strings.Contains(os, "Out of Range") && !strings.Contains(os, "Cannot compare") {
 			o.t.Logf("DuckDB refuses %.500s: %v", sql, refused)
 		}
@@ -244,8 +244,8 @@ func (o *oracle) compare(sql string, format Format, loose bool, moment string) {
 	}
 }
 
-// compareParts compares a predicate with the same one wrapped so that nothing is left out by it,
-// and adds up the rows for which it is true, false and null.
+// compareParts compares a predicate with an equivalent one that is wrapped to prevent
+// skipping, and checks that the rows for true, false and null add up.
 func (o *oracle) compareParts(g *generator, moment string) {
 	p := g.predicate("")
 	if _, refused := o.plain.query("SELECT count(" + p + ") FROM events"); refused != nil {

@@ -15,29 +15,29 @@ import (
 )
 
 // An oracle compares the answers of a store with those of DuckDB over the same rows in plain
-// tables, which have no files, filters or bounds.
+// tables, without files, filters or bounds.
 type oracle struct {
 	t      *testing.T
 	seed   uint64
-	data   *rand.Rand // of rows and deletes
+	data   *rand.Rand // source of rows and deletes
 	folder string
 	store  *Store
 	plain  *plainDuck
-	each   int // queries of a moment
+	each   int // queries per moment
 
 	events, others *Partition
 	next           [2]uint64 // positions of events and others
 	id             int
-	version        int  // of the function that computes the column c
-	wider, nested  bool // what fields without a declared column hold
+	version        int  // of the function that computes column c
+	wider, nested  bool // contents of the fields without a declared column
 	inferred       []inferred
 
 	moment              int
 	queries, wrong, odd int
 }
 
-// TestOracle asks random queries at each moment in the life of rows. make test-oracle asks more.
-// PERIGEE_SEED replays the queries of a seed.
+// TestOracle runs random queries at each stage of the life of rows. make test-oracle runs
+// more. PERIGEE_SEED replays the queries of a seed.
 func TestOracle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it is about what SQL means, one query after another")
@@ -56,7 +56,7 @@ func TestOracle(t *testing.T) {
 	fmt.Printf("figure sql_oracle_queries %d\nfigure sql_oracle_wrong %d\n", total, wrong)
 }
 
-// oracleMoments is how many times run asks queries.
+// oracleMoments is the number of times that run asks queries.
 const oracleMoments = 10
 
 func (o *oracle) run() {
@@ -112,7 +112,7 @@ func (o *oracle) config() TableConfig {
 	return c
 }
 
-// typeOf returns the type of a column. That of the event's time depends on the seed.
+// typeOf returns the type of a column. The type of the time column depends on the seed.
 func (o *oracle) typeOf(c oracleColumn) event.Type {
 	if c.name == "tm" && o.seed%2 == 1 {
 		return event.TimestampNS
@@ -156,7 +156,7 @@ func (o *oracle) openOther(retention time.Duration) {
 	o.others = take(o.t, other)
 }
 
-// computed computes the column c, which DuckDB does by an UPDATE.
+// computed computes column c; DuckDB computes it by an UPDATE.
 func (o *oracle) computed() ComputedColumn {
 	version := int64(o.version)
 	return computedBy("c", fmt.Sprint(version), func(r testRow) (any, error) {
@@ -175,7 +175,8 @@ func (o *oracle) recompute() {
 	o.plain.exec(fmt.Sprintf("UPDATE events SET c = id * 3 + %d", o.version))
 }
 
-// append appends rows to both tables, in several pieces. Some keys of the other one repeat.
+// append appends rows to both tables, in several batches. Some keys of the other table
+// repeat.
 func (o *oracle) append(rows int) {
 	for rows > 0 {
 		n := min(1+o.data.IntN(40), rows)
@@ -193,7 +194,7 @@ func (o *oracle) append(rows int) {
 		docs, values = nil, nil
 		for range n/4 + 1 {
 			k, at := o.data.IntN(40), time.Now().UTC().Truncate(time.Hour).Add(time.Duration(o.data.IntN(48))*time.Hour)
-			if k%3 == 0 { // what retention removes
+			if k%3 == 0 { // retention removes these
 				at = time.Date(2020, 1, 1+k, 0, 0, 0, 0, time.UTC)
 			}
 			v, w := pick(o.data, oracleTexts), pick(o.data, oracleFloats)
@@ -202,13 +203,13 @@ func (o *oracle) append(rows int) {
 		}
 		appendDocs(o.t, o.others, o.next[1], docs...)
 		o.next[1] += uint64(len(docs))
-		for _, value := range values { // the first of a key counts
+		for _, value := range values { // the first row of a key counts
 			o.plain.exec("INSERT INTO other SELECT * FROM (VALUES " + value + ") one(k, v, ts, w) WHERE k NOT IN (SELECT k FROM other)")
 		}
 	}
 }
 
-// row returns a row as a document and as DuckDB's VALUES.
+// row returns a row as a document and as SQL VALUES.
 func (o *oracle) row() (doc, values string) {
 	var fields, list []string
 	for _, c := range oracleColumns {
@@ -239,14 +240,14 @@ func (o *oracle) row() (doc, values string) {
 	return "{" + strings.Join(fields, ",") + "}", "(" + strings.Join(list, ", ") + ")"
 }
 
-// An inferred is the values of the columns without a declaration.
+// An inferred holds the values of the undeclared columns.
 type inferred struct {
 	id   int
 	u, v cell
 }
 
-// follow gives the plain table the columns that the store has inferred, of the same types, and
-// their values.
+// follow adds the columns that the store has inferred to the plain table, with the same types
+// and values.
 func (o *oracle) follow() {
 	for i, name := range []string{"u", "v"} {
 		want := ask(o.t, o.store, "SELECT coalesce(max(column_type), '') FROM (DESCRIBE events) WHERE column_name = "+quoteSQL(name))
@@ -270,7 +271,7 @@ func (o *oracle) follow() {
 	o.inferred = nil
 }
 
-// merge makes so many small files of each day that they are merged.
+// merge creates enough small files per day to trigger a merge.
 func (o *oracle) merge() {
 	for range mergeMin + 1 {
 		o.append(30)
@@ -289,8 +290,8 @@ func (o *oracle) restart() {
 	o.open()
 }
 
-// killed goes on with the files as they are while the store is open: what a killed process
-// leaves.
+// killed reopens a copy of the files of the open store, which is the state that a killed
+// process leaves.
 func (o *oracle) killed() {
 	o.append(20)
 	left := o.t.TempDir()
@@ -317,13 +318,13 @@ func (o *oracle) delete() (all []Deletion) {
 			continue
 		}
 		all = append(all, d)
-		// A row for which the predicate fails stays.
+		// A row stays if the predicate fails for it.
 		o.plain.exec("DELETE FROM events WHERE coalesce(TRY((" + predicate + ")), false)")
 	}
 	return all
 }
 
-// retain removes the rows of the other table that are from 2020.
+// retain removes the other table's rows from 2020.
 func (o *oracle) retain() {
 	seal(o.t, o.store)
 	o.openOther(365 * 24 * time.Hour)

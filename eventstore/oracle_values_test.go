@@ -56,7 +56,7 @@ var oracleColumns = []oracleColumn{
 	{name: "c", kind: event.Int64, values: oracleInts},
 }
 
-// numbers are spelled alike in both, but for a cast.
+// numbers returns cells with the same text in JSON and SQL, except for a cast.
 func numbers(cast string, all ...string) (cells []cell) {
 	for _, one := range all {
 		cells = append(cells, cell{one, "(" + one + ")" + cast})
@@ -64,7 +64,7 @@ func numbers(cast string, all ...string) (cells []cell) {
 	return cells
 }
 
-// texts spells zero bytes, which a literal of SQL cannot have, as chr(0).
+// texts writes zero bytes, which an SQL literal cannot hold, as chr(0).
 func texts(all ...string) (cells []cell) {
 	for _, one := range all {
 		doc, _ := json.Marshal(one)
@@ -100,7 +100,7 @@ func blobs(all ...string) (cells []cell) {
 	return cells
 }
 
-// blobText spells bytes as DuckDB does.
+// blobText formats bytes as DuckDB does.
 func blobText(bytes []byte) string {
 	var b strings.Builder
 	for _, c := range bytes {
@@ -113,7 +113,7 @@ func blobText(bytes []byte) string {
 	return b.String()
 }
 
-// timesOf spells times for a column; predicates spell them in more ways.
+// timesOf formats times for a column; predicates use more formats.
 func timesOf(all ...string) (cells []cell) {
 	for _, one := range all {
 		cells = append(cells, cell{fmt.Sprintf("%q", strings.Replace(one, " ", "T", 1)+"Z"), quoteSQL(one)})

@@ -15,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
-// writeParquet writes the answer to SQL into a file.
+// writeParquet writes the result of SQL to a file.
 func writeParquet(t *testing.T, sql string) (name string) {
 	t.Helper()
 	s := openStore(t, t.TempDir())
@@ -46,7 +46,7 @@ func openParquetFile(t *testing.T, name string) *ParquetFile {
 	return f
 }
 
-// readDocs returns the documents that are left of a file.
+// readDocs returns the remaining documents of a file.
 func readDocs(t *testing.T, f *ParquetFile) (docs []string, rejected []string) {
 	t.Helper()
 	for {
@@ -64,7 +64,7 @@ func readDocs(t *testing.T, f *ParquetFile) (docs []string, rejected []string) {
 	}
 }
 
-// TestParquetTypes maps each type to one of a table, and its values to JSON.
+// TestParquetTypes maps each type to a column type, and its values to JSON.
 func TestParquetTypes(t *testing.T) {
 	for _, c := range []struct{ value, column, want string }{
 		{"true", "bool", "true"},
@@ -104,7 +104,7 @@ func TestParquetTypes(t *testing.T) {
 	}
 }
 
-// TestParquetFile reads a file of several row groups in order, from any row on.
+// TestParquetFile reads a file of several row groups in order, starting at various rows.
 func TestParquetFile(t *testing.T) {
 	const rows = 300_000
 	f := openParquetFile(t, writeParquet(t, fmt.Sprintf("SELECT i AS id, CASE WHEN i %% 100000 = 7 THEN NULL ELSE 'text' END AS text FROM range(%d) AS r(i)", rows)))
@@ -130,7 +130,7 @@ func TestParquetFile(t *testing.T) {
 	}
 }
 
-// TestSkipEndsReading skips rows while a query reads them: it ends.
+// TestSkipEndsReading checks that skipping rows ends the query that reads them.
 func TestSkipEndsReading(t *testing.T) {
 	f := openParquetFile(t, writeParquet(t, "SELECT i FROM range(300000) AS r(i)"))
 	next := func() {
@@ -147,7 +147,7 @@ func TestSkipEndsReading(t *testing.T) {
 	})
 }
 
-// TestParquetRefuses names the column of what no table has.
+// TestParquetRefuses checks that errors name the column with an unsupported type.
 func TestParquetRefuses(t *testing.T) {
 	for sql, want := range map[string]string{
 		"SELECT 1 AS a, INTERVAL 1 DAY AS b": "column b has the type INTERVAL",
@@ -178,7 +178,7 @@ func TestParquetRefuses(t *testing.T) {
 	}
 }
 
-// TestParquetImport imports into a new table what was exported of another.
+// TestParquetImport imports the export of one table into a new one.
 func TestParquetImport(t *testing.T) {
 	f := openParquetFile(t, writeParquet(t, `SELECT 1 AS id, CAST('{"more": [1, 2], "b": null}' AS JSON) AS _rest`))
 	if columns := f.Columns(); len(columns) != 1 || columns[0].Type != event.Int32 {

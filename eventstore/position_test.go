@@ -10,8 +10,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// TestSetPositionForgetsFingerprints holds that positions which were forgotten do not come back
-// with the fingerprints that a file has of them.
+// TestSetPositionForgetsFingerprints checks that forgotten positions do not return from the
+// fingerprints in a file.
 func TestSetPositionForgetsFingerprints(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)

@@ -132,7 +132,7 @@ func TestErrorsInSQL(t *testing.T) {
 	}
 }
 
-// endless runs for hours, and gives rows only at its end.
+// endless runs for hours and returns rows only at its end.
 const endless = `SELECT count(*) FROM range(100000000000) a(i) WHERE hash(i) = 1`
 
 func TestQueriesEndWithTheirContext(t *testing.T) {
@@ -192,7 +192,8 @@ func TestQueriesWaitTheirTurn(t *testing.T) {
 	ask(t, s, `SELECT 1`)
 }
 
-// A query that takes all memory is ended; it never stops the writer.
+// TestWritingComesFirst checks that a query which needs too much memory is ended and never
+// stops the writer.
 func TestWritingComesFirst(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{Memory: 64 << 20})
 	if err != nil {

@@ -40,8 +40,8 @@ func TestTwoTablesGrowAtOnce(t *testing.T) {
 	}
 }
 
-// TestRangesOutOfOrder has ranges come out of order, in the log, in the manifest, and in
-// both after the store was opened again.
+// TestRangesOutOfOrder appends ranges out of order, with positions in the log, in the
+// manifest, and in both after a restart.
 func TestRangesOutOfOrder(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -77,8 +77,8 @@ func TestRangesOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestSetPosition forgets positions, which then are stored again, in each place that
-// remembers them.
+// TestSetPosition forgets positions in each place that stores them, and checks that their
+// rows are stored again.
 func TestSetPosition(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -117,13 +117,13 @@ func TestSetPosition(t *testing.T) {
 	}
 }
 
-// TestTakeOverWaits holds that a new owner hears of all that the one before has committed,
-// also of an append that is under way.
+// TestTakeOverWaits checks that a new owner sees everything that the previous one has
+// committed, including a running append.
 func TestTakeOverWaits(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{})
 	old := take(t, table)
-	s.appends.mu.Lock() // holds the append back when it has its reservation
+	s.appends.mu.Lock() // delays the append once it has its reservation
 	appended := make(chan error, 1)
 	go func() { appended <- old.Append(context.Background(), outputOf(0, `{"id":1}`)) }()
 	reserved := func() bool {
@@ -163,7 +163,7 @@ func TestTakeOverWaits(t *testing.T) {
 	}
 }
 
-// TestOverlappingAppends has appends of the same positions run at the same time.
+// TestOverlappingAppends appends the same positions concurrently.
 func TestOverlappingAppends(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{})
@@ -186,7 +186,7 @@ func TestOverlappingAppends(t *testing.T) {
 	}
 }
 
-// printed returns the positions that the store has with and without fingerprints.
+// printed returns the store's positions with and without fingerprints.
 func printed(t *testing.T, table *Table) (with, without event.Ranges) {
 	t.Helper()
 	have, err := committedRanges(table, "pipe", "part")
@@ -203,7 +203,7 @@ func printed(t *testing.T, table *Table) (with, without event.Ranges) {
 	return with, without
 }
 
-// appendPrinted appends a range without rows, which then has fingerprints.
+// appendPrinted appends a range without rows but with fingerprints.
 func appendPrinted(t *testing.T, p *Partition, first, count uint64) {
 	t.Helper()
 	out := &event.Output{Range: event.Range{First: first, Count: count, Prints: make([]uint32, count)}}
@@ -282,7 +282,7 @@ func TestRecentPrints(t *testing.T) {
 	}
 }
 
-// TestNewestEvents holds which fingerprints are of the newest events.
+// TestNewestEvents checks which fingerprints belong to the newest events.
 func TestNewestEvents(t *testing.T) {
 	have := event.Ranges{{First: 2, Count: 8}, {First: 20, Count: 5}}
 	for n, want := range map[uint64]uint64{1: 24, 5: 20, 6: 9, 13: 2, 14: 0, 1 << 40: 0} {
@@ -302,9 +302,9 @@ func TestNewestEvents(t *testing.T) {
 	}
 }
 
-// TestFilesOfFingerprints holds when a sealed file of the log leaves fingerprints behind: if it
-// has some, or if positions were forgotten whose fingerprints an older file has. Each partition
-// gets its own back, in the order in which they were committed.
+// TestFilesOfFingerprints checks when sealing a log file writes fingerprints: if the file has
+// some, or if positions were forgotten that have fingerprints in an older file. Each
+// partition gets its own back, in commit order.
 func TestFilesOfFingerprints(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -362,8 +362,8 @@ func TestFilesOfFingerprints(t *testing.T) {
 	}
 }
 
-// TestManifestNamesPartitions holds that a sealed file leaves what is committed in the manifest,
-// sorted, of partitions that have something.
+// TestManifestNamesPartitions checks that sealing a file records the committed positions in
+// the manifest, sorted, and only for partitions that have some.
 func TestManifestNamesPartitions(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{})
@@ -390,7 +390,7 @@ func TestManifestNamesPartitions(t *testing.T) {
 	}
 }
 
-// TestJoinedChanges holds which changes of a partition are remembered as one.
+// TestJoinedChanges checks which changes of a partition are merged.
 func TestJoinedChanges(t *testing.T) {
 	plain := func(first, count uint64) manifest.RangeChange {
 		return manifest.RangeChange{Range: event.Range{First: first, Count: count}}
@@ -418,8 +418,8 @@ func TestJoinedChanges(t *testing.T) {
 	}
 }
 
-// TestFailedAppendEndsItsReservation repeats an append that was cancelled, and takes over: both
-// would wait for ever.
+// TestFailedAppendEndsItsReservation repeats a canceled append and takes the partition over.
+// With a leaked reservation, both would wait forever.
 func TestFailedAppendEndsItsReservation(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{})

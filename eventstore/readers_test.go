@@ -16,15 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// storedTypes is a result with all types of columns, twice over in different chunks, and
-// nulls.
+// storedTypes is a result with all column types and with nulls, twice in different chunks.
 const storedTypes = `SELECT CASE WHEN i % 2 = 0 THEN i END AS whole, i::INTEGER AS small, i % 2 = 0 AS even, i + 0.5::DOUBLE AS half,
 	(i || '.25')::DECIMAL(18,2) AS money, 'row "' || i || '", ☾' AS text, TIMESTAMP '2026-01-02 03:04:05.123456' + to_days(i::INTEGER) AS at,
 	TIMESTAMP_NS '2026-01-02 03:04:05.123456789' AS nanos, ('{"n": ' || i || '}')::JSON AS document, 'a\x00b'::BLOB AS bytes,
 	[i, NULL] AS list, {'a': i, 'b': 'x'} AS struct
 FROM range(5000) t(i) ORDER BY i`
 
-// readArrow prints what pyarrow reads: the types, the number of rows, and rows 0 and 4999.
+// readArrow prints the types, the number of rows, and rows 0 and 4999, as pyarrow reads them.
 const readArrow = `
 import json, sys, pyarrow as pa, pyarrow.parquet as pq
 table = pq.read_table(sys.argv[2]) if sys.argv[1] == "parquet" else pa.ipc.open_stream(sys.argv[2]).read_all()
@@ -39,7 +38,7 @@ for i in (0, table.num_rows - 1):
 print(json.dumps({"rows": table.num_rows, "types": [str(f.type) for f in table.schema], "first": rows[0], "last": rows[1]}))
 `
 
-// readCSV prints how many rows Python's reader finds, and the first and the last.
+// readCSV prints the number of rows, and the first and last, as Python's reader reads them.
 const readCSV = `
 import csv, json, sys
 rows = list(csv.DictReader(open(sys.argv[2], newline="")))

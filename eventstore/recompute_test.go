@@ -18,7 +18,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-// declared returns declared columns of the same name as their fields.
+// declared returns declared columns named like their fields.
 func declared(kind event.Type, names ...string) (columns []event.Column) {
 	for _, name := range names {
 		columns = append(columns, event.Column{Name: name, Path: []string{name}, Type: kind})
@@ -26,8 +26,7 @@ func declared(kind event.Type, names ...string) (columns []event.Column) {
 	return columns
 }
 
-// recomputed waits until the recompute of a column of the table events has ended, as long as it
-// gets on.
+// recomputed waits for the recompute of a column of table events while it makes progress.
 func recomputed(t testing.TB, s *Store, column string) (r Recompute) {
 	t.Helper()
 	for r.Ended.IsZero() {
@@ -54,7 +53,7 @@ func startRecompute(t testing.TB, s *Store, column string) Recompute {
 	return r
 }
 
-// times returns a computed column with the id so many times.
+// times returns a computed column of the id multiplied by factor.
 func times(name, version string, factor int64) ComputedColumn {
 	return computedBy(name, version, func(r testRow) (any, error) {
 		n, err := r.number("id")
@@ -65,8 +64,8 @@ func times(name, version string, factor int64) ComputedColumn {
 	})
 }
 
-// TestRecompute fills a new column, and then one whose function has changed, in files of
-// several days, in the log, beside deletes and merges, and in a table without rows.
+// TestRecompute fills a new column, and then one with a changed function, in files of several
+// days, in the log, during deletes and merges, and in a table without rows.
 func TestRecompute(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	config := TableConfig{Time: "time"}
@@ -124,8 +123,8 @@ func TestRecompute(t *testing.T) {
 	}
 }
 
-// TestRecomputeSeesTheEvent holds that a function sees the same row when it is appended and
-// when its column is recomputed: every type, objects, what has no column, and null.
+// TestRecomputeSeesTheEvent checks that a function sees the same row on append and on
+// recompute: every type, objects, fields without a column, and null.
 func TestRecomputeSeesTheEvent(t *testing.T) {
 	docs := []string{
 		`{"time":1767323045123,"id":1,"b":true,"i":-9007199254740993,"f":1.5,"g":1e300,"s":"a \"text\"\n\u0000 of ☾","j":[1.0,{"a":null,"b":"x"}],"price":10.50,
@@ -156,7 +155,7 @@ func TestRecomputeSeesTheEvent(t *testing.T) {
 			s.SetComputed(columns)
 			p := take(t, table)
 			appendDocs(t, p, 0, docs...)
-			if unknown == AddUnknown { // a column that some rows do not have
+			if unknown == AddUnknown { // some rows lack this column
 				appendDocs(t, p, 3, `{"time":0,"id":4,"new":1}`)
 			}
 			seal(t, s)
@@ -180,7 +179,7 @@ func TestRecomputeSeesTheEvent(t *testing.T) {
 				t.Fatalf("it ends as %+v", r)
 			}
 			after := seen()
-			if unknown == DropUnknown { // what is not stored cannot be seen
+			if unknown == DropUnknown { // the function cannot see fields that are not stored
 				for i, row := range before {
 					seen := row.(map[string]any)["seen"].(map[string]any)
 					delete(seen, "other")
@@ -198,8 +197,8 @@ func TestRecomputeSeesTheEvent(t *testing.T) {
 	}
 }
 
-// normal makes values equal that a function cannot tell apart: null from a missing field, and
-// 1.50 from 1.5.
+// normal makes values equal that a function cannot distinguish: null and a missing field,
+// 1.50 and 1.5.
 func normal(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -208,7 +207,7 @@ func normal(value any) any {
 				delete(value, key)
 			}
 		}
-		if len(value) == 0 { // of fields that are all missing
+		if len(value) == 0 { // all of its fields are missing
 			return nil
 		}
 	case []any:
@@ -224,8 +223,8 @@ func normal(value any) any {
 	return value
 }
 
-// TestRecomputeGoesOn closes the store in the middle of a recompute, opens it without the
-// function, and then with it: the files that are done stay done, and queries see all rows.
+// TestRecomputeGoesOn closes the store during a recompute, opens it without the function, and
+// then with it. Finished files stay finished, and queries see all rows.
 func TestRecomputeGoesOn(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -289,8 +288,8 @@ func TestRecomputeGoesOn(t *testing.T) {
 	}
 }
 
-// TestCancelRecompute cancels a recompute in the middle: the files that are done keep their new
-// values, no other gets any, and a later one computes all.
+// TestCancelRecompute cancels a recompute midway. Finished files keep their new values, no
+// other file gets any, and a later recompute computes all.
 func TestCancelRecompute(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -324,7 +323,7 @@ func TestCancelRecompute(t *testing.T) {
 		t.Error("it was canceled twice")
 	}
 	for range 2 {
-		time.Sleep(200 * time.Millisecond) // for a compactor that goes on though it should not
+		time.Sleep(200 * time.Millisecond) // detects a compactor that wrongly continues
 		if got := ask(t, s, `SELECT count(*), count(*) FILTER (x >= 10) FROM events`); got != "6,3" && got != "6,2" {
 			t.Errorf("afterwards queries see %s", got)
 		}
@@ -344,8 +343,8 @@ func TestCancelRecompute(t *testing.T) {
 	}
 }
 
-// TestRecomputeOfChangedFunction changes the function in the middle: all files are computed
-// with the new one.
+// TestRecomputeOfChangedFunction changes the function midway. All files must be computed with
+// the new one.
 func TestRecomputeOfChangedFunction(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time", Columns: declared(event.Int64, "x")}))
@@ -354,7 +353,7 @@ func TestRecomputeOfChangedFunction(t *testing.T) {
 	var version atomic.Value
 	version.Store("1")
 	c := computedBy("x", "", func(testRow) (any, error) {
-		if version.CompareAndSwap("1", "2") { // within the first call
+		if version.CompareAndSwap("1", "2") { // during the first call
 			return 1, nil
 		}
 		return 2, nil
@@ -370,8 +369,8 @@ func TestRecomputeOfChangedFunction(t *testing.T) {
 	}
 }
 
-// TestRecomputeThatCannotGoOn ends a recompute whose function is stuck, with its error. Files
-// that were not done keep their values.
+// TestRecomputeThatCannotGoOn checks that a recompute with a stuck function ends with its
+// error. Unfinished files keep their values.
 func TestRecomputeThatCannotGoOn(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Columns: declared(event.Int64, "x")}))
@@ -395,8 +394,8 @@ func TestRecomputeThatCannotGoOn(t *testing.T) {
 	}
 }
 
-// TestRecomputeSortsAgain recomputes the event column, which the files are sorted by, and for
-// which they have bloom filters.
+// TestRecomputeSortsAgain recomputes the event column, by which files are sorted and which
+// has bloom filters.
 func TestRecomputeSortsAgain(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time", Event: "kind", Columns: declared(event.String, "kind")}))
@@ -422,8 +421,8 @@ func TestRecomputeSortsAgain(t *testing.T) {
 	}
 }
 
-// TestRecomputeMovesDays recomputes the time column: rows move to files of other days, and those
-// for which the function fails to that of rows without a time.
+// TestRecomputeMovesDays recomputes the time column. Rows move to files of other days; rows
+// for which the function fails move to the day of rows without a time.
 func TestRecomputeMovesDays(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time", Event: "kind", Columns: declared(event.Timestamp, "time")}))
@@ -460,8 +459,8 @@ func TestRecomputeMovesDays(t *testing.T) {
 	}
 }
 
-// TestComputedUpTo holds that a recompute applies to every file of the log that has a frame
-// before it.
+// TestComputedUpTo checks that a recompute applies to every log file that has a frame before
+// it.
 func TestComputedUpTo(t *testing.T) {
 	at := func(file uint64, offset int64) manifest.Position {
 		return manifest.Position{File: file, Offset: offset}
@@ -474,9 +473,9 @@ func TestComputedUpTo(t *testing.T) {
 	}
 }
 
-// TestRecomputeUnderLoad recomputes while rows are appended, sealed and merged, one function
-// after the other: each query sees every row that was acknowledged before it, with a value of
-// some function.
+// TestRecomputeUnderLoad runs recomputes with successive functions while rows are appended,
+// sealed and merged. Each query must see every row acknowledged before it, with a value of
+// one of the functions.
 func TestRecomputeUnderLoad(t *testing.T) {
 	s, err := Open(t.TempDir(), workOptions())
 	if err != nil {
@@ -527,8 +526,8 @@ func TestRecomputeUnderLoad(t *testing.T) {
 	}
 }
 
-// TestMergeDuringRecompute merges files that wait for a recompute, and those that do not, but
-// none of the ones with the others.
+// TestMergeDuringRecompute merges files that wait for a recompute, and files that do not, but
+// never both kinds together.
 func TestMergeDuringRecompute(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time", Columns: declared(event.Int64, "x")}))

@@ -114,7 +114,7 @@ func TestBinaryFormats(t *testing.T) {
 		t.Errorf("%d rows, %v", rows, reader.Err())
 	}
 	for _, query := range []string{"?format=arrow&rows=3", "?format=arrow&rows=9"} {
-		// The end of a stream, without which a reader that waits for more cannot know it.
+		// A stream needs its end marker; without it, a reader keeps waiting.
 		if _, body, _ := post(t, server.URL+query, "", `FROM range(9)`); !strings.HasSuffix(body, "\xff\xff\xff\xff\x00\x00\x00\x00") {
 			t.Errorf("%s: the stream has no end: %q", query, body[max(0, len(body)-16):])
 		}
@@ -135,7 +135,7 @@ func TestBinaryFormats(t *testing.T) {
 			t.Errorf("%s: %d %s", sql, status, body)
 		}
 	}
-	// A Parquet file that nobody reads does not hold the worker.
+	// A Parquet file that is not read does not block the worker.
 	ctx, cancel := context.WithCancel(context.Background())
 	req, _ := http.NewRequestWithContext(ctx, "POST", server.URL+"?format=parquet", strings.NewReader(`SELECT hash(i) FROM range(1000000000) t(i)`))
 	res, err := http.DefaultClient.Do(req)
@@ -150,7 +150,7 @@ func TestBinaryFormats(t *testing.T) {
 	}
 }
 
-// waitForQueries waits until so many queries run.
+// waitForQueries waits until n queries run.
 func waitForQueries(t *testing.T, s *Store, n int) []QueryInfo {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -260,7 +260,7 @@ func TestEndlessQueriesKeepNobodyOut(t *testing.T) {
 	waitForQueries(t, s, 0)
 }
 
-// withoutTypes is an error without the hint that lists the types.
+// withoutTypes returns the text of an error without the hint that lists the types.
 func withoutTypes(err error) string {
 	return strings.TrimSuffix(err.Error(), " (types are "+strings.Join(paramTypes, ", ")+")")
 }
@@ -344,8 +344,8 @@ func TestDecodeParams(t *testing.T) {
 	}
 }
 
-// TestReadStatement reads requests: what the address, the headers and the body say, and which of
-// them goes before.
+// TestReadStatement parses requests with settings in the URL, the headers and the body, and
+// checks their precedence.
 func TestReadStatement(t *testing.T) {
 	for _, test := range []struct {
 		address, contentType, accept, body string

@@ -15,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/internal/powercut"
 )
 
-// restoreFolder makes the test's process a program that restores the backup in a folder.
+// restoreFolder turns the test's process into a program that restores the backup in a folder.
 const restoreFolder = "EVENTSTORE_RESTORE"
 
 const (
@@ -36,8 +36,8 @@ func restoreArchive(folder string) error {
 	return nil
 }
 
-// TestRestorePowerCut cuts the power at every moment of a restore, and loses one write, name or
-// file that is not synced: the folder has the whole store, or is not there.
+// TestRestorePowerCut cuts the power at every moment of a restore and loses one unsynced
+// write, name or file. The folder must then hold the whole store or not exist.
 func TestRestorePowerCut(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Event: "kind"}))

@@ -20,7 +20,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 )
 
-// wantHint fails unless an error that retrying does not help says something, and its hint too.
+// wantHint fails unless err is a permanent error with the given message and hint.
 func wantHint(t *testing.T, err error, message, hint string) {
 	t.Helper()
 	if !event.IsPermanent(err) || !strings.Contains(err.Error(), message) || !strings.Contains(event.HintOf(err), hint) {
@@ -35,8 +35,8 @@ func dropTable(t testing.TB, s *Store, name string) {
 	}
 }
 
-// TestDropTable drops a table with rows in files and in the log, and makes another one of its
-// name: that has neither rows nor positions of the first, also after the store was opened again.
+// TestDropTable drops a table with rows in files and in the log, and creates another of the
+// same name. The new table has no rows or positions of the first, also after a restart.
 func TestDropTable(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -63,7 +63,8 @@ func TestDropTable(t *testing.T) {
 	if err := s.DropTable(t.Context(), "events"); err == nil || !strings.Contains(err.Error(), "there is no table events") {
 		t.Errorf("dropped twice: %v", err)
 	}
-	// One of the same name, of another structure. Its keys are not those of the first.
+	// A table of the same name with another structure does not inherit the first one's
+	// keys.
 	config.Time = ""
 	table := openTable(t, s, config)
 	p, done, err := table.TakeOver(t.Context(), "pipe", "part")
@@ -88,8 +89,8 @@ func TestDropTable(t *testing.T) {
 	await(t, "the files are gone", func() bool { return len(filesBelow(t, manifest.TablesFolder(folder))) == 0 })
 }
 
-// TestDroppedTableInLog opens a store whose log still has rows of a dropped table, as after a kill
-// between the drop and the sealing of the log.
+// TestDroppedTableInLog opens a store with rows of a dropped table in the log, as after a
+// kill between the drop and the sealing of the log.
 func TestDroppedTableInLog(t *testing.T) {
 	folder, copied := t.TempDir(), filepath.Join(t.TempDir(), "events")
 	s := openStore(t, folder)
@@ -114,8 +115,8 @@ func TestDroppedTableInLog(t *testing.T) {
 	}
 }
 
-// TestDropWhileReading holds that a query which began before a table was dropped reads all of it,
-// also while another table of the name is made and written.
+// TestDropWhileReading checks that a query which began before a drop reads the whole table,
+// even while a new table of the same name is created and written.
 func TestDropWhileReading(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -147,8 +148,8 @@ func TestDropWhileReading(t *testing.T) {
 	}
 }
 
-// TestRenameTable renames a table with rows, keys and positions. The old name is refused until it
-// is released, and then begins without positions.
+// TestRenameTable renames a table with rows, keys and positions. The old name is rejected
+// until it is released; then it starts without positions.
 func TestRenameTable(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -202,7 +203,7 @@ func TestRenameTable(t *testing.T) {
 	if got := ask(t, s, `SELECT (SELECT string_agg(id, ',' ORDER BY id) FROM archive) || '; ' || (SELECT string_agg(id, ',') FROM events)`); got != `"1,2,3; 10"` {
 		t.Errorf("rows of both: %q", got)
 	}
-	// Both have files, in folders of their own, and each takes the other's name.
+	// Both tables have files, in separate folders, and each takes the other's name.
 	for _, names := range [][2]string{{"events", "fresh"}, {"archive", "ARCHIVE"}, {"ARCHIVE", "events"}} {
 		if err := s.RenameTable(t.Context(), names[0], names[1], true); err != nil {
 			t.Fatal(err)
@@ -219,13 +220,13 @@ func TestRenameTable(t *testing.T) {
 	}
 }
 
-// TestSetTime gives a table that was made without one a time column, of text, of numbers and of
-// both, with rows in files and in the log. Then it is what a declaration wants.
+// TestSetTime sets a time column, of text, of numbers and of both, on a table created without
+// one, with rows in files and in the log. The table then matches a declaration.
 func TestSetTime(t *testing.T) {
 	const day = 24 * 60 * 60
 	for _, test := range []struct {
 		name string
-		time func(i int) string // of row i, whose second is i*day/2
+		time func(i int) string // time of row i, in second i*day/2
 		c    TimeColumn
 	}{
 		{"text", func(i int) string { return time.Unix(int64(i)*day/2, 0).UTC().Format(`"2006-01-02T15:04:05Z"`) }, TimeColumn{Name: "SEEN"}},
@@ -294,8 +295,8 @@ func TestSetTime(t *testing.T) {
 	}
 }
 
-// TestDivisionGoesOn opens a store again whose files are not divided yet: the store goes on with
-// that, and its rows are right before and after.
+// TestDivisionGoesOn reopens a store with undivided files. The store resumes the division,
+// and its rows are correct before and after.
 func TestDivisionGoesOn(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -345,8 +346,8 @@ func TestDivisionGoesOn(t *testing.T) {
 	}
 }
 
-// TestSetTimeRefuses names rows without a time, and what the column is needed for otherwise. A
-// refused change leaves the table as it was, and the command of the hint helps.
+// TestSetTimeRefuses checks that errors name rows without a time, and other uses of the
+// column. A rejected change leaves the table unchanged, and the command in the hint helps.
 func TestSetTimeRefuses(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	config := TableConfig{Columns: declared(event.String, "key"), Unique: Unique{Key: []string{"key"}, Window: time.Hour}}
@@ -372,7 +373,7 @@ func TestSetTimeRefuses(t *testing.T) {
 	if got := ask(t, s, "SELECT id, seen FROM events"); got != "1,2026-01-01 00:00:00" {
 		t.Errorf("rows: %q", got)
 	}
-	// None again: the column stays, and nothing needs it.
+	// Without a time column again, the column remains and nothing needs it.
 	if err := s.SetTime(t.Context(), "events", TimeColumn{}); err != nil {
 		t.Fatal(err)
 	}
@@ -382,8 +383,8 @@ func TestSetTimeRefuses(t *testing.T) {
 	}
 }
 
-// TestDropColumn drops a column whose inferred type is not the declared one, before and after
-// rows of the new column, in files and in the log, through merges.
+// TestDropColumn drops a column with an inferred type that differs from the declared one,
+// before and after rows of the new column, in files and in the log, across merges.
 func TestDropColumn(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -419,8 +420,8 @@ func TestDropColumn(t *testing.T) {
 	}
 }
 
-// TestDroppedColumnsOfFiles reads files of a table together of which only some have a column that
-// was dropped.
+// TestDroppedColumnsOfFiles reads files together, some with and some without a dropped
+// column.
 func TestDroppedColumnsOfFiles(t *testing.T) {
 	for _, first := range []int{0, 1} {
 		s := openStore(t, t.TempDir())
@@ -441,7 +442,7 @@ func TestDroppedColumnsOfFiles(t *testing.T) {
 	}
 }
 
-// TestDropColumnRefuses keeps columns that settings of the table need.
+// TestDropColumnRefuses checks that columns which settings need cannot be dropped.
 func TestDropColumnRefuses(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	config := TableConfig{
@@ -459,7 +460,7 @@ func TestDropColumnRefuses(t *testing.T) {
 			t.Errorf("%s: %v (%s)", column, err, event.HintOf(err))
 		}
 	}
-	// A recompute of a column that nothing computes any more goes with it.
+	// Dropping a column also drops its idle recompute.
 	startRecompute(t, s, "c")
 	s.SetComputed(nil)
 	for _, column := range []string{"c", "d"} {
@@ -472,8 +473,8 @@ func TestDropColumnRefuses(t *testing.T) {
 	}
 }
 
-// TestRestructureUnderLoad changes tables while rows are appended, sealed, merged and deleted: each
-// row is there once in the end.
+// TestRestructureUnderLoad changes tables while rows are appended, sealed, merged and
+// deleted. In the end each row exists once.
 func TestRestructureUnderLoad(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{SegmentBytes: 32 << 10, Threads: 1})
 	if err != nil {
@@ -505,7 +506,7 @@ func TestRestructureUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	for at, step := range []func() error{ // x is there again after some rows
+	for at, step := range []func() error{ // x exists again after some rows
 		func() error { return s.SetTime(t.Context(), "events", TimeColumn{Name: "time"}) },
 		func() error { return s.DropColumn(t.Context(), "events", "x") },
 		func() error { return s.SetTime(t.Context(), "events", TimeColumn{}) },
@@ -534,7 +535,7 @@ func TestRestructureUnderLoad(t *testing.T) {
 	}
 }
 
-// TestCatalog holds what check says against what the store does.
+// TestCatalog compares the results of Check with the behavior of the store.
 func TestCatalog(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)

@@ -17,7 +17,7 @@ func TestColumnsWiden(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		values []string // one commit each
-		column string   // its type
+		column string   // SQL type of the column
 		want   string   // all values as SQL shows them
 	}{
 		{"bool", []string{`true`, `false`}, "BOOLEAN", "true|false"},
@@ -91,8 +91,8 @@ func TestFieldsBeyondTheColumns(t *testing.T) {
 	}
 }
 
-// TestWideEventsFit appends events with more fields than a table has columns. Each change
-// of a type copies all rows into a new segment, in one transaction and in memory.
+// TestWideEventsFit appends events with more fields than a table can have columns. Each type
+// change copies all rows into a new segment, in one transaction and in memory.
 func TestWideEventsFit(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -181,7 +181,7 @@ func TestDeclaredColumns(t *testing.T) {
 	}
 }
 
-// TestVersionsOfTheSchema has rows of three versions of the schema in files and in the log.
+// TestVersionsOfTheSchema queries rows of three schema versions in files and in the log.
 func TestVersionsOfTheSchema(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -209,7 +209,7 @@ func TestVersionsOfTheSchema(t *testing.T) {
 	}
 }
 
-// TestUnusedVersionsGo holds that the manifest does not gather every version of a schema.
+// TestUnusedVersionsGo checks that the manifest drops unused schema versions.
 func TestUnusedVersionsGo(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -225,7 +225,7 @@ func TestUnusedVersionsGo(t *testing.T) {
 	}
 }
 
-// TestVersionsAreBounded has each event bring a new column or widen one: queries and the
+// TestVersionsAreBounded appends events that each add or widen a column. Queries and the
 // manifest must not pay for every version.
 func TestVersionsAreBounded(t *testing.T) {
 	s := openStore(t, t.TempDir())
@@ -257,8 +257,8 @@ func TestEventsWithoutFields(t *testing.T) {
 	}
 }
 
-// TestSchemaInUseStays holds that a version of the schema stays in the manifest while an append
-// encodes with it, though no file and no frame has it.
+// TestSchemaInUseStays checks that a schema version stays in the manifest while an append
+// uses it, although no file and no frame has it.
 func TestSchemaInUseStays(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{})

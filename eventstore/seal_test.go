@@ -10,12 +10,12 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-// TestSealWaitsForAppends holds that a file of the log is not sealed, and then removed, while
-// an append that stands in it is not accounted for: its range would be forgotten.
+// TestSealWaitsForAppends checks that a log file is not sealed and removed while an append in
+// it is not recorded yet; otherwise its range would be lost.
 func TestSealWaitsForAppends(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
-	end := sync.OnceFunc(s.appends.begin()) // as logChange does from before the frame is in the log
+	end := sync.OnceFunc(s.appends.begin()) // as logChange does before the frame is in the log
 	defer end()
 	if err := s.log.Rotate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -33,8 +33,8 @@ func TestSealWaitsForAppends(t *testing.T) {
 	await(t, "the file is sealed", func() bool { return s.current().LogStart > 1 })
 }
 
-// TestSealedFilesAreForgotten holds that what a store keeps of a file of the log goes with it:
-// changes, versions of the schema, and fingerprints that are too old.
+// TestSealedFilesAreForgotten checks that a store drops its state of a removed log file:
+// changes, schema versions, and expired fingerprints.
 func TestSealedFilesAreForgotten(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)

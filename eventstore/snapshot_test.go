@@ -10,8 +10,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-// TestGarbageStays removes what no reader needs, again if that has failed, and not before
-// readers of earlier versions have ended.
+// TestGarbageStays checks that unneeded files are removed, with a retry after a failure, but
+// not before readers of earlier versions have ended.
 func TestGarbageStays(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	var tries atomic.Int32
@@ -30,7 +30,7 @@ func TestGarbageStays(t *testing.T) {
 		t.Fatalf("%d pieces of garbage while an earlier reader runs", len(got))
 	}
 	earlier.release()
-	earlier.release() // twice is once
+	earlier.release() // a second release does nothing
 	await(t, "the garbage is gone", func() bool {
 		wake(s.sealer)
 		return tries.Load() == 2

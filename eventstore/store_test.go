@@ -21,7 +21,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// TestCloseWaitsForAppends holds that the log is not closed under an append.
+// TestCloseWaitsForAppends checks that the log is not closed during an append.
 func TestCloseWaitsForAppends(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
@@ -42,10 +42,10 @@ func TestCloseWaitsForAppends(t *testing.T) {
 	}
 }
 
-// TestCloseEndsWorkers holds that nothing of a store that has answered and sealed runs on.
+// TestCloseEndsWorkers checks that Close leaves nothing running after queries and sealing.
 func TestCloseEndsWorkers(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close files that are left open
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would close leaked files
 	folder := t.TempDir()
 	s := openStore(t, folder)
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
@@ -105,11 +105,11 @@ func blockManifest(t *testing.T, folder string) (unblock func()) {
 	}
 }
 
-// isBlocked reports whether a change failed because of blockManifest, for now.
+// isBlocked reports whether a change failed temporarily because of blockManifest.
 func isBlocked(err error) bool { return errors.Is(err, syscall.EEXIST) && !event.IsPermanent(err) }
 
-// TestFailedChange lets the manifest fail to be saved: the store goes on with the one before,
-// and no number is used twice, because readers may have seen what failed.
+// TestFailedChange makes saving the manifest fail. The store continues with the previous
+// version and reuses no number, because readers may have seen the failed version.
 func TestFailedChange(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -150,7 +150,7 @@ func TestFailedChange(t *testing.T) {
 func filesBelow(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // it has gone meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
 			return nil
 		}
 		if err == nil && !entry.IsDir() {
@@ -165,8 +165,8 @@ func filesBelow(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// TestOpenRemovesLeftovers opens a folder in which a crash has left files that belong to
-// nothing: they go, unless the folder is opened read-only.
+// TestOpenRemovesLeftovers opens a folder with leftover files of a crash. Open removes them
+// unless it is read-only.
 func TestOpenRemovesLeftovers(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -203,8 +203,9 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 	}
 }
 
-// TestOpenCannotRemove opens a folder with leftovers whose path is longer than the system takes:
-// the store does not begin to write beside what it cannot remove, but answers queries.
+// TestOpenCannotRemove opens a folder with leftovers that have a path longer than the system
+// allows. The store answers queries but does not start to write beside files that it cannot
+// remove.
 func TestOpenCannotRemove(t *testing.T) {
 	folder := t.TempDir()
 	openStore(t, folder).Close()
@@ -226,8 +227,8 @@ func TestOpenCannotRemove(t *testing.T) {
 	s.Close()
 }
 
-// TestManifestBelongsToTheLog opens a store whose manifest is missing, or older than its log:
-// rows would silently be gone.
+// TestManifestBelongsToTheLog opens a store with a manifest that is missing or older than its
+// log. Without an error, rows would be lost silently.
 func TestManifestBelongsToTheLog(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -266,7 +267,7 @@ func TestManifestBelongsToTheLog(t *testing.T) {
 	}
 }
 
-// TestReadOnlyRefusesChanges holds that a store which was opened read-only changes nothing.
+// TestReadOnlyRefusesChanges checks that a store opened read-only changes nothing.
 func TestReadOnlyRefusesChanges(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -275,7 +276,7 @@ func TestReadOnlyRefusesChanges(t *testing.T) {
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 1, `{"id":2}`)
 	s.Close()
 	list := func() []string {
-		return slices.DeleteFunc(listFolder(t, folder), func(line string) bool { return strings.Contains(line, "/lock") }) // names its owner
+		return slices.DeleteFunc(listFolder(t, folder), func(line string) bool { return strings.Contains(line, "/lock") }) // it names its owner
 	}
 	before := list()
 	s, err := Open(folder, Options{ReadOnly: true})

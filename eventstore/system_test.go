@@ -52,7 +52,7 @@ func TestSystemTable(t *testing.T) {
 	for sql, want := range map[string]string{
 		`SELECT count(*), max(position), count(DISTINCT id), max(length(text)), count(*) - count(text), max(time) FROM LETTERS`: "5000,18446744073709551615,1,699,8,2026-01-02 03:04:05.000006",
 		`SELECT count(*) FROM letters JOIN events ON events.id = 1`:                                                             "5000",
-		`SELECT count(*) FROM events`:                                 "1", // the store's own
+		`SELECT count(*) FROM events`:                                 "1", // the store's own table
 		`SELECT count(*) FROM perigee.Events`:                         "5000",
 		`SELECT count(*) FROM events.perigee.events`:                  "5000",
 		`SELECT count(*) FROM events e JOIN perigee.events p ON true`: "5000",
@@ -79,7 +79,7 @@ func TestSystemTable(t *testing.T) {
 	}
 }
 
-// TestSegments reads what the tables consist of, before and after rows became Parquet files.
+// TestSegments reads the table segments before and after rows are sealed.
 func TestSegments(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time", Event: "event"}))
@@ -109,8 +109,8 @@ other,log,true,,1,true,,,,false`
 	}
 }
 
-// TestTableNamedAsSystemTable has tables of the store with the names of system tables. A query
-// that names both reads both as they are, and is not narrowed by what it says of the other.
+// TestTableNamedAsSystemTable creates tables with the names of system tables. A query that
+// names both reads both correctly, and conditions on one do not narrow the other.
 func TestTableNamedAsSystemTable(t *testing.T) {
 	var log bytes.Buffer
 	s, err := Open(t.TempDir(), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -170,7 +170,7 @@ func TestNamesTable(t *testing.T) {
 	}
 }
 
-// TestSystemRowsStop takes a row of a system table and no more, as LIMIT does.
+// TestSystemRowsStop takes only one row of a system table, as LIMIT does.
 func TestSystemRowsStop(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -198,8 +198,8 @@ func TestSystemRowsStop(t *testing.T) {
 	}
 }
 
-// TestTablesAreSorted holds the order in which tables and their files are listed, and that what
-// the log and the files have is added up by table.
+// TestTablesAreSorted checks the order of listed tables and files, and that counts of log and
+// files are added up per table.
 func TestTablesAreSorted(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)

@@ -46,7 +46,7 @@ func TestUnknownFields(t *testing.T) {
 				t.Fatal(err)
 			}
 			s = openStore(t, folder)
-			used, err := s.UseTable("events") // as it is: the mode stands in the store
+			used, err := s.UseTable("events") // unchanged: the mode is kept in the store
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestUnknownFieldsChange(t *testing.T) {
 	}
 }
 
-// TestTableSettings holds the manifest against what is declared, before and after a change.
+// TestTableSettings compares the manifest with the declaration, before and after a change.
 func TestTableSettings(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
@@ -116,7 +116,7 @@ func TestUseTable(t *testing.T) {
 	if _, err := s.UseTable("Events"); err == nil || !strings.Contains(err.Error(), "already exists") {
 		t.Errorf("a name that differs in case: %v", err)
 	}
-	// A table has a folder of its name, and statements of the SQL catalog read views called duckdb_….
+	// A table's folder has its name, and the SQL catalog reads views called duckdb_….
 	for _, name := range []string{"", "../events", "a/b", "a b", "1st", "é", strings.Repeat("x", 64), "duckdb_views", "DuckDB_tables", "duckdb_"} {
 		_, used := s.UseTable(name)
 		_, declared := s.Table(name, TableConfig{})
@@ -136,8 +136,8 @@ func TestUseTable(t *testing.T) {
 	appendDocs(t, take(t, made), 0, `{"id":1}`)
 }
 
-// TestCatalogNames makes tables with the names of schemas and tables of the SQL catalog that a table
-// may have: they are found, and so is the catalog.
+// TestCatalogNames creates tables with the permitted names of schemas and tables of the SQL
+// catalog. Both the tables and the catalog remain readable.
 func TestCatalogNames(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	names := []string{"columns", "duckdb", "information_schema", "main", "pg_catalog", "pg_class", "pragma_show", "pragma_table_info", "schemata", "sqlite_master", "tables"}
@@ -180,7 +180,7 @@ func TestTimeUnits(t *testing.T) {
 			t.Errorf("%s of %s: got %s", value, unit, got)
 		}
 	}
-	// A unit that changes applies to what comes then.
+	// A changed unit applies to later events.
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
 	appendDocs(t, p, 0, `{"time":1}`)
@@ -269,7 +269,7 @@ func TestDeclaredTimeColumn(t *testing.T) {
 	}
 }
 
-// TestNanosecondTimes has a time column to the nanosecond, in the log and in files.
+// TestNanosecondTimes tests a nanosecond time column in the log and in files.
 func TestNanosecondTimes(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "ts", TimeUnit: event.Nanoseconds, Columns: []event.Column{
@@ -339,7 +339,7 @@ func TestNanosecondTimes(t *testing.T) {
 	}
 }
 
-// TestLatestNanoseconds finds the newest rows among many, from the newest file on.
+// TestLatestNanoseconds finds the newest of many rows, starting at the newest file.
 func TestLatestNanoseconds(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "ts", TimeUnit: event.Nanoseconds}))

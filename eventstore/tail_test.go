@@ -19,7 +19,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// A follower collects what a tail shows.
+// A follower collects the rows of a tail.
 type follower struct {
 	mu      sync.Mutex
 	ids     []int
@@ -28,8 +28,8 @@ type follower struct {
 	begun   chan struct{}
 	ended   chan error
 	cancel  context.CancelFunc
-	block   chan struct{} // is read before each batch of rows, unless it is nil
-	blocked atomic.Bool   // it has been waited for
+	block   chan struct{} // if not nil, receive from it before each batch of rows
+	blocked atomic.Bool   // a batch is waiting on block
 }
 
 func follow(t *testing.T, s *Store, q TailRequest, block chan struct{}) *follower {
@@ -90,7 +90,7 @@ func (f *follower) seen() []int {
 	return slices.Clone(f.ids)
 }
 
-// wait waits until a row has been shown, and returns all.
+// wait waits until a row has arrived, and returns all rows.
 func (f *follower) wait(t *testing.T, s *Store, id int) []int {
 	t.Helper()
 	waitUntil(t, s, func() bool { return slices.Contains(f.seen(), id) })
@@ -104,8 +104,8 @@ func idsFrom(first, n, step int) (ids []int) {
 	return ids
 }
 
-// TestTail follows a table while files of the log are sealed and its schema changes: each row
-// is shown once, in order.
+// TestTail follows a table while log files are sealed and its schema changes. Each row must
+// arrive once, in order.
 func TestTail(t *testing.T) {
 	s := openWork(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
@@ -124,7 +124,7 @@ func TestTail(t *testing.T) {
 	const end = 5_000
 	for id := 50; id < end; id += 50 {
 		appendRows(id, 50)
-		if id%500 == 0 { // some two files, of which tailFiles may be sealed before they are read
+		if id%500 == 0 { // some two files; tailFiles may be sealed before they are read
 			all.wait(t, s, id+49)
 			odd.wait(t, s, id+49)
 		}
@@ -156,7 +156,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestTailSince begins with the stored rows from a time on, in files and in the log.
+// TestTailSince starts with the stored rows from a time on, in files and in the log.
 func TestTailSince(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time"}))
@@ -173,7 +173,7 @@ func TestTailSince(t *testing.T) {
 	}
 }
 
-// TestShowAndKillTails lists a tail beside the queries, and ends it.
+// TestShowAndKillTails lists a tail among the queries and ends it.
 func TestShowAndKillTails(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -197,7 +197,7 @@ func TestShowAndKillTails(t *testing.T) {
 	}
 }
 
-// TestTailRefuses names what cannot be followed.
+// TestTailRefuses checks the errors for invalid requests.
 func TestTailRefuses(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	openTable(t, s, TableConfig{})
@@ -215,8 +215,8 @@ func TestTailRefuses(t *testing.T) {
 	}
 }
 
-// TestTailThatStalls follows with a reader that takes nothing. It holds no append up and keeps
-// no file for ever, and is told that rows were skipped.
+// TestTailThatStalls follows a table with a reader that takes nothing. The reader must not
+// block appends or keep files forever, and must learn that rows were skipped.
 func TestTailThatStalls(t *testing.T) {
 	for name, hold := range map[string]time.Duration{"for a while": 20 * time.Millisecond, "for many files": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestTailThatStalls(t *testing.T) {
 				appendDocs(t, p, uint64(id), fmt.Sprintf(`{"id":%d}`, id))
 				seal(t, s)
 			}
-			if hold < time.Minute { // the reader is stalled still
+			if hold < time.Minute { // the reader is still stalled
 				waitUntil(t, s, func() bool {
 					_, err := os.Stat(wal.Path(manifest.LogFolder(s.folder), 1))
 					return errors.Is(err, os.ErrNotExist)
@@ -254,8 +254,8 @@ func TestTailThatStalls(t *testing.T) {
 	}
 }
 
-// TestTailThatFallsBehind follows with a reader that takes nothing while files of the log with
-// several versions of the schema are sealed, and then goes on: it misses no row.
+// TestTailThatFallsBehind follows a table with a reader that takes nothing while log files
+// with several schema versions are sealed, and then resumes. It must not miss a row.
 func TestTailThatFallsBehind(t *testing.T) {
 	defer func(before time.Duration) { tailHold = before }(tailHold)
 	tailHold = time.Hour
@@ -268,7 +268,7 @@ func TestTailThatFallsBehind(t *testing.T) {
 	waitUntil(t, s, f.blocked.Load)
 	id := 2
 	for range tailFiles - 1 {
-		for _, fraction := range []string{"", "", ".5"} { // n widens, and the manifest lets go of the first version
+		for _, fraction := range []string{"", "", ".5"} { // n widens, and the manifest drops the first version
 			appendDocs(t, p, uint64(id), fmt.Sprintf(`{"id":%d,"n":%[1]d%s,"c%[1]d":1}`, id, fraction))
 			id++
 		}

@@ -32,7 +32,7 @@ func uniqueConfig(window time.Duration) TableConfig {
 	}
 }
 
-// repeated returns how many rows the table events has dropped.
+// repeated returns the number of rows that table events has dropped.
 func repeated(s *Store) uint64 { return s.UniqueStats()["events"].Repeated }
 
 func TestUnique(t *testing.T) {
@@ -49,11 +49,11 @@ func TestUnique(t *testing.T) {
 		}
 	}
 	check("1 2 4 5 6", 3)
-	// A range that is appended again is no repetition: its rows are there.
+	// A range that is appended again is skipped and not counted as repeated.
 	appendDocs(t, p, 4, `{"host":"a","n":5}`, `{"id":2,"host":"","n":6}`, `{"id":2,"host":"","n":7}`, `{"id":1,"host":"b","n":8}`, `{"id":3,"host":"a","n":9}`)
 	check("1 2 4 5 6 9", 3)
 
-	// After a restart the keys come from the log, and then from files of keys.
+	// After a restart the keys come from the log, and later from key files.
 	reopen := func() {
 		t.Helper()
 		if err := s.Close(); err != nil {
@@ -78,7 +78,7 @@ func TestUnique(t *testing.T) {
 	if stats, err := s.Stats(); err != nil || stats[0].Unique == nil || stats[0].Unique.Keys != 7 || stats[0].Unique.Repeated != 2 {
 		t.Errorf("stats: %+v, %v", stats[0].Unique, err)
 	}
-	// The keys of rows that were deleted still count.
+	// The keys of deleted rows still count.
 	if _, err := s.Delete(context.Background(), "events", "id = 6"); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestUnique(t *testing.T) {
 	check("1 2 4 5 6 9 11 14", 3)
 }
 
-// TestUniqueWindow lets keys leave their window, and their files with them.
+// TestUniqueWindow lets keys leave their window; their files are removed too.
 func TestUniqueWindow(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, uniqueConfig(3*time.Second)))
@@ -115,7 +115,7 @@ func TestUniqueWindow(t *testing.T) {
 	})
 }
 
-// TestUniqueConcurrently sends the same keys from several partitions at the same time.
+// TestUniqueConcurrently sends the same keys from several partitions concurrently.
 func TestUniqueConcurrently(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, uniqueConfig(time.Hour))
@@ -148,7 +148,7 @@ func TestUniqueConcurrently(t *testing.T) {
 	}
 }
 
-// TestUniqueAfterFailure appends a key again whose first append has failed.
+// TestUniqueAfterFailure appends a key again after its first append failed.
 func TestUniqueAfterFailure(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, uniqueConfig(time.Hour))
@@ -162,7 +162,7 @@ func TestUniqueAfterFailure(t *testing.T) {
 	if err != nil || rows.count() != 2 {
 		t.Fatalf("%v, %v", rows, err)
 	}
-	// Another partition waits for what becomes of them.
+	// Another partition waits for the outcome.
 	other, _, err := table.TakeOver(context.Background(), "pipe", "other")
 	if err != nil {
 		t.Fatal(err)
@@ -184,13 +184,13 @@ func TestUniqueAfterFailure(t *testing.T) {
 	}
 }
 
-// TestUniqueIsBounded refuses what its memory cannot tell from a repetition, and goes on when
-// keys have left the window.
+// TestUniqueIsBounded checks that appends fail when the memory for keys is full, and resume
+// when keys have left the window.
 func TestUniqueIsBounded(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
 	config := uniqueConfig(3 * time.Second)
-	config.Unique.Memory = 1 // as little as can be
+	config.Unique.Memory = 1 // the minimum
 	p := take(t, openTable(t, s, config))
 	var err error
 	n := uint64(0)
@@ -255,7 +255,7 @@ func TestUniqueSettings(t *testing.T) {
 		t.Errorf("the keys may take %d bytes by default", got)
 	}
 	appendDocs(t, p, 0, `{"id":1,"host":"a"}`)
-	c.Unique.Key = []string{"HOST"} // another key, of rows that are there already too
+	c.Unique.Key = []string{"HOST"} // another key; existing rows count too
 	openTable(t, s, c)
 	appendDocs(t, p, 1, `{"id":2,"host":"a"}`, `{"id":2,"host":"b"}`)
 	c.Unique = Unique{}
@@ -266,11 +266,11 @@ func TestUniqueSettings(t *testing.T) {
 	}
 }
 
-// uniqueFolder makes the test's process append repetitions.
+// uniqueFolder turns the test's process into one that appends duplicates.
 const uniqueFolder = "EVENTSTORE_UNIQUE"
 
-// appendRepetitions appends events from several partitions for ever, of which most have been
-// appended before or are being appended, and says which keys are durable.
+// appendRepetitions endlessly appends events from several partitions, mostly duplicates of
+// earlier or concurrent ones, and prints the keys that are durable.
 func appendRepetitions(folder string) error {
 	seed, err := strconv.ParseUint(os.Getenv(testseed.Variable), 10, 64)
 	if err != nil {
@@ -316,8 +316,8 @@ func appendRepetitions(folder string) error {
 	return <-failed
 }
 
-// TestUniqueKill kills a process that appends repetitions, again and again: each key that was
-// acknowledged is there, and none is there twice.
+// TestUniqueKill repeatedly kills a process that appends duplicates. Each acknowledged key
+// must exist exactly once.
 func TestUniqueKill(t *testing.T) {
 	folder := t.TempDir()
 	r := testseed.New(t)
@@ -337,7 +337,7 @@ func TestUniqueKill(t *testing.T) {
 				t.Errorf("kill %d: key %s was acknowledged, and is gone", kill, id)
 			}
 		}
-		if kill == 1 { // whatever else was sealed by chance: the keys of later kills repeat some in files
+		if kill == 1 { // later kills must repeat some keys in files, whatever else was sealed by chance
 			seal(t, s)
 		}
 		if err := s.Close(); err != nil {
@@ -374,7 +374,7 @@ func appendAndKill(t *testing.T, folder string, seed uint64, batches int, more t
 	for lines := bufio.NewReader(stdout); ; {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			break // a line that was cut off says nothing
+			break // ignore a truncated line
 		}
 		if strings.HasPrefix(line, "error") {
 			t.Errorf("the process says %q", line)
@@ -387,7 +387,7 @@ func appendAndKill(t *testing.T, folder string, seed uint64, batches int, more t
 		}
 	}
 	_ = cmd.Process.Kill()
-	_ = cmd.Wait() // says only that it was killed
+	_ = cmd.Wait() // the error only reports the kill
 }
 
 func TestKeysFile(t *testing.T) {
@@ -429,8 +429,8 @@ func TestKeysFile(t *testing.T) {
 	}
 }
 
-// TestDamagedKeys opens a store whose file of keys has other bytes: without them, events that came
-// before would be stored again.
+// TestDamagedKeys opens a store with a damaged key file. Without an error, duplicates would
+// be stored again.
 func TestDamagedKeys(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)

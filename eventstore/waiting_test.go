@@ -14,7 +14,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// holdReservation reserves positions of a partition, as an append does while it is under way.
+// holdReservation reserves positions of a partition, like a running append.
 func holdReservation(t *testing.T, p *Partition, r event.Range) (end func()) {
 	t.Helper()
 	fresh, err := p.reserve(t.Context(), r)
@@ -24,8 +24,8 @@ func holdReservation(t *testing.T, p *Partition, r event.Range) (end func()) {
 	return sync.OnceFunc(func() { p.table.cancelReservation(p.key, r) })
 }
 
-// TestWaitingEnds holds that a caller that waits for an append of the same partition stops when its
-// context ends, and goes on when the append has ended.
+// TestWaitingEnds checks that a caller waiting for an append of the same partition stops when
+// its context ends, and continues when the append has ended.
 func TestWaitingEnds(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{})
@@ -65,7 +65,7 @@ func TestWaitingEnds(t *testing.T) {
 	}
 }
 
-// TestNeighboursDoNotWait appends positions beside those of an append that is under way.
+// TestNeighboursDoNotWait appends positions next to those of a running append.
 func TestNeighboursDoNotWait(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -79,8 +79,8 @@ func TestNeighboursDoNotWait(t *testing.T) {
 	}
 }
 
-// TestAppendsWaitForRoom lets closed files of the log pile up behind an append that is under way:
-// up to a number of them appends go on, then they wait until files are sealed.
+// TestAppendsWaitForRoom lets closed log files accumulate behind a running append. Up to a
+// maximum number of files appends continue, then they wait until files are sealed.
 func TestAppendsWaitForRoom(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
@@ -125,7 +125,8 @@ func TestAppendsWaitForRoom(t *testing.T) {
 	}
 }
 
-// TestCloseEndsWaiting closes a store while an append waits for room, and a delete for a reader.
+// TestCloseEndsWaiting closes a store while an append waits for space and a delete waits for
+// a reader.
 func TestCloseEndsWaiting(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))

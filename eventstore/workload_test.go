@@ -19,27 +19,28 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// The workload is what a process does whose end, or whose disk's, a test checks. It appends
-// batches of numbered events to three tables, closes and opens the store, deletes, and drops,
-// renames and changes one of the tables, and says on its standard output what it was told is done:
+// The workload is the activity of a process. A test kills the process or cuts the power to its
+// disk, and checks the result. The workload appends batches of numbered events to three tables,
+// closes and reopens the store, deletes, and drops, renames and changes one of the tables. It
+// prints what the store has confirmed:
 //
 //	ack TABLE FIRST  a batch is durable
-//	dropping         the table that changes may be dropped, with all its batches
-//	did CHANGE       it has been dropped, renamed, or changed otherwise
-//	deleting USER    a delete has been asked for
+//	dropping         the changing table may be dropped, with all its batches
+//	did CHANGE       it was dropped, renamed, or otherwise changed
+//	deleting USER    a delete was requested
 //	deleted USER     it has returned
-//	failed ERROR     what failed is tried again
+//	failed ERROR     an operation failed and is retried
 //
-// Meanwhile the store seals, merges, rewrites and removes files, of which there are many. The
-// column mark of events is computed, and recomputed over and over: when one recompute has ended,
-// the next process, or the next opening, asks for another, with another function.
+// Meanwhile the store seals, merges, rewrites and removes many files. The column mark of
+// events is computed and repeatedly recomputed: when one recompute has ended, the next
+// process or the next Open requests another, with another function.
 const (
 	workBatch   = 100 // events
-	userBatches = 5   // batches that an events' user has
-	deleteEach  = 3   // users; the first of them is deleted
+	userBatches = 5   // batches per user
+	deleteEach  = 3   // one in this many users is deleted
 	eventsTable = "events"
 	oldTable    = "old"     // every other event is older than its retention
-	changed     = "changed" // how the name of the table that changes begins
+	changed     = "changed" // prefix of the changing table's name
 )
 
 func workOptions() Options { return Options{SegmentBytes: 64 << 10, Threads: 1} }
@@ -49,7 +50,7 @@ func eventsConfig() TableConfig {
 }
 func oldConfig() TableConfig { return TableConfig{Time: "time", Retention: 24 * time.Hour} }
 
-// marksPerID is how many functions of mark have values of their own.
+// marksPerID is the number of functions of mark with distinct values.
 const marksPerID = 1000
 
 // marking returns the column mark with one of its functions.
@@ -69,14 +70,14 @@ func lastMarking(s *Store) (version string, ended bool) {
 	return "0", true
 }
 
-// A workload is a process at work.
+// A workload is a running workload process.
 type workload struct {
 	folder     string
 	store      *Store
 	partitions map[string]*Partition // by table
 	done       map[string]event.Ranges
-	next       map[string]uint64 // first position that was not appended
-	changed    string            // name of the table that changes
+	next       map[string]uint64 // first position not appended yet
+	changed    string            // current name of the changing table
 	lanes      int
 	mu         sync.Mutex // held while a line is printed
 }
@@ -120,7 +121,7 @@ func (w *workload) open() (err error) {
 	return err
 }
 
-// take takes the partition of a table over.
+// take takes over the partition of a table.
 func (w *workload) take(name string, table *Table) (err error) {
 	if w.partitions[name], w.done[name], err = table.TakeOver(context.Background(), "pipe", "part"); err != nil {
 		return err
@@ -131,7 +132,7 @@ func (w *workload) take(name string, table *Table) (err error) {
 	return nil
 }
 
-// takeChanged opens the table that changes, under the name that it has.
+// takeChanged opens the changing table under its current name.
 func (w *workload) takeChanged() error {
 	table, err := w.store.UseTable(w.changed)
 	if err != nil {
@@ -140,7 +141,7 @@ func (w *workload) takeChanged() error {
 	return w.take(changed, table)
 }
 
-// changeTable changes the table that changes, now and then.
+// changeTable occasionally changes the changing table.
 func (w *workload) changeTable() error {
 	ctx, err := context.Background(), error(nil)
 	kind := rand.IntN(20)
@@ -176,7 +177,8 @@ func (w *workload) changeTable() error {
 	return w.takeChanged()
 }
 
-// changedTable describes the table that changes, whatever its name is now; nil if it is gone.
+// changedTable describes the changing table under its current name, or returns nil if it was
+// dropped.
 func changedTable(s *Store) *TableInfo {
 	for _, t := range s.Tables() {
 		if strings.HasPrefix(t.Name, changed) {
@@ -186,7 +188,8 @@ func changedTable(s *Store) *TableInfo {
 	return nil
 }
 
-// run works until so many batches of each table are durable. It closes the store in between.
+// run works until the given number of batches of each table is durable. It closes the store
+// in between.
 func (w *workload) run(batches int) error {
 	const perOpen = 40
 	for {
@@ -204,8 +207,8 @@ func (w *workload) run(batches int) error {
 	}
 }
 
-// appendUpTo appends what is missing of the events before position end to all tables, on
-// several lanes, and deletes users whose events are all there.
+// appendUpTo appends the missing events before position end to all tables, on several lanes,
+// and deletes users whose events are complete.
 func (w *workload) appendUpTo(end uint64) error {
 	for first := uint64(0); first < end; first += uint64(w.lanes) * workBatch {
 		var lanes errgroup.Group
@@ -246,7 +249,7 @@ func (w *workload) appendBatch(table string, first uint64) error {
 	}
 }
 
-// deleteUsers deletes those users whose last event lies in [from, end).
+// deleteUsers deletes the users with a last event in [from, end).
 func (w *workload) deleteUsers(from, end uint64) error {
 	const perUser = userBatches * workBatch
 	for user := from / perUser; user*perUser < end; user++ {
@@ -264,7 +267,7 @@ func (w *workload) deleteUsers(from, end uint64) error {
 	return nil
 }
 
-// workDocs returns the events of a batch. Now and then a batch brings a new column.
+// workDocs returns the events of a batch. Some batches add a new column.
 func workDocs(table string, first uint64) []string {
 	const day = 24 * time.Hour
 	docs := make([]string, workBatch)
@@ -287,7 +290,7 @@ func workDocs(table string, first uint64) []string {
 	return docs
 }
 
-// The event number id of the table that changes was sent so many seconds after 1970.
+// Event id of the changing table was sent sentFirst + id*sentEach seconds after 1970.
 const sentEach, sentFirst = 600, 1_700_000_000
 
 func changedDoc(id uint64) string {
@@ -295,7 +298,7 @@ func changedDoc(id uint64) string {
 	return fmt.Sprintf(`{"id":%d,"sent":%d,"seen":%q,"x":%[1]d}`, id, sent, time.Unix(sent, 0).UTC().Format(time.RFC3339))
 }
 
-// A verdict counts what is wrong in a store, in rows.
+// A verdict counts the wrong rows in a store.
 type verdict struct{ lost, duplicated int }
 
 func (v *verdict) add(other verdict) {
@@ -303,7 +306,7 @@ func (v *verdict) add(other verdict) {
 	v.duplicated += other.duplicated
 }
 
-// checkWork compares a store with what workloads have said.
+// checkWork compares a store with the output of workloads.
 func checkWork(t testing.TB, s *Store, said []string) (v verdict) {
 	t.Helper()
 	acknowledged := map[string]event.Ranges{}
@@ -315,7 +318,7 @@ func checkWork(t testing.TB, s *Store, said []string) (v verdict) {
 		}
 		number, err := strconv.ParseUint(word[len(word)-1], 10, 64)
 		switch {
-		case err != nil: // of a failure, or cut off by the kill
+		case err != nil: // the output of a failure, or a line truncated by the kill
 		case word[0] == "ack" && len(word) == 3:
 			set := acknowledged[word[1]]
 			set.Add(event.Range{First: number, Count: workBatch})
@@ -365,7 +368,7 @@ func checkWork(t testing.TB, s *Store, said []string) (v verdict) {
 	return v
 }
 
-// checkUsers finds all events of each user once, or none if the user was deleted.
+// checkUsers checks that all events of each user exist once, or none if the user was deleted.
 func checkUsers(t testing.TB, s *Store, committed event.Ranges, deleting, deleted map[uint64]bool) (v verdict) {
 	t.Helper()
 	rows, ids := map[uint64]int{}, map[uint64]int{}
@@ -403,7 +406,7 @@ func checkUsers(t testing.TB, s *Store, committed event.Ranges, deleting, delete
 	return v
 }
 
-// unmarked counts the events without a value that some function of mark has for them.
+// unmarked counts the events without a valid value of mark.
 func unmarked(t testing.TB, s *Store) (n int) {
 	t.Helper()
 	answer := ask(t, s, fmt.Sprintf(`SELECT count(*) FILTER (mark IS NULL OR mark // %d <> id) FROM events`, marksPerID))
@@ -413,7 +416,7 @@ func unmarked(t testing.TB, s *Store) (n int) {
 	return n
 }
 
-// checkRetention finds the events that are young enough once, and the others at most once.
+// checkRetention checks that unexpired events exist once, and expired ones at most once.
 func checkRetention(t testing.TB, s *Store, committed event.Ranges) (v verdict) {
 	t.Helper()
 	var young, youngIDs, old, oldIDs int
@@ -434,8 +437,8 @@ func checkRetention(t testing.TB, s *Store, committed event.Ranges) (v verdict) 
 	return v
 }
 
-// checkChanged finds each event of the table that changes once, with its values, and the same
-// events with and without the files that their times bound.
+// checkChanged checks that each event of the changing table exists once, with its values, and
+// that queries return the same events with and without time bounds.
 func checkChanged(t testing.TB, s *Store, committed event.Ranges) (v verdict) {
 	t.Helper()
 	table := changedTable(s)
@@ -450,7 +453,7 @@ func checkChanged(t testing.TB, s *Store, committed event.Ranges) (v verdict) {
 		wrong = append(wrong, fmt.Sprintf("coalesce(%s <> %d + id * %d, true)", value, sentFirst, sentEach))
 	}
 	if types["x"] != "" {
-		wrong = append(wrong, "x <> id") // it was dropped, or is null or right
+		wrong = append(wrong, "x <> id") // the column was dropped, or is null or correct
 	}
 	inRange := "true"
 	if table.Time != "" {
@@ -470,8 +473,8 @@ func checkChanged(t testing.TB, s *Store, committed event.Ranges) (v verdict) {
 	return v
 }
 
-// partsOf returns predicates of which one holds for each row: few enough rows for a count of
-// their different ids, however many a run has written.
+// partsOf returns predicates that partition the rows into parts small enough for a distinct
+// count of their ids.
 func partsOf(committed event.Ranges) (predicates []string) {
 	const ids = 1 << 20
 	begin, end := uint64(0), committed[len(committed)-1].End()
@@ -488,8 +491,8 @@ func countIn(set event.Ranges, first, end uint64) (n int) {
 	return n
 }
 
-// countFrom returns the number in an environment variable, by which the make targets ask for
-// more than a usual test does.
+// countFrom returns the number in an environment variable, with which the make targets run
+// longer tests.
 func countFrom(t testing.TB, variable string, usual int) int {
 	t.Helper()
 	text := os.Getenv(variable)
@@ -503,8 +506,9 @@ func countFrom(t testing.TB, variable string, usual int) int {
 	return n
 }
 
-// workFolder is where a workload's store is below the folder of a test.
+// workFolder returns the folder of a workload's store below the folder of a test.
 func workFolder(folder string) string { return filepath.Join(folder, "made", "events") }
 
-// sealedFiles returns how many files of the log were sealed, to see that a test tests that.
+// sealedFiles returns the number of log files sealed so far, to verify that a test covers
+// sealing.
 func sealedFiles(s *Store) uint64 { return s.current().LogStart - 1 }

@@ -9,7 +9,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// numbers is a result of the numbers below count, of which a limit cuts off the rest.
+// numbers is a result of the numbers below count, truncated by a limit.
 type numbers struct {
 	count, limit, shown int
 	next                int
@@ -30,7 +30,7 @@ func (n *numbers) Format() protocol.Format       { return protocol.FormatTable }
 func (n *numbers) Shown() int                    { return n.shown }
 func (n *numbers) WriteStream(w io.Writer) error { return io.ErrClosedPipe }
 
-// TestTableShowsBothEnds writes results as tables that show only so many rows.
+// TestTableShowsBothEnds writes tables with a limited number of rows.
 func TestTableShowsBothEnds(t *testing.T) {
 	for _, test := range []struct {
 		rows, shown, limit int
@@ -59,7 +59,7 @@ func TestTableShowsBothEnds(t *testing.T) {
 	}
 }
 
-// TestLongCells cuts text that is too long for a cell.
+// TestLongCells truncates text that is too long for a cell.
 func TestLongCells(t *testing.T) {
 	for length, want := range map[int]int{tableWidth: tableWidth, tableWidth + 1: tableWidth + 1} {
 		got := []rune(clean(strings.Repeat("é", length)))

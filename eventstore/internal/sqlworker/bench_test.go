@@ -44,8 +44,8 @@ func BenchmarkQuery(b *testing.B) {
 	}
 }
 
-// benchTable adds a table of ten columns, and benchRow fills their rows: columns of few values, of
-// many, and of none twice.
+// benchTable adds a table of ten columns, and benchRow fills their rows: columns with few
+// distinct values, with many, and with unique ones.
 func (f *folder) benchTable() *manifest.Table {
 	return f.addTable("events", column(5, "user", event.Int64), column(6, "hash", event.String), column(7, "country", event.String), column(8, "url", event.String),
 		column(9, "value", event.Float64), column(10, "status", event.Int64), column(11, "meta", event.JSON))
@@ -80,7 +80,7 @@ func benchRow(first int) func(c manifest.Column, v *event.Vector, row int) {
 	}
 }
 
-// BenchmarkSegment seals a file of the log of half a million rows.
+// BenchmarkSegment seals a log file of half a million rows.
 func BenchmarkSegment(b *testing.B) {
 	const frames, rows = 500, 1000
 	f := newFolder(b, Options{})
@@ -98,7 +98,7 @@ func BenchmarkSegment(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*frames*rows), "ns/row")
 }
 
-// addFiles adds Parquet files with so many seconds of events each, one a second.
+// addFiles adds Parquet files with rows events each, one per second.
 func (f *folder) addFiles(t *manifest.Table, files, rows int) {
 	f.t.Helper()
 	c := openTestConn(f.t)

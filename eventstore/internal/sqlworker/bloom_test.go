@@ -69,7 +69,7 @@ func TestBloomFiles(t *testing.T) {
 	f.want(`SELECT count(*) FROM events WHERE key IN ('text 1', 'text 3999', 'x')`, "2")
 	f.want(`SELECT count(*) FROM events WHERE key = 'nothing'`, "0")
 
-	// A damaged file rules nothing out.
+	// A damaged bloom file excludes nothing.
 	path := table.Path(f.path, table.Files[2].Bloom)
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -85,15 +85,16 @@ func TestBloomFiles(t *testing.T) {
 	}
 }
 
-// A key that occurs in some row groups is read there alone. Of a list of many keys, whole files
-// are read: DuckDB needs memory for the list in each part.
+// TestRangesOfKeys checks that a query for a key reads only the row groups that may have it.
+// For a list of many keys it reads whole files, because DuckDB needs memory for the list in
+// each part.
 func TestRangesOfKeys(t *testing.T) {
 	const rowGroup, events, parts = 2048, 10, 3
 	f := newFolder(t, Options{RowGroup: rowGroup})
 	table := f.addTable("events", column(5, "part", event.Int64), column(6, "key", event.String))
 	table.Bloom = []string{"part", "key"}
 	f.save()
-	const rows = events * parts * rowGroup // sorted by event, each of which has three row groups
+	const rows = events * parts * rowGroup // sorted by event; each event has three row groups
 	part := func(id int) int { return id * parts / rows }
 	f.appendFrame(1, frameOf(table, rows, func(c manifest.Column, v *event.Vector, row int) {
 		if c.Name == "part" {
@@ -103,7 +104,7 @@ func TestRangesOfKeys(t *testing.T) {
 		testRow(0)(c, v, row)
 	}))
 	f.seal(1)
-	keys := func(n int) (keys []string) { // no two in neighboring row groups
+	keys := func(n int) (keys []string) { // never two in neighboring row groups
 		for i := range n {
 			group := 2 * i
 			keys = append(keys, fmt.Sprint("text ", (rows/parts*(group%parts)+1000)/10*10+group/parts))
@@ -114,7 +115,7 @@ func TestRangesOfKeys(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		equal map[string][]string
-		want  int // ranges
+		want  int // number of ranges
 	}{
 		{"one key", map[string][]string{"key": {"text 4711"}}, 1},
 		{"no key", map[string][]string{"key": {"text"}}, 0},
@@ -136,8 +137,8 @@ func TestRangesOfKeys(t *testing.T) {
 	}
 }
 
-// TestRangesOfRowGroups finds the row groups that may have values, in as few ranges as there
-// can be.
+// TestRangesOfRowGroups finds the row groups that may have given values, in as few ranges as
+// possible.
 func TestRangesOfRowGroups(t *testing.T) {
 	filter := func(values ...string) bloomFilter {
 		f := newBloomFilter(len(values))
@@ -179,7 +180,7 @@ func TestRangesOfRowGroups(t *testing.T) {
 	}
 }
 
-// TestClosedBlooms holds that filters of files which are gone are not kept mapped.
+// TestClosedBlooms checks that filters of removed files are unmapped.
 func TestClosedBlooms(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
@@ -213,12 +214,13 @@ func TestClosedBlooms(t *testing.T) {
 	}
 }
 
-// TestParseBloom reads heads that contradict the filters behind them: no filter is taken.
+// TestParseBloom parses heads that contradict the filters after them. All filters must be
+// rejected.
 func TestParseBloom(t *testing.T) {
 	for _, test := range []struct {
 		head string
 		size int
-		want int // filters
+		want int // number of filters
 	}{
 		{`{"Groups":[7],"Columns":[{"ID":2,"Bytes":[32]},{"ID":3,"Bytes":[64]}]}`, 96, 2},
 		{`{"Groups":[7,8],"Columns":[{"ID":2,"Bytes":[32,64]}]}`, 96, 1},

@@ -110,13 +110,14 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Queries whose files and frames are chosen have the rows of those that read all.
+// TestChosenFilesHaveAllRows checks that queries return the same rows with and without a
+// choice of files and frames.
 func TestChosenFilesHaveAllRows(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
 	const day = 86400
 	number := uint64(0)
-	for _, first := range []int{0, 3 * day, day, 2 * day, day + 5000, 5 * day} { // some late
+	for _, first := range []int{0, 3 * day, day, 2 * day, day + 5000, 5 * day} { // some are late
 		number++
 		for i := range 3 {
 			f.appendFrame(number, frameOf(table, 1000, testRow(first+i*1000)))
@@ -138,7 +139,7 @@ func TestChosenFilesHaveAllRows(t *testing.T) {
 	}
 }
 
-// TestUnionOfBounds holds what two references to a table need together.
+// TestUnionOfBounds checks the combined bounds of two references to a table.
 func TestUnionOfBounds(t *testing.T) {
 	a := bounds{min: 10, max: 20, equal: map[string][]string{"x": {"1"}, "y": {"2"}}}
 	b := bounds{min: 5, max: 15, equal: map[string][]string{"x": {"3"}}}
@@ -155,7 +156,7 @@ func TestUnionOfBounds(t *testing.T) {
 	}
 }
 
-// TestBoundsOfParameters finds bounds in parameters by their place.
+// TestBoundsOfParameters finds bounds in positional parameters.
 func TestBoundsOfParameters(t *testing.T) {
 	c := openTestConn(t)
 	table := &manifest.Table{Name: "events", Time: "time", Event: "event", Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{

@@ -18,15 +18,15 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// A chooser makes rows and conditions at random.
+// A chooser generates random rows and conditions.
 type chooser struct{ *rand.Rand }
 
 func (c chooser) one(of ...string) string { return of[c.IntN(len(of))] }
 
 const chooserDays = 5
 
-// row returns a function that fills rows whose ids follow first. Their times are spread over
-// some days around one, so that some come late.
+// row returns a function that fills rows with ids from first on. Their times are spread over
+// some days around day, so that some are late.
 func (c chooser) row(first, day int) func(manifest.Column, *event.Vector, int) {
 	return func(column manifest.Column, v *event.Vector, row int) {
 		switch column.Name {
@@ -62,7 +62,7 @@ func (c chooser) time() string {
 		"to_timestamp("+fmt.Sprint(at.Unix())+")", "TIMESTAMP '"+at.Format(time.DateTime)+"' - INTERVAL 7 HOUR", "date_trunc('day', TIMESTAMP '"+at.Format(time.DateTime)+"')")
 }
 
-// condition returns a condition on the rows of a table, whose columns have a prefix.
+// condition returns a condition on the rows of a table; prefix qualifies its columns.
 func (c chooser) condition(prefix string, depth int) string {
 	column := func(name string) string { return prefix + c.one(name, strings.ToUpper(name), `"`+name+`"`) }
 	text := func(name string) string {
@@ -104,9 +104,10 @@ func (c chooser) condition(prefix string, depth int) string {
 	return c.one(column(name)+" <> "+text(name), column("n")+" > 3000", column("key")+" IS NULL", column("small")+" < 0", column("id")+" % 7 = 3")
 }
 
-// What is left out of a query before DuckDB sees it, frames, rows of frames and files, has no
-// row that the query wants: whatever its condition, it finds what it finds when everything is
-// read. The table has late rows, versions of the schema, deletes, merged files and hot rows.
+// TestNothingWantedIsLeftOut checks that the frames, rows and files excluded before DuckDB
+// reads them have no row that the query selects: each query returns the same rows as when
+// everything is read. The table has late rows, schema versions, deletes, merged files and
+// rows in the log.
 func TestNothingWantedIsLeftOut(t *testing.T) {
 	c := chooser{testseed.New(t)}
 	const rowGroup = 2048
@@ -159,7 +160,7 @@ func TestNothingWantedIsLeftOut(t *testing.T) {
 		f.want(found+" FROM "+from+where, f.ask(found+" FROM "+all+where))
 		order := fmt.Sprintf(" ORDER BY %stime DESC, id LIMIT %d OFFSET %d", prefix, 1+c.IntN(300), c.IntN(3)*c.IntN(100))
 		f.want("SELECT id, key FROM "+from+where+order, f.ask("SELECT id, key FROM "+all+where+order))
-		if prefix == "e." && c.IntN(3) == 0 { // of two bounds, the wider one holds
+		if prefix == "e." && c.IntN(3) == 0 { // of two bounds, the wider one applies
 			const joined = "SELECT count(*), sum(e.id - o.id) FROM "
 			where += " AND " + c.condition("o.", 1)
 			f.want(joined+from+" JOIN events o USING (key)"+where, f.ask(joined+all+" JOIN (SELECT * FROM events) o USING (key)"+where))

@@ -15,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// TestEndOf reads what ends an answer.
+// TestEndOf decodes the messages that end an answer.
 func TestEndOf(t *testing.T) {
 	if err := endOf(protocol.DoneMessage, nil); err != io.EOF {
 		t.Errorf("the end: %v", err)
@@ -37,8 +37,8 @@ func TestEndOf(t *testing.T) {
 	}
 }
 
-// TestSendExternal sends the rows of tables in pieces of many rows: each is an array of JSON, and
-// together they are all rows, in order.
+// TestSendExternal sends the rows of tables in chunks of many rows. Each chunk is a JSON
+// array, and together they hold all rows in order.
 func TestSendExternal(t *testing.T) {
 	rows := func(n, size int, last error) func(yield func(any, error) bool) {
 		return func(yield func(any, error) bool) {

@@ -15,8 +15,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// TestConfinement looks at both workers from outside: what the system kills first, what they
-// may map and call, and that the one that merges files gives way to the rest.
+// TestConfinement inspects the workers from outside: their OOM scores, memory limits and
+// system calls, and the low priority of the merge worker.
 func TestConfinement(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
@@ -45,7 +45,7 @@ func TestConfinement(t *testing.T) {
 			t.Errorf("%s: memory is limited to %v, want at most %d", name, data, limit)
 		}
 		nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
-		if want := map[protocol.Role]int{protocol.QueryRole: mine, protocol.SealRole: mine, protocol.MergeRole: min(mine, 20-mergeNice)}[name]; err != nil || nice != want { // as the call returns it: 20 less the nice value
+		if want := map[protocol.Role]int{protocol.QueryRole: mine, protocol.SealRole: mine, protocol.MergeRole: min(mine, 20-mergeNice)}[name]; err != nil || nice != want { // the system call returns 20 minus the nice value
 			t.Errorf("%s: priority %d, want %d", name, nice, want)
 		}
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))

@@ -50,10 +50,11 @@ func (f *folder) awaitRequests(n int) {
 	}
 }
 
-// A query that was alone when its worker ended is told; the next one is answered.
+// TestCrash checks that a query which ran alone when its worker crashed gets an error, and
+// that the next query succeeds.
 func TestCrash(t *testing.T) {
 	f := newFolder(t, Options{})
-	f.want(`SELECT 1`, "1") // the worker runs, and begins at once
+	f.want(`SELECT 1`, "1") // start the worker, so that it begins requests at once
 	done := make(chan error)
 	go func() {
 		_, err := read(f.query(t.Context(), slow))
@@ -70,13 +71,13 @@ func TestCrash(t *testing.T) {
 	t.Logf("answered %v after the crash", time.Since(begin))
 }
 
-// A query that the worker has not read when it is killed is not to blame: it is asked again of
-// another worker, whatever is asked.
+// TestKilledBeforeTheQuery checks that a request which the worker has not read when it is
+// killed is sent to another worker, whatever its kind.
 func TestKilledBeforeTheQuery(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
 	f.appendFrame(1, frameOf(table, 10, testRow(0)))
-	for range 20 { // the end of the worker is known, or not yet
+	for range 20 { // the end of the worker may be known or not
 		f.want(`SELECT count(*) FROM events`, "10")
 		f.kill()
 		f.want(`SELECT count(*) FROM events`, "10")
@@ -106,7 +107,8 @@ func TestKilledBeforeTheQuery(t *testing.T) {
 	}
 }
 
-// Queries that ran beside others when their worker ended run again, each in a worker of its own.
+// TestCrashCostsNoNeighbour checks that queries which ran beside others when their worker
+// crashed are retried, each in a separate worker.
 func TestCrashCostsNoNeighbour(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
@@ -130,7 +132,7 @@ func TestCrashCostsNoNeighbour(t *testing.T) {
 	}
 }
 
-// Rows that were returned cannot be taken back.
+// TestCrashAmongRows checks that a query is not retried once rows were returned.
 func TestCrashAmongRows(t *testing.T) {
 	f := newFolder(t, Options{})
 	rows, err := f.query(t.Context(), `SELECT i FROM range(1000000000) t(i)`)
@@ -169,8 +171,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestRequestThatCannotBeSent: an error of what sends the rest of a request is the answer, and the
-// worker, which waits for that rest, is free again.
+// TestRequestThatCannotBeSent checks that a failure to send the rest of a request is returned
+// as its error, and that the worker, which waits for the rest, becomes free.
 func TestRequestThatCannotBeSent(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.ask(`SELECT 1`)

@@ -9,8 +9,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// TestFreeDatabases uses databases again: only with the memory limit that they have, not after an
-// error, and no more than a few are kept.
+// TestFreeDatabases checks that databases are reused only with their memory limit, not after
+// an error, and that only a few are kept.
 func TestFreeDatabases(t *testing.T) {
 	d := databases{settings: protocol.Settings{Folder: t.TempDir(), Role: protocol.MergeRole, Threads: 1}}
 	take := func(memory int64, again *database) *database {
@@ -44,7 +44,7 @@ func TestFreeDatabases(t *testing.T) {
 	d.put(first, true)
 }
 
-// TestClosedDatabases holds that a database which goes ends its threads.
+// TestClosedDatabases checks that closing a database ends its threads.
 func TestClosedDatabases(t *testing.T) {
 	const threads, rounds = 8, 10
 	count := func() int {
@@ -66,7 +66,7 @@ func TestClosedDatabases(t *testing.T) {
 		}
 		d.put(one, true)
 	}
-	// The runtime may have started some of its own.
+	// The runtime may have started some threads too.
 	if left := count() - before; left > threads*rounds/2 {
 		t.Errorf("%d threads are left of %d databases with %d each", left, rounds, threads)
 	}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A folder is a store that a test makes by hand.
+// A folder is a store that a test builds by hand.
 type folder struct {
 	t      testing.TB
 	path   string
@@ -34,7 +34,7 @@ type folder struct {
 	ends   []wal.FileEnd
 	client *Client
 
-	logSize int64 // of a file of the log; default 64 MiB
+	logSize int64 // size of a log file; default 64 MiB
 }
 
 func newFolder(t testing.TB, o Options) *folder {
@@ -83,7 +83,7 @@ func (f *folder) addTable(name string, more ...manifest.Column) *manifest.Table 
 	return t
 }
 
-// frameOf makes the frame of rows of the newest schema.
+// frameOf returns a frame of rows in the newest schema.
 func frameOf(t *manifest.Table, rows int, fill func(c manifest.Column, v *event.Vector, row int)) []byte {
 	s := t.Current()
 	e := wal.Entry{Kind: wal.Rows, Table: t.ID, Schema: s.Version, Pipeline: "p", Partition: "q", Range: event.Range{Count: uint64(rows)}, Columns: &event.Columns{Rows: rows}}
@@ -117,7 +117,7 @@ func addText(v *event.Vector, text string) {
 
 var testDay = time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 
-// testRow fills a row whose number is id: a second each, ten events.
+// testRow fills rows with ids from first on, one second apart, with ten distinct events.
 func testRow(first int) func(c manifest.Column, v *event.Vector, row int) {
 	return func(c manifest.Column, v *event.Vector, row int) {
 		id := first + row
@@ -144,7 +144,7 @@ func testRow(first int) func(c manifest.Column, v *event.Vector, row int) {
 	}
 }
 
-// appendFrame appends a frame to a file of the log.
+// appendFrame appends a frame to a log file.
 func (f *folder) appendFrame(number uint64, frame []byte) {
 	f.t.Helper()
 	if len(f.ends) == 0 || f.ends[len(f.ends)-1].Number != number {
@@ -191,7 +191,7 @@ func read(rows *Rows, err error) (string, error) {
 	return strings.Join(lines, "\n"), rows.Err()
 }
 
-// ask returns the rows of a query that must not fail.
+// ask returns the rows of a query and fails the test on an error.
 func (f *folder) ask(sql string, params ...protocol.Param) string {
 	f.t.Helper()
 	got, err := read(f.query(f.t.Context(), sql, params...))

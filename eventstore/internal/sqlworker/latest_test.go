@@ -13,7 +13,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
 )
 
-// TestCutNewest estimates from when on there are so many rows.
+// TestCutNewest estimates the time from which there is a given number of rows.
 func TestCutNewest(t *testing.T) {
 	parts := []part{{0, 99, 100}, {50, 149, 100}, {1000, 1000, 7}}
 	for _, test := range []struct {
@@ -91,12 +91,13 @@ func TestLatestSteps(t *testing.T) {
 	}
 }
 
-// The newest rows are found in the first step that has enough of them.
+// TestNewestRowsAcrossSteps checks that the newest rows are found in the first step that has
+// enough of them.
 func TestNewestRowsAcrossSteps(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events", column(5, "key", event.String), column(6, "amount", event.Float64))
 	f.addFiles(table, 12, 40_000)
-	f.appendFrame(1, frameOf(table, 1000, testRow(470_000))) // among the newest of the files
+	f.appendFrame(1, frameOf(table, 1000, testRow(470_000))) // among the newest rows of the files
 	for _, where := range []string{`true`, `id < 300000`, `id = 7`, `id < 0`, `event = 'event-3'`} {
 		for _, limit := range []string{`LIMIT 5`, `LIMIT 700 OFFSET 400`, `LIMIT 9000`} {
 			chosen := `SELECT id, key FROM events WHERE ` + where + ` ORDER BY time DESC, key ` + limit

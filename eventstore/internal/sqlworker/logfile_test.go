@@ -20,8 +20,8 @@ import (
 	"github.com/perigeedb/perigee/internal/frame"
 )
 
-// TestGrowingFile asks again and again while a file of the log grows, as it does on a file
-// system that does not preallocate; also while a query reads what was there before.
+// TestGrowingFile repeatedly queries a growing log file, as on a file system without
+// preallocation, also while another query reads its earlier part.
 func TestGrowingFile(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.logSize = 1
@@ -48,8 +48,8 @@ func TestGrowingFile(t *testing.T) {
 	}
 }
 
-// TestTextsAndNulls reads texts of each length, which DuckDB keeps in two ways, and nulls at
-// every place of a chunk, from frames that do not end where chunks do.
+// TestTextsAndNulls reads texts of each length, which DuckDB stores in two ways, and nulls at
+// every position of a chunk, from frames that are not aligned with chunks.
 func TestTextsAndNulls(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events", column(5, "text", event.String), column(6, "n", event.Int32), column(7, "x", event.Float64), column(8, "b", event.Bool))
@@ -85,7 +85,7 @@ func TestTextsAndNulls(t *testing.T) {
 	f.want(`SELECT count(DISTINCT text), min(length(text)), max(length(text)) FROM events`, "40,0,39")
 }
 
-// TestGroupsOfFrames reads frames of which each is as much as a thread reads at a time, or more.
+// TestGroupsOfFrames reads frames that are each as large as the unit of a thread, or larger.
 func TestGroupsOfFrames(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
@@ -97,7 +97,7 @@ func TestGroupsOfFrames(t *testing.T) {
 	}
 }
 
-// TestWithin holds the edges of what a query's bounds leave out.
+// TestWithin checks the boundaries of the rows that a query's bounds exclude.
 func TestWithin(t *testing.T) {
 	all := selection{
 		files:  []*manifest.File{{MinTime: 10, MaxTime: 20}},
@@ -117,7 +117,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestLogFileIsGone removes a file of the log that has grown since a query read it.
+// TestLogFileIsGone removes a log file that has grown since a query read it.
 func TestLogFileIsGone(t *testing.T) {
 	l := newLogFiles(t.TempDir())
 	path := wal.Path(l.folder, 1)
@@ -140,9 +140,9 @@ func TestLogFileIsGone(t *testing.T) {
 	}
 }
 
-// TestFrameOfAnotherType reads frames whose columns have other types than the manifest says, as a
-// crafted backup may have them: that is an error which names the column, for a query and for the
-// worker that writes files, and never the end of a worker.
+// TestFrameOfAnotherType reads frames with column types that differ from the manifest, as in
+// a crafted backup. A query and a writer must return an error that names the column, and must
+// not crash the worker.
 func TestFrameOfAnotherType(t *testing.T) {
 	types := []event.Type{event.Bool, event.Int32, event.Int64, event.Float64, event.Decimal, event.String, event.Timestamp, event.JSON, event.TimestampNS, event.Bytes}
 	f := newFolder(t, Options{Threads: 2})
@@ -176,8 +176,8 @@ func TestFrameOfAnotherType(t *testing.T) {
 	}
 }
 
-// TestLogFiles reads frames around damaged parts, up to an end and not beyond, and closes files
-// that nobody reads.
+// TestLogFiles reads frames around damaged parts, up to an end and not beyond, and closes
+// unused files.
 func TestLogFiles(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.logSize = 1 << 16
@@ -220,7 +220,7 @@ func TestLogFiles(t *testing.T) {
 		{view(1, upTo(0)), nil},
 		{view(1, upTo(2)), []int{0, 10}},
 		{view(1, f.ends...), []int{0, 10, 20, 30, 100}},
-		{view(1, upTo(1)), []int{0}}, // one that began before sees no more than it did
+		{view(1, upTo(1)), []int{0}}, // a query that began earlier sees no more than before
 		{view(2, f.ends...), []int{100}},
 		{view(3, f.ends...), nil},
 	} {

@@ -19,7 +19,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// peaks watches what the workers that write files need of memory.
+// peaks measures the peak memory of the workers that write files.
 type peaks struct {
 	client *Client
 	ended  chan struct{}
@@ -70,7 +70,7 @@ func (p *peaks) check(t *testing.T) {
 	}
 }
 
-// words returns text that does not compress to nothing.
+// words returns text that compresses moderately.
 func words(r *rand.Rand, bytes int) string {
 	text := make([]byte, bytes)
 	for i := 0; i < bytes; i += 12 {
@@ -86,7 +86,7 @@ func words(r *rand.Rand, bytes int) string {
 	return string(text)
 }
 
-// wideRow fills rows whose texts have about so many bytes.
+// wideRow fills rows with texts of about the given size.
 func wideRow(first, bytes int) func(c manifest.Column, v *event.Vector, row int) {
 	r := rand.New(rand.NewPCG(1, uint64(first)))
 	narrow := testRow(first)
@@ -103,8 +103,8 @@ func wideRow(first, bytes int) func(c manifest.Column, v *event.Vector, row int)
 	}
 }
 
-// TestWideRow writes rows that need more memory than a writer has: the answer says so, and a
-// process that may need more writes them, and writes one again after a delete.
+// TestWideRow writes rows that need more memory than a writer has. The answer reports that,
+// and a process with a higher limit writes them, and rewrites one after a delete.
 func TestWideRow(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events", column(5, "text", event.String))
@@ -136,9 +136,9 @@ func TestWideRow(t *testing.T) {
 	}
 }
 
-// TestRemovedFilesAreForgotten queries a store whose files are replaced again and again, as
-// sealing, merging and retention do: the memory of the worker at rest does not grow with the
-// files that are gone.
+// TestRemovedFilesAreForgotten queries a store while its files are repeatedly replaced, as by
+// sealing, merging and retention. The idle memory of the worker must not grow with the
+// removed files.
 func TestRemovedFilesAreForgotten(t *testing.T) {
 	const columns, window, windows, growthMax = 50, 2 * removedFilesMax, 4, 4 << 20
 	var more []manifest.Column
@@ -155,7 +155,7 @@ func TestRemovedFilesAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	atRest := func() int64 { return memoryOf(f.worker(protocol.QueryRole).process.Pid, "RssAnon") }
-	least := make([]int64, windows) // in each window of rounds: it falls when footers go
+	least := make([]int64, windows) // in each window of rounds; memory drops when footers are freed
 	for round := range windows * window {
 		next := *written
 		next.Name, next.Bloom = manifest.FileName(written.Day, 0, round), ""
@@ -178,8 +178,8 @@ func TestRemovedFilesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestEvictOldest holds which request ends when the process has more than its limit: the oldest
-// of those since whose start it has grown by much.
+// TestEvictOldest checks which request ends when the process exceeds its limit: the oldest
+// one during which it has grown by much.
 func TestEvictOldest(t *testing.T) {
 	m := newMemoryWatch(1)
 	now := m.resident()
@@ -217,8 +217,8 @@ func TestEvictOldest(t *testing.T) {
 	}
 }
 
-// TestTrimAfterGrowth returns memory after requests during which the process has grown, one at a
-// time.
+// TestTrimAfterGrowth checks that memory is returned after requests during which the process
+// has grown, one at a time.
 func TestTrimAfterGrowth(t *testing.T) {
 	m := newMemoryWatch(1)
 	now := m.resident()
@@ -227,7 +227,7 @@ func TestTrimAfterGrowth(t *testing.T) {
 	}
 	grown, same := &watched{before: now - 4*trimFrom}, &watched{before: now + 1<<40}
 	m.trimAfter(grown)
-	m.trimming.Lock() // once that has ended
+	m.trimming.Lock() // waits for the end of the trim
 	for range 100 {
 		m.trimAfter(grown)
 		m.trimAfter(same)

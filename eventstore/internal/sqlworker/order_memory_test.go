@@ -2,7 +2,7 @@
 
 package sqlworker
 
-// The race detector's own memory would count as that of the writer.
+// The race detector's own memory would count towards the writer's.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-// TestManyKeys seals rows with more different sort keys than the sorter holds at a time: they
+// TestManyKeys seals rows with more distinct sort keys than the sorter holds at a time. They
 // become several files.
 func TestManyKeys(t *testing.T) {
 	f := newFolder(t, Options{})

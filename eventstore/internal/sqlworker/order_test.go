@@ -41,7 +41,7 @@ func mixedRow(first int) func(c manifest.Column, v *event.Vector, row int) {
 	}
 }
 
-// sortedFiles returns how many rows of the files stand before one that should come first.
+// unsorted counts the rows of each file that precede a row which sorts before them.
 func (f *folder) unsorted(table *manifest.Table, order string) (unsorted string) {
 	f.t.Helper()
 	db, err := duckdb.Open(map[string]string{"threads": "1"})
@@ -65,8 +65,8 @@ func (f *folder) unsorted(table *manifest.Table, order string) (unsorted string)
 	return unsorted
 }
 
-// TestOrder seals and merges rows of several schema versions, with deletes: nothing but what is
-// deleted is lost, each day has its files, and each file is sorted.
+// TestOrder seals and merges rows of several schema versions, with deletes. Only deleted rows
+// may be lost, each day must have its own files, and each file must be sorted.
 func TestOrder(t *testing.T) {
 	for name, sort := range map[string][]string{
 		`event, 'ASC NULLS LAST', "time", 'ASC NULLS LAST'`: nil,
@@ -83,7 +83,7 @@ func TestOrder(t *testing.T) {
 					f.appendFrame(number, frameOf(table, 700, mixedRow(int(number)*10_000+i*700)))
 				}
 			}
-			// n widens to JSON, and a column comes: frames of two layouts.
+			// n widens to JSON and a column is added: frames of two layouts.
 			wider := *table.Current()
 			wider.Columns = append([]manifest.Column{}, wider.Columns...)
 			wider.Version, wider.Columns[3].Type = 2, event.JSON

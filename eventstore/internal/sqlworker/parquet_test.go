@@ -12,8 +12,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// TestParquetIsGuarded asks for a Parquet file of what may not be read, or cannot be: that costs
-// the query, not the worker.
+// TestParquetIsGuarded requests Parquet files of queries that are forbidden or fail. Only the
+// query fails, not the worker.
 func TestParquetIsGuarded(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")

@@ -19,13 +19,13 @@ import (
 	"github.com/perigeedb/perigee/internal/powercut"
 )
 
-// powercutFolder makes the test's process a program that is recorded.
+// powercutFolder turns the test's process into a program that is recorded.
 const powercutFolder = "SQLWORKER_POWERCUT"
 
-// sealOnly makes it one that seals, and does again what fails.
+// sealOnly turns it into one that seals and retries failures.
 const sealOnly = "SQLWORKER_SEAL"
 
-// A program stands in for a test where a test's helpers are used outside of one.
+// A program replaces the testing.TB in test helpers that run outside of a test.
 type program struct {
 	testing.TB
 	folder string
@@ -43,8 +43,8 @@ func (program) Fatal(args ...any) {
 	os.Exit(1)
 }
 
-// sealAndMerge seals two files of a log, of two days each, and merges what came of them. It
-// says what the manifest has.
+// sealAndMerge seals two log files, of two days each, and merges the results. It prints the
+// files in the manifest.
 func sealAndMerge(folder string) {
 	if os.Getenv(sealOnly) != "" {
 		sealAgain(folder)
@@ -65,8 +65,8 @@ func sealAndMerge(folder string) {
 	fmt.Println("merged")
 }
 
-// sealAgain seals two files of a log as sealAndMerge does, without merging. What fails is done
-// again, under another number. It goes on where a process before it was killed.
+// sealAgain seals two log files like sealAndMerge, without merging. It retries failures under
+// another number, and continues where a killed process stopped.
 func sealAgain(path string) {
 	runtime.LockOSThread() // strace counts calls by thread: this one saves the manifest
 	f := &folder{t: program{folder: path}, path: path, client: New(Options{Threads: 1, Folder: path}), logSize: 64 << 10}
@@ -126,8 +126,8 @@ func sealRun(folder, fault string) powercut.Run {
 	return powercut.SelfRun(fault, powercutFolder+"="+folder, sealOnly+"=yes")
 }
 
-// TestFailedSync lets one sync of each thread fail, and cuts the power later: each file that the
-// manifest has is whole.
+// TestFailedSync makes one sync of each thread fail and cuts the power later. Each file in
+// the manifest must be complete.
 func TestFailedSync(t *testing.T) {
 	for n := range powercut.SomeOf(3) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestKillAndPowerCut kills the process, or the worker, at a sync, and cuts the power while
-// another goes on.
+// TestKillAndPowerCut kills the process or the worker at a sync, and cuts the power while
+// another continues.
 func TestKillAndPowerCut(t *testing.T) {
 	for n := range powercut.SomeOf(6) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -149,8 +149,8 @@ func TestKillAndPowerCut(t *testing.T) {
 	}
 }
 
-// checkSealed compares the files that the manifest has with those of the folder that was
-// recorded, and knows how many there are at least.
+// checkSealed returns a check that compares the files in the manifest with those of the
+// recorded folder, and checks their minimum number.
 func checkSealed(folder string) func(t *testing.T, after string, said []string) {
 	return func(t *testing.T, after string, said []string) {
 		sealed := 0
@@ -170,8 +170,8 @@ func checkSealed(folder string) func(t *testing.T, after string, said []string) 
 	}
 }
 
-// checkFiles compares each file that the manifest has with the one in the folder that was
-// recorded, and returns how many there are.
+// checkFiles compares each file in the manifest with the one in the recorded folder, and
+// returns the number of files.
 func checkFiles(t *testing.T, m *manifest.Manifest, folder, after string) (files int) {
 	t.Helper()
 	for path := range m.Files(after) {
@@ -192,7 +192,7 @@ func checkFiles(t *testing.T, m *manifest.Manifest, folder, after string) (files
 }
 
 // TestPowerCutLosesOne cuts the power at every moment of sealing and merging, and loses one
-// write, name or file that is not synced: each file that the manifest has is whole.
+// unsynced write, name or file. Each file in the manifest must be complete.
 func TestPowerCutLosesOne(t *testing.T) {
 	folder := t.TempDir()
 	recording := powercut.Record(t, folder, powercut.SelfRun("", powercutFolder+"="+folder))

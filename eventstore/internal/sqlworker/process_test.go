@@ -22,7 +22,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// statusOf returns a line of /proc/PID/FILE behind its name.
+// statusOf returns the rest of a named line in /proc/PID/FILE.
 func statusOf(t *testing.T, pid int, file, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
@@ -37,7 +37,7 @@ func statusOf(t *testing.T, pid int, file, name string) string {
 	return ""
 }
 
-// TestTempGoesWithItsWorker holds that what a worker has left in its folder is removed.
+// TestTempGoesWithItsWorker checks that the temporary files of an ended worker are removed.
 func TestTempGoesWithItsWorker(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
@@ -52,7 +52,8 @@ func TestTempGoesWithItsWorker(t *testing.T) {
 	}
 }
 
-// TestWrongRequests asks for what is not there: that is an error, and the worker goes on.
+// TestWrongRequests requests missing objects. Each request returns an error, and the worker
+// continues.
 func TestWrongRequests(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
@@ -94,8 +95,8 @@ func TestWrongRequests(t *testing.T) {
 	}
 }
 
-// TestWritersAndQueriesApart ends the worker of queries while files are written, and the other
-// way round: neither notices.
+// TestWritersAndQueriesApart kills the query worker while files are written, and the reverse.
+// Neither affects the other.
 func TestWritersAndQueriesApart(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
@@ -124,8 +125,8 @@ func TestWritersAndQueriesApart(t *testing.T) {
 	f.want(`SELECT count(*) FROM events`, "3000")
 }
 
-// endSpare ends the worker that starts beside a query which takes longTime, as any may on a busy
-// machine.
+// endSpare ends the spare worker, which starts when a query takes longTime, as any query may
+// on a busy machine.
 func (f *folder) endSpare() {
 	f.client.mu.Lock()
 	p := f.client.spare
@@ -135,7 +136,7 @@ func (f *folder) endSpare() {
 	}
 }
 
-// openDescriptors returns how many files and sockets the process has open.
+// openDescriptors returns the number of open descriptors of the process.
 func openDescriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -145,8 +146,8 @@ func openDescriptors(t *testing.T) int {
 	return len(all)
 }
 
-// TestRequestsLeaveNothingOpen answers, refuses and cancels queries: one worker serves them all,
-// and no descriptor of one stays open.
+// TestRequestsLeaveNothingOpen answers, rejects and cancels queries. One worker serves them
+// all, and no descriptor stays open.
 func TestRequestsLeaveNothingOpen(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
@@ -174,8 +175,8 @@ func TestRequestsLeaveNothingOpen(t *testing.T) {
 	}
 }
 
-// TestEndedWorkersLeaveNothingOpen kills idle workers: each query starts another, and nothing of
-// the one before stays open.
+// TestEndedWorkersLeaveNothingOpen kills idle workers. Each query starts another, and no
+// descriptor of the previous one stays open.
 func TestEndedWorkersLeaveNothingOpen(t *testing.T) {
 	f := newFolder(t, Options{})
 	before := openDescriptors(t)
@@ -193,8 +194,8 @@ func TestEndedWorkersLeaveNothingOpen(t *testing.T) {
 	}
 }
 
-// TestAbandonedRequest serves a request whose sender has gone: it is watched no longer, and its
-// socket is closed.
+// TestAbandonedRequest serves a request of a sender that is gone. The request is no longer
+// watched, and its socket is closed.
 func TestAbandonedRequest(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -214,8 +215,8 @@ func TestAbandonedRequest(t *testing.T) {
 	}
 }
 
-// TestWorkerThatTakesNothing asks a worker that takes no request until no more fit into its
-// socket: that is an error, and nothing of the request stays open.
+// TestWorkerThatTakesNothing sends requests to a worker that takes none until its socket is
+// full. That returns an error, and no descriptor of the request stays open.
 func TestWorkerThatTakesNothing(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -239,7 +240,8 @@ func TestWorkerThatTakesNothing(t *testing.T) {
 	t.Error("every request fits into the socket")
 }
 
-// TestUnreadableSettings starts a worker whose settings are no JSON: it says so and ends.
+// TestUnreadableSettings starts a worker with settings that are not JSON. It reports that and
+// exits.
 func TestUnreadableSettings(t *testing.T) {
 	c := exec.CommandContext(t.Context(), os.Args[0])
 	c.Env = []string{protocol.WorkerVariable + "={"}
@@ -248,13 +250,13 @@ func TestUnreadableSettings(t *testing.T) {
 	}
 }
 
-// TestWorkerThatCannotStart asks a worker whose settings are longer than the system takes. Each
+// TestWorkerThatCannotStart starts a worker with settings longer than the system allows. Each
 // attempt fails and leaves nothing open, and later ones may succeed.
 func TestWorkerThatCannotStart(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.want(`SELECT 1`, "1")
 	f.client.SetFunctions([]protocol.Function{{Name: strings.Repeat("f", 1<<20), Type: "BIGINT"}})
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is left open
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would close leaked descriptors
 	before := openDescriptors(t)
 	for range 10 {
 		if _, err := read(f.query(t.Context(), `SELECT 1`)); err == nil || !strings.Contains(err.Error(), "start a SQL worker") {
@@ -268,8 +270,8 @@ func TestWorkerThatCannotStart(t *testing.T) {
 	f.want(`SELECT 1`, "1")
 }
 
-// TestNoFilesLeft starts a worker where the process may have too few files: that is an error, and
-// leaves no file open.
+// TestNoFilesLeft starts a worker while the process is out of descriptors. That returns an
+// error and leaves no file open.
 func TestNoFilesLeft(t *testing.T) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -291,7 +293,7 @@ func TestNoFilesLeft(t *testing.T) {
 		return uint64(file.Fd())
 	}
 	f := newFolder(t, Options{})
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is left open
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would close leaked descriptors
 	first := free()
 	for files := range uint64(6) {
 		few := limit
@@ -311,8 +313,9 @@ func TestNoFilesLeft(t *testing.T) {
 	f.want(`SELECT 1`, "1")
 }
 
-// A query that ignores its end holds up no other: those that wait for their first row, and those
-// that come, go to a fresh worker long before the old one is killed.
+// TestDeafQueryHoldsUpNobody checks that a query which ignores its cancellation blocks no
+// other. Queries without a first row, and new ones, go to a fresh worker long before the old
+// one is killed.
 func TestDeafQueryHoldsUpNobody(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.addTable("events")
@@ -337,10 +340,10 @@ func TestDeafQueryHoldsUpNobody(t *testing.T) {
 		return p
 	}
 	first := await(1)
-	if err := first.process.Signal(syscall.SIGSTOP); err != nil { // it obeys nothing
+	if err := first.process.Signal(syscall.SIGSTOP); err != nil { // the worker stops responding
 		t.Fatal(err)
 	}
-	f.want(`SELECT 42`, "42") // sent to the worker that is stopped
+	f.want(`SELECT 42`, "42") // sent to the stopped worker
 	f.want(`SELECT 43`, "43") // sent later
 	select {
 	case <-first.exited:
@@ -356,8 +359,9 @@ func TestDeafQueryHoldsUpNobody(t *testing.T) {
 	<-first.exited
 }
 
-// A worker that a query holds up within its time limit is left as well: no neighbour waits long,
-// whether it was sent before or after that became known, and the long query goes on.
+// TestHeldUpWorkerIsLeft checks that queries also leave a worker that a query blocks within
+// its time limit. No neighbour waits long, whether it was sent before or after the block was
+// detected, and the long query continues.
 func TestHeldUpWorkerIsLeft(t *testing.T) {
 	mine, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
@@ -399,7 +403,7 @@ func TestHeldUpWorkerIsLeft(t *testing.T) {
 		}
 	}
 	for pid, want := range map[int]int{first: leftNice, spare: 0} {
-		if nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid); err != nil || nice != min(20-want, mine) { // as the call returns it: 20 less the nice value
+		if nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid); err != nil || nice != min(20-want, mine) { // the system call returns 20 minus the nice value
 			t.Errorf("process %d has priority %d, want a nice value of %d: %v", pid, nice, want, err)
 		}
 	}
@@ -422,8 +426,8 @@ func TestHeldUpWorkerIsLeft(t *testing.T) {
 	eventually("the worker that was left has ended", func(all []WorkerInfo) bool { return !slices.ContainsFunc(all, isFirst) })
 }
 
-// Queries that run long do not make more than queryWorkersMax workers, and one that is alone in
-// its worker stays there.
+// TestLongQueriesShareWorkers checks that long queries start at most queryWorkersMax workers,
+// and that a query alone in its worker stays there.
 func TestLongQueriesShareWorkers(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.addTable("events")
@@ -452,7 +456,7 @@ func TestLongQueriesShareWorkers(t *testing.T) {
 	}
 }
 
-// TestReports reads what a process wrote before its end.
+// TestReports parses the output of crashed processes.
 func TestReports(t *testing.T) {
 	for _, test := range []struct {
 		report string

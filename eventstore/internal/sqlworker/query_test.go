@@ -45,8 +45,8 @@ func TestNoRows(t *testing.T) {
 	f.want(`SELECT 1`, "1")
 }
 
-// TestCatalog lists the tables in each way, as the first query of a worker: none has been read yet.
-// A table that has the name of one of the catalog changes nothing.
+// TestCatalog lists the tables in each way, as the first query of a worker, before it has
+// read any table. A table with the name of a catalog table makes no difference.
 func TestCatalog(t *testing.T) {
 	for _, test := range []struct{ name, sql string }{
 		{"other", `SELECT name FROM (SHOW TABLES) WHERE name = 'events'`},
@@ -133,7 +133,7 @@ func TestLimits(t *testing.T) {
 	f.want(`SELECT 1`, "1")
 }
 
-// TestGrowingResults asks for results that are much larger than what they are made of.
+// TestGrowingResults requests results that are much larger than their inputs.
 func TestGrowingResults(t *testing.T) {
 	f := newFolder(t, Options{})
 	for sql, want := range map[string]string{
@@ -154,7 +154,7 @@ func TestGrowingResults(t *testing.T) {
 	f.want(`SELECT length(repeat('x', 300)), length(repeat('y', 300))`, "300,300")
 }
 
-// endless runs for hours, and gives rows only at its end.
+// endless runs for hours and returns rows only at its end.
 const endless = `SELECT count(*) FROM range(100000000000) a(i) WHERE hash(i) = 1`
 
 func TestCancel(t *testing.T) {
@@ -178,7 +178,7 @@ func TestCancel(t *testing.T) {
 	}
 	begin := time.Now()
 	rows.Close()
-	if rows.Next() || time.Since(begin) > time.Minute { // all rows take hours
+	if rows.Next() || time.Since(begin) > time.Minute { // reading all rows takes hours
 		t.Errorf("the result goes on %v after Close", time.Since(begin))
 	}
 	f.want(`SELECT 1`, "1")
@@ -244,8 +244,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestQuerySortsOnDisk answers a query that needs more memory than it may use, and less than that
-// with files.
+// TestQuerySortsOnDisk answers a query that needs more memory than its limit, but less if it
+// spills to disk.
 func TestQuerySortsOnDisk(t *testing.T) {
 	f := newFolder(t, Options{})
 	rows, err := f.client.Query(t.Context(), Query{

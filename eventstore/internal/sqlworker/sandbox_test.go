@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSQLStaysInTheStore tries every way out that SQL has. Each must fail, and
-// leave no file and no change behind.
+// TestSQLStaysInTheStore tries every way to escape with SQL. Each attempt must fail and leave
+// no file and no change behind.
 func TestSQLStaysInTheStore(t *testing.T) {
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "secret.csv")

@@ -13,28 +13,28 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
-// TestScanStaysInVectors runs the scan, without DuckDB, under the sanitizers of the C compiler:
-// DuckDB's own memory has room behind a vector, where nobody sees what is written.
+// TestScanStaysInVectors runs the scan without DuckDB under the sanitizers of the C compiler.
+// DuckDB's own memory has slack after a vector, which would hide an overrun.
 func TestScanStaysInVectors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the scan")
 	}
 	program := filepath.Join(t.TempDir(), "scan")
 	args := []string{"-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-		"-no-pie", "-Wl,--unresolved-symbols=ignore-all", // nothing registers the scan
+		"-no-pie", "-Wl,--unresolved-symbols=ignore-all", // the test does not register the scan
 		"-o", program, "testdata/scan.c", "-lpthread"}
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("compile: %v\n%s", err, out)
 	}
 	command := exec.Command(program)
-	command.Env = append(command.Environ(), "ASAN_OPTIONS=detect_leaks=0") // its frames stay until it ends
+	command.Env = append(command.Environ(), "ASAN_OPTIONS=detect_leaks=0") // its frames are allocated until it ends
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, strings.TrimSpace(string(out)))
 	}
 }
 
-// TestFilteredRows reads the rows of frames with some values, which the scan leaves out itself:
-// texts of each length, integers, nulls, at every place of a chunk.
+// TestFilteredRows reads the rows of frames with given values, which the scan filters: texts
+// of each length, integers, and nulls, at every position of a chunk.
 func TestFilteredRows(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events", column(5, "key", event.String), column(6, "n", event.Int64))

@@ -15,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// oddRow fills a row with the zeros of doubles and with bytes that SQL spells as \x.
+// oddRow fills a row with the two zeros of doubles and with bytes that SQL writes as \x.
 func oddRow(c manifest.Column, v *event.Vector, row int) {
 	switch c.Name {
 	case "f":
@@ -37,7 +37,7 @@ func oddRow(c manifest.Column, v *event.Vector, row int) {
 
 var inf = func() float64 { zero := 0.0; return 1 / zero }()
 
-// addFiltersOfDuckDB writes a table's files again as versions before FileFormat did.
+// addFiltersOfDuckDB rewrites a table's files as versions before FileFormat wrote them.
 func (f *folder) addFiltersOfDuckDB(t *manifest.Table) {
 	f.t.Helper()
 	c := openTestConn(f.t)
@@ -86,7 +86,8 @@ func oddFolder(t *testing.T) (*folder, *manifest.Table) {
 	return f, table
 }
 
-// A predicate finds both zeros, and bytes of any value, in sealed files.
+// TestZerosAndBytesInFiles checks that predicates find both zeros, and bytes of any value, in
+// sealed files.
 func TestZerosAndBytesInFiles(t *testing.T) {
 	f, table := oddFolder(t)
 	wantOddRows(t, f, "sealed")
@@ -99,15 +100,16 @@ func TestZerosAndBytesInFiles(t *testing.T) {
 	f.want(`SELECT count(*) FROM events WHERE f = 0 AND signbit(f)`, "200")
 }
 
-// Files of earlier versions have bloom filters of DuckDB that miss values. They are read without
-// them, also a range of their rows, and a merge writes files without.
+// TestFilesWithFiltersOfDuckDB checks files of earlier versions, with bloom filters of DuckDB
+// that miss values. Reads ignore the filters, also for a range of rows, and a merge writes
+// files without them.
 func TestFilesWithFiltersOfDuckDB(t *testing.T) {
 	f, table := oddFolder(t)
 	f.appendFrame(2, frameOf(table, 600, oddRow))
 	f.seal(2)
 	f.addFiltersOfDuckDB(table)
 	for _, p := range oddPredicates {
-		if strings.Contains(p.where, "signbit") { // these files have lost it
+		if strings.Contains(p.where, "signbit") { // these files have lost the sign
 			continue
 		}
 		if got, want := f.ask(`SELECT count(*) FROM events WHERE `+p.where), fmt.Sprint(2*p.rows); got != want {
@@ -123,7 +125,8 @@ func TestFilesWithFiltersOfDuckDB(t *testing.T) {
 	}
 }
 
-// A file has bounds for its columns and our bloom filters, and none of DuckDB's.
+// TestFilesHaveNoFiltersOfDuckDB checks that a file has column bounds and our bloom filters,
+// but none of DuckDB's.
 func TestFilesHaveNoFiltersOfDuckDB(t *testing.T) {
 	f, table := oddFolder(t)
 	rows, err := openTestConn(t).Run("SELECT count(*), count(bloom_filter_offset) FROM parquet_metadata(" + sqltext.Literal(table.Path(f.path, table.Files[0].Name)) + ")")
@@ -135,7 +138,8 @@ func TestFilesHaveNoFiltersOfDuckDB(t *testing.T) {
 	}
 }
 
-// A time column of nanoseconds applies the offset of a text, and so does the choice of files.
+// TestBoundsOfNanoseconds checks that a nanosecond time column applies the offset of a text,
+// and that choosing files does too.
 func TestBoundsOfNanoseconds(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events", column(5, "tm", event.TimestampNS))
@@ -161,7 +165,7 @@ func TestBoundsOfNanoseconds(t *testing.T) {
 		`tm < '2026-01-04T23:30:00-01:00'`:                                       "1",
 		`tm BETWEEN '2026-01-06T00:00:00+05:30' AND '2026-01-06T02:00:00+05:30'`: "2",
 		`tm = '2026-01-06T05:30:00+05:30'`:                                       "1",
-		`tm < TIMESTAMP '2026-01-05T01:00:00+05:30'`:                             "1", // a cast to TIMESTAMP drops it
+		`tm < TIMESTAMP '2026-01-05T01:00:00+05:30'`:                             "1", // a cast to TIMESTAMP drops the offset
 	} {
 		if got := f.ask(`SELECT count(*) FROM events WHERE ` + where); got != want {
 			t.Errorf("%s: got %s rows, want %s", where, got, want)
@@ -177,7 +181,8 @@ func TestBoundsOfNanoseconds(t *testing.T) {
 	}
 }
 
-// A time column of microseconds would drop the offset of a text.
+// TestOffsetsAreRefused checks that an offset is rejected for a microsecond time column,
+// which would drop it.
 func TestOffsetsAreRefused(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.addTable("events", column(5, "other", event.Timestamp), column(6, "text", event.String))

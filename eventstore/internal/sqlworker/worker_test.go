@@ -12,8 +12,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// TestManifestIsReadOnce: a worker that has a version of the manifest does not read it again for
-// that version or an older one.
+// TestManifestIsReadOnce checks that a worker which has a version of the manifest does not
+// read the file again for that version or an older one.
 func TestManifestIsReadOnce(t *testing.T) {
 	saved := manifest.New()
 	var read []uint64
@@ -40,7 +40,8 @@ func TestManifestIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestRowsOfRequests reads the messages that follow a request: rows of a table, and nothing else.
+// TestRowsOfRequests reads the messages that follow a request. Only rows of a table are
+// valid.
 func TestRowsOfRequests(t *testing.T) {
 	for _, test := range []struct {
 		kind protocol.Kind

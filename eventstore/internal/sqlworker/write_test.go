@@ -21,7 +21,7 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// seal writes the files of a log file into the manifest.
+// seal moves the rows of a log file into files of the manifest.
 func (f *folder) seal(number uint64) {
 	f.t.Helper()
 	for _, end := range f.ends {
@@ -91,7 +91,7 @@ func TestSegment(t *testing.T) {
 	}
 }
 
-// merge merges groups of files of a table and saves that.
+// merge merges groups of files of a table and saves the manifest.
 func (f *folder) merge(table *manifest.Table, groups ...[]string) []protocol.Merged {
 	f.t.Helper()
 	merged, err := f.client.Merge(f.t.Context(), protocol.Merge{Version: f.m.Version, Table: table.ID, Groups: groups, Number: f.m.NextSegment})
@@ -112,8 +112,8 @@ func (f *folder) merge(table *manifest.Table, groups ...[]string) []protocol.Mer
 	return merged
 }
 
-// A file is sorted by event and time, has the stable ids of its columns, and integers as
-// differences, which are smaller and read faster.
+// TestFileLayout checks that files are sorted by event and time, have stable column ids, and
+// store integers as deltas, which are smaller and faster to read.
 func TestFileLayout(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
@@ -144,8 +144,8 @@ func TestFileLayout(t *testing.T) {
 	}
 }
 
-// TestRowGroupsOfWideRows writes rows that are a little narrower and wider than 4 KiB: the wider
-// ones get the smaller row groups.
+// TestRowGroupsOfWideRows writes rows slightly narrower and wider than 4 KiB. The wider ones
+// must get smaller row groups.
 func TestRowGroupsOfWideRows(t *testing.T) {
 	for _, test := range []struct{ width, groupBytes int }{
 		{4<<10 - 100, rowGroupBytes},
@@ -169,7 +169,7 @@ func TestRowGroupsOfWideRows(t *testing.T) {
 	}
 }
 
-// mergeSession begins a session of a merge in this process. Close it.
+// mergeSession starts a merge session in this process. Close it after use.
 func (f *folder) mergeSession() *session {
 	f.t.Helper()
 	own := protocol.Settings{Folder: f.path, Role: protocol.MergeRole, Memory: writerMemory, Threads: 1, RowGroup: rowGroupRows}
@@ -178,12 +178,12 @@ func (f *folder) mergeSession() *session {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	s.failed = true // the database goes with the session
+	s.failed = true // close the database with the session
 	return s
 }
 
-// TestMergedChunksOfLongTexts merges rows of which every second has a long text and the others
-// null: a chunk, which is in memory as a whole, is short for the texts that it has.
+// TestMergedChunksOfLongTexts merges rows with alternating long texts and nulls. A chunk is
+// entirely in memory, so its texts must limit its length.
 func TestMergedChunksOfLongTexts(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events", column(5, "text", event.String))
@@ -225,8 +225,8 @@ func TestMergedChunksOfLongTexts(t *testing.T) {
 	}
 }
 
-// TestMergeReadsEachFile opens files for a merge: each has a connection of its own, which is closed
-// with the merge, also when one of them cannot be read.
+// TestMergeReadsEachFile opens files for a merge. Each has its own connection, which is
+// closed with the merge, even if a file cannot be read.
 func TestMergeReadsEachFile(t *testing.T) {
 	f := newFolder(t, Options{})
 	table := f.addTable("events")
@@ -326,8 +326,8 @@ func TestPredicates(t *testing.T) {
 	}
 }
 
-// TestReplacedWriter ends a writer while the one in its place writes already: what that has
-// written stays.
+// TestReplacedWriter ends a writer while its replacement is already writing. The
+// replacement's files must remain.
 func TestReplacedWriter(t *testing.T) {
 	c := newFolder(t, Options{}).client
 	start := func() *process {
@@ -354,8 +354,8 @@ func TestReplacedWriter(t *testing.T) {
 	now.end()
 }
 
-// TestPlacesInPredicates holds that a place in a statement becomes one in the predicate, whose
-// first line begins behind other words.
+// TestPlacesInPredicates checks that positions in a statement are converted to positions in
+// the predicate, which starts within a line.
 func TestPlacesInPredicates(t *testing.T) {
 	const begin, predicate = "SELECT 1 FROM events WHERE ", "a = 1 AND\n                              b = 2"
 	for message, want := range map[string]protocol.QueryError{

@@ -2,7 +2,7 @@
 
 package sqlworker
 
-// The race detector's own memory would count as that of a writer.
+// The race detector's own memory would count towards the writer's.
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// TestWritersMemory seals files of the log and merges what they become, at the same time, with
-// rows of many widths: neither needs more than its process may use.
+// TestWritersMemory seals log files and merges the results concurrently, with rows of many
+// widths. Neither worker may exceed its memory.
 func TestWritersMemory(t *testing.T) {
 	for _, wide := range []struct{ bytes, rows, commit int }{
 		{200, 50_000, 2000},

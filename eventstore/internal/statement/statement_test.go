@@ -8,8 +8,8 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 )
 
-// TestTablesOfStatements: a statement reads the tables that it names, and every table if it lists
-// them.
+// TestTablesOfStatements: a statement reads the tables that it names, and every table if it
+// lists the catalog.
 func TestTablesOfStatements(t *testing.T) {
 	db, err := duckdb.Open(nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestTablesOfStatements(t *testing.T) {
 	}
 }
 
-// TestDepthIsBounded: whatever stands around a list counts as one level of the syntax tree.
+// TestDepthIsBounded: every construct around a list counts as one level of the syntax tree.
 func TestDepthIsBounded(t *testing.T) {
 	around := map[string]func(list any) any{
 		"list":   func(list any) any { return []any{list} },

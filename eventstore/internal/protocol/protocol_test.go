@@ -14,7 +14,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// TestMessages reads messages back, as long as they may be, and streams that end within one.
+// TestMessages reads messages up to the maximum size, and streams that end within a message.
 func TestMessages(t *testing.T) {
 	var b bytes.Buffer
 	w := protocol.NewWriter(&b)
@@ -58,7 +58,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// TestTextOfValues spells values that consist of others for people, which is as JSON.
+// TestTextOfValues formats nested values for people, which uses JSON.
 func TestTextOfValues(t *testing.T) {
 	for _, test := range []struct {
 		value any

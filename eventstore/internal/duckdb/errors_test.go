@@ -12,7 +12,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// TestPlacesOfErrors finds line and column of what DuckDB marks with a caret.
+// TestPlacesOfErrors finds the line and column that DuckDB marks with a caret.
 func TestPlacesOfErrors(t *testing.T) {
 	for _, test := range []struct {
 		message, sql string

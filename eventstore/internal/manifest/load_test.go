@@ -17,7 +17,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// TestLoadRefuses loads manifests whose checksum is right and whose contents are not.
+// TestLoadRefuses loads manifests with a correct checksum and invalid contents.
 func TestLoadRefuses(t *testing.T) {
 	whole, err := sample().Encode()
 	if err != nil {
@@ -47,7 +47,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestMoreContradictions is what TestContradictions has no room for: several of one kind.
+// TestMoreContradictions extends TestContradictions with several cases of each kind.
 func TestMoreContradictions(t *testing.T) {
 	column := func(m *Manifest) *Column { return &m.Tables[0].Schemas[1].Columns[1] }
 	for i, test := range []struct {
@@ -140,7 +140,7 @@ func TestComparePositions(t *testing.T) {
 	}
 }
 
-// TestKeys writes keys and reads them, from the whole file, and from what is left of it.
+// TestKeys writes keys, and reads them from the whole file and from truncated files.
 func TestKeys(t *testing.T) {
 	folder, table := t.TempDir(), sample().Tables[0]
 	keys := []Key{{KeyHash{1, 2, 3}, 1795392000}, {KeyHash{1<<32 - 1, 0, 1 << 31}, 1795392007}, {KeyHash{4, 5, 6}, 1795392001}}
@@ -180,7 +180,7 @@ func TestKeys(t *testing.T) {
 		write(changed)
 		refused(fmt.Sprint("with another byte at ", i))
 	}
-	half := whole[:len(keysMagic)+keySize+8] // with a checksum that is right
+	half := whole[:len(keysMagic)+keySize+8] // with a correct checksum
 	write(binary.LittleEndian.AppendUint32(append([]byte(nil), half...), crc32.Checksum(half, castagnoli)))
 	refused("with half a key")
 	if err := os.Remove(path); err != nil {
@@ -195,7 +195,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestDecodeChanges decodes entries of a file of fingerprints that are whole, and that are not.
+// TestDecodeChanges decodes complete and damaged entries of a fingerprint file.
 func TestDecodeChanges(t *testing.T) {
 	for text, want := range map[string][]RangeChange{
 		"":                             {},
@@ -206,7 +206,7 @@ func TestDecodeChanges(t *testing.T) {
 		"\x00\x00\x00\x05\x02\x02abcdefgh\x00\x00\x01\x00\x09\x00": {
 			{Range: event.Range{First: 5, Count: 2, Prints: []uint32{0x64636261, 0x68676665}}}, {Reset: true, Range: event.Range{Count: 9}},
 		},
-		"\x00\x00\x00\x05\x02\x01abcd":     nil, // a fingerprint for each event, or none
+		"\x00\x00\x00\x05\x02\x01abcd":     nil, // either every event has a fingerprint, or none has
 		"\x00\x00\x00\x05\x01\x02abcdefgh": nil,
 		"\x00\x00\x00\x05\x01\x01abc":      nil,
 		"\x00\x00\x00\x05\x01\x01":         nil,
@@ -219,7 +219,7 @@ func TestDecodeChanges(t *testing.T) {
 		"\x00\x02p":                        nil,
 		"\x00\x00\x00\x05\x02\x00\x05":     nil,
 		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01":         nil, // more than 64 bits
-		"\x00\x00\x00\x05\xff\xff\xff\xff\x0f\xff\xff\xff\xff\x0f": nil, // 2^32 fingerprints that are not there
+		"\x00\x00\x00\x05\xff\xff\xff\xff\x0f\xff\xff\xff\xff\x0f": nil, // 2^32 missing fingerprints
 	} {
 		got, ok := decodeChanges([]byte(text))
 		if ok != (want != nil) || ok && len(got)+len(want) > 0 && !cmp.Equal(want, got) {
@@ -228,7 +228,7 @@ func TestDecodeChanges(t *testing.T) {
 	}
 }
 
-// TestPrintsOfAnother reads files of fingerprints that have a right checksum and are none.
+// TestPrintsOfAnother reads files that have a correct checksum and are not fingerprint files.
 func TestPrintsOfAnother(t *testing.T) {
 	folder, table := t.TempDir(), sample().Tables[0]
 	if _, err := WritePrints(folder, table, 9, nil); err != nil {
@@ -252,7 +252,7 @@ func TestPrintsOfAnother(t *testing.T) {
 	}
 }
 
-// TestFilesInTheWay verifies and removes files where something else has their names.
+// TestFilesInTheWay verifies and removes files when other objects have their names.
 func TestFilesInTheWay(t *testing.T) {
 	folder, m := t.TempDir(), sample()
 	if err := m.RemoveOthers(folder); err != nil {
@@ -284,7 +284,8 @@ func TestFilesInTheWay(t *testing.T) {
 	}
 }
 
-// TestFolderThatCannotBe writes and removes below a name that no file system has.
+// TestFolderThatCannotBe writes and removes below a name that is invalid on every file
+// system.
 func TestFolderThatCannotBe(t *testing.T) {
 	folder, m := filepath.Join(t.TempDir(), strings.Repeat("x", 300)), sample()
 	table := m.Tables[0]
@@ -299,7 +300,7 @@ func TestFolderThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestEachDamageOnce holds that Verify names a file once, also one that should be empty.
+// TestEachDamageOnce checks that Verify names each file once, even an empty one.
 func TestEachDamageOnce(t *testing.T) {
 	m := sample()
 	m.Tables[0].Files[0].Bytes = 0

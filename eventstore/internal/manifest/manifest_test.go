@@ -14,7 +14,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// sample returns a manifest in which everything occurs.
+// sample returns a manifest that uses every field.
 func sample() *Manifest {
 	m := New()
 	m.Version, m.LogStart, m.NextTable, m.NextSegment, m.NextDelete = 7, 5, 3, 9, 3
@@ -52,7 +52,7 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 }
 
-// TestDamage changes each byte of a manifest, and cuts it off at each.
+// TestDamage changes each byte of a manifest, and truncates it at each byte.
 func TestDamage(t *testing.T) {
 	folder := t.TempDir()
 	m := sample()
@@ -60,7 +60,7 @@ func TestDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Version++ // until the checksum begins with a zero, which is a blank with another bit
+		m.Version++ // until the checksum starts with a zero: a changed bit can make it a blank
 	}
 	if err := m.Save(folder); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestContradictions holds that no manifest is written which a reader could misunderstand.
+// TestContradictions checks that an inconsistent manifest is never written.
 func TestContradictions(t *testing.T) {
 	for want, spoil := range map[string]func(*Manifest){
 		"does not name its store":        func(m *Manifest) { m.Store = "" },

@@ -15,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/internal/powercut"
 )
 
-// powercutFolder makes the test's process a program that is recorded.
+// powercutFolder turns the test's process into a program that is recorded.
 const powercutFolder = "MANIFEST_POWERCUT"
 
 func TestMain(m *testing.M) {
@@ -29,17 +29,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// dayFile is the file of a table that saveAndRemove makes and removes in a version.
+// dayFile returns the name of the table file that saveAndRemove creates and removes in a
+// version.
 func dayFile(version uint64) string { return fmt.Sprintf("2026-11-%02d/file", 10+version) }
 
 func printsOf(version uint64) []RangeChange {
 	return []RangeChange{{Pipeline: "p", Partition: "a", Range: event.Range{First: version, Count: 2, Prints: []uint32{1, uint32(version)}}}}
 }
 
-// saveAndRemove saves versions of a manifest, and writes files of fingerprints and removes
-// others. It says what is durable. Only the folders of odd versions have a second file, which
-// keeps the folder: the others go with their file. What fails is repeated. A process goes on
-// behind the version that is there.
+// saveAndRemove saves versions of a manifest, writes fingerprint files and removes others. It
+// prints what is durable. Only the folders of odd versions have a second file, which keeps
+// the folder; the other folders are removed with their file. It retries failures, and it
+// continues after the version that it finds.
 func saveAndRemove(folder string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	m, err := Load(folder)
@@ -85,20 +86,20 @@ func saveAndRemove(folder string) error {
 	return nil
 }
 
-// syncs is how many a run makes, at least.
+// syncs is the minimum number of syncs in a run.
 const syncs = 30
 
 func saveRun(folder, fault string) powercut.Run {
 	return powercut.SelfRun(fault, powercutFolder+"="+folder)
 }
 
-// TestPowerCutLosesOne loses each single change that is not synced at some moment.
+// TestPowerCutLosesOne cuts the power at each moment and loses a single unsynced change.
 func TestPowerCutLosesOne(t *testing.T) {
 	folder := t.TempDir()
 	powercut.Record(t, folder, saveRun(folder, "")).EachLoss(t, checkManifest)
 }
 
-// TestFailedSync lets one sync fail, and later ones not make up for it.
+// TestFailedSync makes one sync fail; later syncs do not make up for it.
 func TestFailedSync(t *testing.T) {
 	for n := range powercut.SomeOf(syncs) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -108,7 +109,8 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestKillAndPowerCut kills the process at a sync, and cuts the power while another goes on.
+// TestKillAndPowerCut kills the process at a sync, and cuts the power while another
+// continues.
 func TestKillAndPowerCut(t *testing.T) {
 	for n := range powercut.SomeOf(syncs) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -119,8 +121,8 @@ func TestKillAndPowerCut(t *testing.T) {
 	}
 }
 
-// checkManifest finds what was said to be durable: the manifest, or a newer one, fingerprints,
-// and no file that was removed.
+// checkManifest checks that everything reported durable exists: the manifest or a newer one,
+// and the fingerprints. It also checks that removed files are gone.
 func checkManifest(t *testing.T, folder string, said []string) {
 	table := sample().Tables[0]
 	saved := uint64(0)

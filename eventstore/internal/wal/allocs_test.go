@@ -10,8 +10,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// TestRoomForAnEntry holds that the memory of a frame is asked for once, whatever the entry is
-// full of: an entry of megabytes would be copied several times.
+// TestRoomForAnEntry checks that encoding allocates a frame's memory once, whatever the entry
+// contains. Otherwise an entry of megabytes would be copied several times.
 func TestRoomForAnEntry(t *testing.T) {
 	const many = 20_000
 	of := func(typ event.Type, v event.Vector) *Entry {

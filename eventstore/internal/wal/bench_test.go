@@ -10,7 +10,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// tenColumns returns an entry like those of the benchmark: about 120 bytes a row.
+// tenColumns returns an entry of ten columns, about 120 bytes per row.
 func tenColumns(rows int) *Entry {
 	types := []event.Type{
 		event.Timestamp, event.String, event.Int64, event.Int64, event.Float64,
@@ -37,7 +37,7 @@ func tenColumns(rows int) *Entry {
 	return e
 }
 
-// BenchmarkAppend appends from one goroutine, and reports the longest append.
+// BenchmarkAppend appends from one goroutine and reports the longest append.
 func BenchmarkAppend(b *testing.B) {
 	for _, rows := range []int{1, 1000, 10_000} {
 		b.Run(fmt.Sprint("rows=", rows), func(b *testing.B) {
@@ -93,7 +93,7 @@ func BenchmarkRaw(b *testing.B) {
 	}
 }
 
-// BenchmarkEncode encodes without a disk.
+// BenchmarkEncode encodes entries without a disk.
 func BenchmarkEncode(b *testing.B) {
 	e := tenColumns(10_000)
 	var buffer []byte

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPartialWrites writes by calls that take fewer bytes than they are given, as on a disk
-// that is nearly full, or are interrupted.
+// TestPartialWrites uses calls that write fewer bytes than requested, as on a nearly full
+// disk, or are interrupted.
 func TestPartialWrites(t *testing.T) {
 	all := func(n int) int { return n }
 	for name, take := range map[string]func(n int) int{
@@ -50,7 +50,7 @@ func TestPartialWrites(t *testing.T) {
 	}
 }
 
-// TestWriteThatEnds: a call that takes nothing, or fails, ends the write with what it says.
+// TestWriteThatEnds: a call that writes nothing or fails ends the write with its error.
 func TestWriteThatEnds(t *testing.T) {
 	for _, want := range []error{io.ErrShortWrite, unix.ENOSPC} {
 		calls := 0

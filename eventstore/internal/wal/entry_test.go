@@ -17,7 +17,7 @@ import (
 	"github.com/perigeedb/perigee/internal/frame"
 )
 
-// numbered returns an entry of n rows that nothing else has.
+// numbered returns a unique entry of n rows.
 func numbered(i, n int) *Entry {
 	e := &Entry{
 		Kind: Rows, Table: 3, Schema: 7, Pipeline: "pipe", Partition: "part",
@@ -35,8 +35,7 @@ func numbered(i, n int) *Entry {
 	return e
 }
 
-// checkNumbered returns the number of an entry that numbered has made, and an error if it is
-// another.
+// checkNumbered returns the number of an entry from numbered, or an error if it differs.
 func checkNumbered(e *Entry) (i int, err error) {
 	i = int(e.Range.First / 1000)
 	want := numbered(i, int(e.Range.Count))
@@ -90,7 +89,7 @@ func allTypes() (all []event.Type) {
 	return all
 }
 
-// TestEveryTypeHasALayout fails when event gets a type that the log cannot store.
+// TestEveryTypeHasALayout fails if package event gets a type that the log cannot store.
 func TestEveryTypeHasALayout(t *testing.T) {
 	for _, of := range allTypes() {
 		if layoutOf(of) == 0 {
@@ -99,7 +98,7 @@ func TestEveryTypeHasALayout(t *testing.T) {
 	}
 }
 
-// TestEntries encodes entries behind each other and decodes them into the same memory.
+// TestEntries encodes entries back to back and decodes them into the same memory.
 func TestEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var frames []byte
@@ -135,7 +134,7 @@ func TestEntries(t *testing.T) {
 	})
 }
 
-// TestStampAgain appends a frame again, at another place, after a write that failed.
+// TestStampAgain appends a frame again, at another place, after a failed write.
 func TestStampAgain(t *testing.T) {
 	f := AppendEntry(nil, numbered(1, 3))
 	stamp(f, trailer{commit: 128, offset: 256, key: 1})
@@ -147,7 +146,7 @@ func TestStampAgain(t *testing.T) {
 	}
 }
 
-// TestContradictions panics instead of storing what nobody could read.
+// TestContradictions checks that inconsistent entries panic instead of becoming unreadable.
 func TestContradictions(t *testing.T) {
 	for name, spoil := range map[string]func(e *Entry){
 		"too few values":   func(e *Entry) { e.Columns.Vectors[0].Ints = e.Columns.Vectors[0].Ints[1:] },
@@ -172,7 +171,8 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// FuzzDecode decodes anything: it is an error, or an entry that encodes to the same again.
+// FuzzDecode decodes arbitrary data. The result is an error, or an entry that encodes to the
+// same data.
 func FuzzDecode(f *testing.F) {
 	for _, e := range []*Entry{numbered(1, 3), {Kind: Reset, Pipeline: "pipe", Range: event.Range{Count: 7}}, {Kind: Rows}} {
 		f.Add(AppendEntry(nil, e)[frame.PrefixSize:])
@@ -208,15 +208,15 @@ func FuzzDecode(f *testing.F) {
 
 func TestTooLarge(t *testing.T) {
 	f := AppendEntry(nil, numbered(1, 1))
-	frame.PutPrefix(f, 0, 0) // as AppendEntry marks it
+	frame.PutPrefix(f, 0, 0) // as AppendEntry marks a record that is too long
 	l := open(t, t.TempDir(), small)
 	if _, err := l.Append(t.Context(), f); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
 }
 
-// TestAllocations counts: encoding into memory that is there allocates nothing, whatever the
-// rows, and an append a few small things.
+// TestAllocations checks that encoding into existing memory allocates nothing, whatever the
+// rows, and that an append allocates only a few small objects.
 func TestAllocations(t *testing.T) {
 	e := numbered(1, 1000)
 	e.Range.Prints = nil
@@ -235,8 +235,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestContradictingRecords decodes records whose lengths and offsets contradict each other, as
-// no AppendEntry makes them.
+// TestContradictingRecords decodes records with inconsistent lengths and offsets, which
+// AppendEntry never writes.
 func TestContradictingRecords(t *testing.T) {
 	whole := AppendEntry(nil, everything(3))[frame.PrefixSize:]
 	column := func(i int) int { return headSize + i*columnSize }
@@ -291,7 +291,7 @@ func TestContradictingRecords(t *testing.T) {
 	}
 }
 
-// everything is an entry with a column of each layout, nulls and fingerprints.
+// everything returns an entry with a column of each layout, nulls and fingerprints.
 func everything(rows int) *Entry {
 	e := numbered(1, rows)
 	e.IDs = append(e.IDs, 6)
@@ -303,15 +303,15 @@ func everything(rows int) *Entry {
 	return e
 }
 
-// TestUndecodable opens a log with a frame that is whole and holds no entry: no later version of
-// a file is damage, and nothing is dropped.
+// TestUndecodable opens a log with a complete frame that holds no valid entry. That must be
+// an error, and nothing may be dropped.
 func TestUndecodable(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, folder, small)
 	at := put(t, l, 0, 1)
 	end := l.End()
 	record := frame.Begin(nil)
-	record = append(record, make([]byte, 24)...) // too short for any entry
+	record = append(record, make([]byte, 24)...) // too short for an entry
 	if _, err := l.Append(t.Context(), finishRecord(record, 0)); err != nil {
 		t.Fatal(err)
 	}

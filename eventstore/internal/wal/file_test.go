@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestSpareSize holds which files become the next one: those of the usual size, of which there is
-// one at a time.
+// TestSpareSize checks which files become the spare: files of the usual size, one at a time.
 func TestSpareSize(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, folder, small)

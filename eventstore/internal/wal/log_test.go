@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// small has files of a few entries.
+// small are options for files of a few entries.
 var small = Options{Store: "store", FileSize: 4096}
 
 func open(t testing.TB, folder string, o Options) *Log {
@@ -51,7 +51,7 @@ func open(t testing.TB, folder string, o Options) *Log {
 }
 
 // reopen closes a log, if it is not nil, and opens it again. It returns the numbers of the
-// entries that Open has visited.
+// entries that Open visited.
 func reopen(t testing.TB, l *Log, folder string, o Options) (*Log, []int) {
 	t.Helper()
 	if l != nil {
@@ -86,7 +86,7 @@ func put(t testing.TB, l *Log, i, rows int) Position {
 	return p
 }
 
-// entries reads what the log says is durable.
+// entries reads the entries that the log reports as durable.
 func entries(t testing.TB, l *Log) (numbers []int) {
 	t.Helper()
 	for _, f := range l.Ends() {
@@ -152,7 +152,7 @@ func TestAppendAndReopen(t *testing.T) {
 	}
 }
 
-// TestGroups appends from many goroutines: each entry is there once, in the order of
+// TestGroups appends from many goroutines. Each entry must exist once, in the order of
 // positions.
 func TestGroups(t *testing.T) {
 	folder := t.TempDir()
@@ -180,7 +180,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestSeveralFrames appends frames together: they stand in one file, whatever its size.
+// TestSeveralFrames appends frames together. They must be in one file, whatever its size.
 func TestSeveralFrames(t *testing.T) {
 	l := open(t, t.TempDir(), small)
 	put(t, l, 0, 1)
@@ -221,7 +221,7 @@ func TestReader(t *testing.T) {
 	if _, err := r.Next(l.End().Offset); err != io.EOF {
 		t.Errorf("behind the last entry: %v", err)
 	}
-	put(t, l, 3, 2000) // the reader sees what comes, beyond the memory that it has
+	put(t, l, 3, 2000) // the reader sees new entries, beyond its window
 	if e, err := r.Next(l.End().Offset); err != nil || e.Rows() != 2000 {
 		t.Errorf("the new entry: %v", err)
 	}
@@ -260,7 +260,7 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestAge closes a file when its first entry is old enough, also if the log was opened in
+// TestAge closes a file when its first entry is old enough, even if the log was reopened in
 // between.
 func TestAge(t *testing.T) {
 	folder := t.TempDir()
@@ -315,7 +315,7 @@ func TestRemoveBefore(t *testing.T) {
 	put(t, l, 30, 1)
 	_ = l.Close()
 
-	// The process ended between the manifest and the removal.
+	// The process ended between the manifest change and the removal.
 	folder = t.TempDir()
 	l = open(t, folder, small)
 	for i := range 30 {
@@ -330,8 +330,9 @@ func TestRemoveBefore(t *testing.T) {
 	}
 }
 
-// TestSpareFile removes files, of which later ones are made: nothing of what they held comes
-// back, neither while the log is open nor afterwards, and a reader hears what has happened.
+// TestSpareFile removes files that are reused for later ones. None of the old entries may
+// reappear, neither while the log is open nor afterwards, and a reader must learn of the
+// removal.
 func TestSpareFile(t *testing.T) {
 	folder := t.TempDir()
 	o := small
@@ -363,7 +364,7 @@ func TestSpareFile(t *testing.T) {
 	if err := l.RemoveBefore(2); err != nil {
 		t.Fatal(err)
 	}
-	fill(3) // file 2 was made before
+	fill(3) // file 2 was created before
 	if number := l.End().File; !os.SameFile(removed, stat(3)) && !os.SameFile(removed, stat(number)) {
 		t.Errorf("neither file 3 nor file %d is what was file 1", number)
 	}
@@ -388,8 +389,8 @@ func TestSpareFile(t *testing.T) {
 	}
 }
 
-// TestScrub looks for entries of removed files on the disk, in whatever state the file is that
-// was made of one: spare, prepared, active without entries or with some.
+// TestScrub searches the disk for entries of removed files, for each state of the reused
+// file: spare, prepared, active without entries and with some.
 func TestScrub(t *testing.T) {
 	for state := range 4 {
 		folder := t.TempDir()
@@ -397,7 +398,7 @@ func TestScrub(t *testing.T) {
 		n := 0
 		fill := func(files uint64) {
 			for until := l.End().File + files; l.End().File < until; n++ {
-				put(t, l, n, 10) // they fill more than three quarters of a file
+				put(t, l, n, 10) // more than three quarters of a file
 			}
 		}
 		fill(2)
@@ -418,7 +419,7 @@ func TestScrub(t *testing.T) {
 			fill(2)
 		}
 		waitPrepared(l)                                       // the spare file may get its name
-		if filesWith(t, folder, removed) == 0 && state == 0 { // later it may be written over
+		if filesWith(t, folder, removed) == 0 && state == 0 { // later it may be overwritten
 			t.Error("the entry is gone before")
 		}
 		there := entries(t, l)
@@ -446,7 +447,8 @@ func TestScrub(t *testing.T) {
 	}
 }
 
-// waitPrepared waits until the file after the active one is prepared, if that was begun.
+// waitPrepared waits until the file after the active one is prepared, if preparing it has
+// begun.
 func waitPrepared(l *Log) {
 	for end := time.Now().Add(30 * time.Second); len(l.preparing) < cap(l.preparing) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
@@ -500,8 +502,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestFailedWrite lets a write fail, in a file with entries and in one without: the next commit
-// goes on in another, and the file that failed does not stay open.
+// TestFailedWrite makes a write fail, in a file with entries and in one without. The next
+// commit continues in another file, and the failed file is closed.
 func TestFailedWrite(t *testing.T) {
 	for name, rotate := range map[string]bool{"with entries": false, "without entries": true} {
 		t.Run(name, func(t *testing.T) {
@@ -534,13 +536,13 @@ func TestFailedWrite(t *testing.T) {
 			if left := openBelow(t, folder); len(left) > 0 {
 				t.Errorf("%q are open after Close", left)
 			}
-			runtime.KeepAlive(readOnly) // nobody else closes it
+			runtime.KeepAlive(readOnly) // keeps the collector from closing it
 		})
 	}
 }
 
-// TestNoNextFile lets the next file not be made, or not get its name: the commit fails, nothing
-// stays open, and the log goes on when that is over.
+// TestNoNextFile makes creating or renaming the next file fail. The commit fails, no file
+// stays open, and the log continues afterwards.
 func TestNoNextFile(t *testing.T) {
 	t.Run("too large", func(t *testing.T) {
 		folder := t.TempDir()
@@ -569,7 +571,7 @@ func TestNoNextFile(t *testing.T) {
 				t.Errorf("%q are open, not the active file alone", left)
 			}
 		}
-		put(t, l, 1, 1) // there is room in the active file
+		put(t, l, 1, 1) // there is space in the active file
 		if err := os.RemoveAll(Path(folder, 2)); err != nil {
 			t.Fatal(err)
 		}
@@ -595,8 +597,8 @@ func TestCanceled(t *testing.T) {
 	}
 }
 
-// TestClosedFileGivesRoomBack closes a file that has little in it: the room that was
-// preallocated for more is free again, and the log is whole.
+// TestClosedFileGivesRoomBack closes a nearly empty file. Its preallocated space becomes
+// free, and the log stays intact.
 func TestClosedFileGivesRoomBack(t *testing.T) {
 	folder := t.TempDir()
 	o := Options{FileSize: 1 << 20}
@@ -619,7 +621,7 @@ func TestClosedFileGivesRoomBack(t *testing.T) {
 	}
 }
 
-// TestRefused asks for what no log does.
+// TestRefused makes invalid requests.
 func TestRefused(t *testing.T) {
 	folder := t.TempDir()
 	if _, err := Open(folder, Options{Store: strings.Repeat("s", storeMax+1)}, nil); err == nil || !strings.Contains(err.Error(), "more than 32 bytes") {
@@ -672,7 +674,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOddNames holds that only files of the log are taken for such.
+// TestOddNames checks that other files in the folder are not taken for log files.
 func TestOddNames(t *testing.T) {
 	folder := t.TempDir()
 	build(t, folder, small, 2, 1)
@@ -690,7 +692,8 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// TestFullFile fills a file to its last byte: one entry less of room begins the next.
+// TestFullFile fills a file to its last byte. With one entry less of space, the next file
+// begins.
 func TestFullFile(t *testing.T) {
 	l := open(t, t.TempDir(), Options{FileSize: 1 << 20})
 	put(t, l, 0, 5)
@@ -708,7 +711,8 @@ func TestFullFile(t *testing.T) {
 	}
 }
 
-// TestNothingToDo removes and scrubs where nothing was removed: the log stays as it is.
+// TestNothingToDo removes and scrubs when there is nothing to remove. The log stays
+// unchanged.
 func TestNothingToDo(t *testing.T) {
 	l := open(t, t.TempDir(), small)
 	if err := errors.Join(l.RemoveBefore(10), l.Scrub(t.Context()), l.Rotate(t.Context())); err != nil || len(l.Ends()) > 0 {
@@ -725,7 +729,7 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// TestOpenLeavesClosedFiles holds that a file which is closed never changes.
+// TestOpenLeavesClosedFiles checks that Open never changes a closed file.
 func TestOpenLeavesClosedFiles(t *testing.T) {
 	folder := t.TempDir()
 	o := Options{FileSize: 1200}

@@ -22,22 +22,22 @@ import (
 	"github.com/perigeedb/perigee/internal/powercut"
 )
 
-// They make the test's process a program.
+// Environment variables that turn the test's process into a program.
 const (
-	powercutFolder = "WAL_POWERCUT" // one that is recorded
+	powercutFolder = "WAL_POWERCUT" // it is recorded
 	sequential     = "WAL_SEQUENTIAL"
-	short          = "WAL_SHORT" // how many groups of entries it appends between removals
+	short          = "WAL_SHORT" // number of groups of entries that it appends between removals
 	appendForever  = "WAL_APPEND_FOREVER"
 )
 
-// tiny has files of a few entries, which lie across sectors.
+// tiny returns options for files of a few entries, which cross sectors.
 func tiny(folder string) Options {
 	return Options{Store: "store", FileSize: 3000, First: readFirst(folder)}
 }
 
 func logFolder(folder string) string { return filepath.Join(folder, "made", "log") }
 
-// The file "first" does what the manifest does in a store.
+// readFirst reads the file "first", which acts as the manifest of a store.
 func readFirst(folder string) uint64 {
 	text, err := os.ReadFile(filepath.Join(folder, "first"))
 	if err != nil {
@@ -47,9 +47,9 @@ func readFirst(folder string) uint64 {
 	return first
 }
 
-// appendAndRemove appends entries, alone and several at a time, removes files, and opens the
-// log again, closed before and not. It prints each entry once Append has returned, and each
-// that it removes before it does. What fails is repeated.
+// appendAndRemove appends entries, alone and in groups, removes files, and reopens the log,
+// sometimes without closing it. It prints each entry after Append has returned, and each
+// removed entry before its removal. It retries failures.
 func appendAndRemove(folder string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	files := map[int]uint64{}
@@ -90,8 +90,8 @@ func appendAndRemove(folder string) error {
 	return l.Close()
 }
 
-// settle waits for what the log does behind its commits. What is left of it, as of a process that
-// was killed, changes no file of the log that is opened next.
+// settle waits for the log's background work. Leftovers of a killed process must not change
+// files of the log that is opened next.
 func settle(l *Log) {
 	l.finishing.Wait()
 	if l.preparing != nil {
@@ -99,7 +99,7 @@ func settle(l *Log) {
 	}
 }
 
-// openAgain opens the log, and prints what is there: it is durable from now on.
+// openAgain opens the log and prints its entries, which are durable from now on.
 func openAgain(folder string, files map[int]uint64) (l *Log, err error) {
 	for range 2 {
 		clear(files)
@@ -196,8 +196,9 @@ func TestPowerCut(t *testing.T) {
 	powercut.Record(t, folder, appendRun(folder, "")).EachCut(t, 200, checkLog)
 }
 
-// TestPowerCutLosesOne cuts the power at every moment and loses one write or name alone; also
-// when a sync has failed, or the process was killed at one and another has gone on.
+// TestPowerCutLosesOne cuts the power at every moment and loses a single write or name. It
+// also does so after a failed sync, and after the process was killed at a sync and another
+// has continued.
 func TestPowerCutLosesOne(t *testing.T) {
 	for name, test := range map[string]struct {
 		groups int // 3 fill more than one file; long tests use 7
@@ -223,7 +224,7 @@ func TestPowerCutLosesOne(t *testing.T) {
 	}
 }
 
-// TestFailingDisk lets one system call fail, and cuts the power later.
+// TestFailingDisk makes one system call fail and cuts the power later.
 func TestFailingDisk(t *testing.T) {
 	for fault, calls := range map[string]int{
 		"fdatasync:error=EIO": 20, "fsync:error=EIO": 20, "pwritev:error=ENOSPC": 20,
@@ -239,8 +240,8 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestKillAndPowerCut kills the process at a sync, and cuts the power when another process
-// goes on with what it finds.
+// TestKillAndPowerCut kills the process at a sync, and cuts the power while another process
+// continues.
 func TestKillAndPowerCut(t *testing.T) {
 	for n := range powercut.SomeOf(40) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -251,8 +252,8 @@ func TestKillAndPowerCut(t *testing.T) {
 	}
 }
 
-// TestFailedSyncAndKill lets a sync fail and kills the process before it can cut off what it
-// wrote: the next one must not believe what the system shows of it.
+// TestFailedSyncAndKill makes a sync fail and kills the process before it can truncate the
+// data. The next process must not trust the page cache.
 func TestFailedSyncAndKill(t *testing.T) {
 	for n := 2; n <= 7; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -263,9 +264,9 @@ func TestFailedSyncAndKill(t *testing.T) {
 	}
 }
 
-// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. What was
-// stored may be gone. The log opens, or says which file is damaged and opens read-only; it has
-// only entries that were appended, once and whole, and goes on.
+// TestLyingSync makes syncs succeed without effect, and cuts the power. Stored entries may be
+// lost. The log must open, or report the damaged file and open read-only. It may contain only
+// appended entries, once and complete, and must continue.
 func TestLyingSync(t *testing.T) {
 	for _, from := range []int{1, 15} {
 		t.Run(fmt.Sprint(from), func(t *testing.T) {
@@ -310,7 +311,8 @@ func TestLyingSync(t *testing.T) {
 	}
 }
 
-// visitOnce returns an error for an entry that was never appended, and for one that comes twice.
+// visitOnce returns a visit function that fails for an entry that was never appended or is
+// duplicated.
 func visitOnce(visited map[int]bool) func(Position, *Entry) error {
 	return func(_ Position, e *Entry) error {
 		i, err := checkNumbered(e)
@@ -322,8 +324,8 @@ func visitOnce(visited map[int]bool) func(Position, *Entry) error {
 	}
 }
 
-// checkLog opens the log that a power cut has left: each stored entry that was not removed is
-// there once, and nothing else is.
+// checkLog opens the log after a power cut. Each stored entry that was not removed must exist
+// once, and no other entry may exist.
 func checkLog(t *testing.T, folder string, said []string) {
 	l, visited := reopen(t, nil, logFolder(folder), tiny(folder))
 	stored, removed := map[int]bool{}, map[int]bool{}
@@ -358,8 +360,8 @@ func checkLog(t *testing.T, folder string, said []string) {
 	}
 }
 
-// TestFullDisk appends to a full disk: that is an error with a hint, which leaves nothing
-// behind, and the log goes on when there is room.
+// TestFullDisk appends to a full disk. The error has a hint and leaves nothing behind, and
+// the log continues when there is space.
 func TestFullDisk(t *testing.T) {
 	disk := powercut.SmallDisk(t, 1<<20)
 	if disk == "" {
@@ -370,7 +372,7 @@ func TestFullDisk(t *testing.T) {
 	l := open(t, folder, o)
 	stored := 0
 	for room := int64(0); room < 72<<10; room += 8 << 10 {
-		waitPrepared(l) // the next file takes room
+		waitPrepared(l) // the next file takes space
 		powercut.Fill(t, ballast, room)
 		var err error
 		for ; err == nil; stored++ {
@@ -401,7 +403,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// appendUntilKilled prints the number of each entry when Append has returned.
+// appendUntilKilled prints the number of each entry after Append has returned.
 func appendUntilKilled(folder string) error {
 	var number int
 	o := Options{FileSize: 64 << 10}
@@ -417,7 +419,7 @@ func appendUntilKilled(folder string) error {
 	return err
 }
 
-// TestKill kills the writer at random: each entry that it has acknowledged is there, once.
+// TestKill kills the writer at random moments. Each acknowledged entry must exist once.
 func TestKill(t *testing.T) {
 	folder := t.TempDir()
 	acknowledged := 0
@@ -431,7 +433,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// runAndKill returns the number of entries that are acknowledged.
+// runAndKill returns the number of acknowledged entries.
 func runAndKill(t *testing.T, folder string, after time.Duration) (acknowledged int) {
 	t.Helper()
 	child := exec.Command(os.Args[0])
@@ -451,7 +453,7 @@ func runAndKill(t *testing.T, folder string, after time.Duration) (acknowledged 
 	for first := true; lines.Scan(); first = false {
 		n, err := strconv.Atoi(lines.Text())
 		if err != nil {
-			break // cut off by the kill
+			break // truncated by the kill
 		}
 		if first {
 			time.AfterFunc(after, func() { _ = child.Process.Kill() })

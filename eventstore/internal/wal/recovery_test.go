@@ -15,7 +15,8 @@ import (
 	"github.com/perigeedb/perigee/internal/frame"
 )
 
-// build appends entries 0 to n-1 of some rows to a log, closes it, and returns where they are.
+// build appends entries 0 to n-1, each with the given number of rows, to a log, closes it,
+// and returns their positions.
 func build(t testing.TB, folder string, o Options, n, rows int) []Position {
 	t.Helper()
 	l := open(t, folder, o)
@@ -39,7 +40,7 @@ func copyOf(t testing.TB, folder string) string {
 	return to
 }
 
-// change rewrites a file of a log.
+// changeFile rewrites a log file.
 func changeFile(t testing.TB, folder string, number uint64, change func(content []byte) []byte) {
 	t.Helper()
 	path := Path(folder, number)
@@ -52,8 +53,8 @@ func changeFile(t testing.TB, folder string, number uint64, change func(content 
 	}
 }
 
-// TestTornTail opens a log of whose last commit any part is missing: the entries before are
-// there, and the log goes on.
+// TestTornTail opens logs with a partly missing last commit. The earlier entries exist, and
+// the log continues.
 func TestTornTail(t *testing.T) {
 	folder := t.TempDir()
 	o := Options{FileSize: 8192}
@@ -83,14 +84,15 @@ func TestTornTail(t *testing.T) {
 			}
 		}
 	}
-	short := copyOf(t, folder) // a file system without preallocation
+	short := copyOf(t, folder) // as on a file system without preallocation
 	changeFile(t, short, 1, func(b []byte) []byte { return b[:last.Offset+20] })
 	if _, visited := reopen(t, nil, short, o); !slices.Equal(visited, upTo(2)) {
 		t.Errorf("visited %v of a short file", visited)
 	}
 }
 
-// TestTornGroup loses the first of several frames of one commit: the others go with it.
+// TestTornGroup loses the first of several frames of one commit. The other frames are dropped
+// too.
 func TestTornGroup(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, folder, small)
@@ -108,14 +110,14 @@ func TestTornGroup(t *testing.T) {
 	if !slices.Equal(visited, upTo(1)) {
 		t.Errorf("visited %v", visited)
 	}
-	put(t, l, 1, 2) // behind it would now be what was the second frame
+	put(t, l, 1, 2) // the old second frame would now follow it
 	if _, visited = reopen(t, l, folder, small); !slices.Equal(visited, upTo(2)) {
 		t.Errorf("visited %v after one more", visited)
 	}
 }
 
-// TestForeignFrames finds frames behind the last entry that were written for another place:
-// for another file, whose blocks the file now has, or for another offset.
+// TestForeignFrames puts frames after the last entry that were written for another place:
+// another file, the blocks of which the file now has, or another offset.
 func TestForeignFrames(t *testing.T) {
 	folder, other := t.TempDir(), t.TempDir()
 	positions := build(t, folder, small, 2, 2)
@@ -140,7 +142,7 @@ func TestForeignFrames(t *testing.T) {
 	}
 }
 
-// TestTornFirstCommit loses the first commit of a file, of which something is left.
+// TestTornFirstCommit loses part of the first commit of a file.
 func TestTornFirstCommit(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, folder, small)
@@ -172,7 +174,8 @@ func TestTornFirstCommit(t *testing.T) {
 	}
 }
 
-// TestCopiedFrame stores a row that looks like a frame of the log: a torn tail stays one.
+// TestCopiedFrame stores a row that looks like a log frame. A torn tail must still be
+// recognized.
 func TestCopiedFrame(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, folder, small)
@@ -180,7 +183,7 @@ func TestCopiedFrame(t *testing.T) {
 	e := numbered(1, 1)
 	fake := AppendEntry(nil, numbered(9, 1))
 	var b []byte
-	for offset := int64(0); offset < 2000; offset += 8 { // wherever it may come to lie
+	for offset := int64(0); offset < 2000; offset += 8 { // wherever it may be placed
 		stamp(fake, trailer{commit: offset, offset: offset, key: 0x1234567812345678})
 		b = append(b, fake...)
 	}
@@ -199,8 +202,8 @@ func TestCopiedFrame(t *testing.T) {
 	}
 }
 
-// openDamaged opens a damaged log: that is a *DamageError that has all the texts and a hint.
-// It returns the log opened read-only, and what that has visited.
+// openDamaged checks that opening a damaged log returns a *DamageError with all the texts and
+// a hint. It returns the log opened read-only, and the entries that Open visited.
 func openDamaged(t *testing.T, folder string, o Options, texts ...string) (*Log, []int) {
 	t.Helper()
 	_, err := Open(folder, o, nil)
@@ -250,8 +253,8 @@ func list(t testing.TB, folder string) string {
 	return text.String()
 }
 
-// TestDamage spoils any acknowledged entry but the last: its place is named, and the others
-// can be read.
+// TestDamage damages any acknowledged entry except the last. The error names its place, and
+// the other entries remain readable.
 func TestDamage(t *testing.T) {
 	folder := t.TempDir()
 	o := Options{FileSize: 1200}
@@ -263,7 +266,7 @@ func TestDamage(t *testing.T) {
 			if i%2 == 0 {
 				b[p.Offset+100] ^= 4
 			} else {
-				clear(b[p.Offset : p.Offset+16]) // prefix and all
+				clear(b[p.Offset : p.Offset+16]) // including the prefix
 			}
 			return b
 		})
@@ -317,7 +320,8 @@ func readAround(t testing.TB, folder string, f FileEnd) (numbers []int) {
 	return numbers
 }
 
-// TestDamagedEnd cuts off or spoils the last entry of a closed file: that is no torn tail.
+// TestDamagedEnd truncates or damages the last entry of a closed file. That is damage, not a
+// torn tail.
 func TestDamagedEnd(t *testing.T) {
 	folder := t.TempDir()
 	o := Options{FileSize: 1200}
@@ -362,7 +366,7 @@ func TestMissingFiles(t *testing.T) {
 			t.Errorf("without files %v: visited %v, want %v", missing, visited, want)
 		}
 	}
-	o.First = last + 1 // the manifest knows a file that is not there
+	o.First = last + 1 // the manifest names a missing file
 	openDamaged(t, copyOf(t, folder), o, Path("", last+1), "missing")
 }
 
@@ -387,7 +391,7 @@ func TestDamagedHeader(t *testing.T) {
 	openDamaged(t, folder, o, "belongs to another store, store")
 }
 
-// TestNewerFormat refuses what a newer version has written, and does not call it damage.
+// TestNewerFormat checks that a newer format is rejected and not reported as damage.
 func TestNewerFormat(t *testing.T) {
 	folder := t.TempDir()
 	build(t, folder, small, 1, 1)
@@ -402,7 +406,7 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// TestVisitFails opens a log whose owner does not take an entry.
+// TestVisitFails opens a log with a visit function that rejects an entry.
 func TestVisitFails(t *testing.T) {
 	folder := t.TempDir()
 	build(t, folder, small, 3, 1)
@@ -415,7 +419,7 @@ func TestVisitFails(t *testing.T) {
 	}
 }
 
-// TestOpenReadOnly reads a log that is whole, and one that does not exist.
+// TestOpenReadOnly reads an intact log and a missing one.
 func TestOpenReadOnly(t *testing.T) {
 	folder := t.TempDir()
 	build(t, folder, small, 3, 1)
@@ -437,7 +441,7 @@ func TestOpenReadOnly(t *testing.T) {
 	}
 }
 
-// openBelow returns the files of a folder that this process has open.
+// openBelow returns the open files of this process below a folder.
 func openBelow(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -452,8 +456,8 @@ func openBelow(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// TestOpenClosesFiles opens logs that cannot be opened, and one that is repaired and closed: no
-// file stays open.
+// TestOpenClosesFiles opens logs that fail to open, and one that is repaired and closed. No
+// file may stay open.
 func TestOpenClosesFiles(t *testing.T) {
 	folder := t.TempDir()
 	positions := build(t, folder, Options{FileSize: 1200}, 20, 5)

@@ -15,17 +15,17 @@ import (
 	"github.com/perigeedb/perigee/internal/powercut"
 )
 
-const openLog = "WAL_OPEN" // makes the test's process one that opens a log twice
+const openLog = "WAL_OPEN" // turns the test's process into one that opens a log twice
 
-// A printer prints the errors of a test, in a process that is none.
+// A printer prints the errors of a test in a process that is not one.
 type printer struct{ testing.TB }
 
 func (printer) Helper()                           {}
 func (printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// openTwice opens a log, and then read-only, and prints what comes of it, and which files stay
-// open. It does so in a thread of its own: strace counts calls by thread, and the first one has
-// loaded libraries.
+// openTwice opens a log normally and then read-only, and prints the results and the files
+// that stay open. It runs in a separate thread: strace counts calls by thread, and the first
+// thread has loaded libraries.
 func openTwice(folder string) error {
 	runtime.LockOSThread()
 	ended := make(chan error)
@@ -55,8 +55,8 @@ func openTwiceHere(folder string) error {
 	return os.WriteFile(filepath.Join(folder, "done"), nil, 0o600) // a recording needs a change
 }
 
-// TestUnreadable opens a log of which the disk cannot read a part: even at the end of the last
-// file that is damage, and no torn tail to cut off.
+// TestUnreadable opens a log with a part that the disk cannot read. Even at the end of the
+// last file that is damage, and not a torn tail to truncate.
 func TestUnreadable(t *testing.T) {
 	for n := range powercut.SomeOf(4) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -67,13 +67,13 @@ func TestUnreadable(t *testing.T) {
 			}
 			ends := l.Ends()
 			_ = l.Close()
-			// Reads 1 and 2 of the file are those of its header and of its beginMark.
+			// Reads 1 and 2 of the file are of its header and its beginMark.
 			run := powercut.SelfRun(fmt.Sprintf("pread64:error=EIO:when=%d+", 2+n), openLog+"="+folder)
 			said := powercut.Record(t, folder, run).Said()
 			if len(said) != 2 || !strings.HasPrefix(said[0], "failed") || !strings.Contains(said[0], "cannot be read") || !strings.Contains(said[0], "input/output error") {
 				t.Errorf("the process says %q", said)
 			}
-			l, visited := reopen(t, nil, logFolder(folder), Options{FileSize: 1 << 20}) // the disk is well again
+			l, visited := reopen(t, nil, logFolder(folder), Options{FileSize: 1 << 20}) // the disk works again
 			if len(visited) != 40 || l.Ends()[0].End != ends[0].End {
 				t.Errorf("visited %d entries of 40", len(visited))
 			}
@@ -81,7 +81,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestRewriteUnreadable writes a commit again that cannot be read: it stays as it is.
+// TestRewriteUnreadable rewrites a commit that cannot be read. It must stay unchanged.
 func TestRewriteUnreadable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	content := bytes.Repeat([]byte("entry"), 100)
@@ -101,8 +101,8 @@ func TestRewriteUnreadable(t *testing.T) {
 	}
 }
 
-// FuzzOpen opens a log of any content behind a header: it is opened, or damage is named, and
-// read-only it always opens. What a log that was opened takes is there afterwards.
+// FuzzOpen opens a log with arbitrary content after a header. Open succeeds or reports
+// damage, and always succeeds read-only. Entries appended to an opened log exist afterwards.
 func FuzzOpen(f *testing.F) {
 	folder := f.TempDir()
 	positions := build(f, folder, Options{FileSize: 2048}, 4, 3)
@@ -171,7 +171,8 @@ func TestReadPages(t *testing.T) {
 	}
 }
 
-// TestUnknownSize opens a log of a file whose size the disk does not tell: that is an error.
+// TestUnknownSize opens a log while the disk does not report the size of a file. That is an
+// error.
 func TestUnknownSize(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, logFolder(folder), Options{FileSize: 1 << 20})

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -67,7 +66,7 @@ func TestLongCells(t *testing.T) {
 			t.Errorf("got a cell of %d letters for a text of %d, want %d", len(got), length, want)
 		}
 	}
-	if got := fmt.Sprint(clean("a\x1b[31mb")); strings.Contains(got, "\x1b") {
+	if got := clean("a\x1b[31mb"); strings.Contains(got, "\x1b") {
 		t.Errorf("got %q, want the escape character escaped", got)
 	}
 }

@@ -27,7 +27,7 @@ type Settings struct {
 	Memory   int64  // memory of all requests together, in bytes
 	Threads  int    // threads per request
 	RowGroup int    // rows per row group of written files
-	File     string // additional file that it may read; "" is none
+	File     string // additional file that it may read; may be empty
 
 	Functions []Function
 }

@@ -5,6 +5,8 @@ package statement
 import (
 	"testing"
 
+	duck "github.com/duckdb/duckdb-go-bindings"
+
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 )
 
@@ -15,10 +17,12 @@ func TestTablesOfStatements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer duck.Close(&db)
 	c, err := duckdb.Connect(db)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer c.Close()
 	for sql, others := range map[string]bool{
 		"SELECT a FROM wanted": false, "FROM Wanted w WHERE EXISTS (FROM wanted)": false, "SUMMARIZE wanted": true,
 		"FROM wanted, range(3)": true, "FROM wanted, duckdb_tables": true, "FROM wanted, information_schema.tables": true,

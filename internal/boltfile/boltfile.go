@@ -4,8 +4,9 @@
 // A commit ends with one of two meta pages. After a sync that failed, or when the process is
 // killed before the sync, the system's memory has the new meta page and the disk may have
 // the old one. bbolt goes on from the new page, and writes over pages that only the old one
-// refers to: a power cut would leave a file of which no meta page is right. So the meta
-// pages are written again, and synced, before the first commit and after one that failed.
+// refers to: a power cut would leave a file of which no meta page is right. A reader sees the
+// new page, too, and would take for durable what is not. So the meta pages are written again,
+// and synced, before the first commit, and before any access after a commit that failed.
 //
 // Open reads all pages, because bbolt panics on a file whose pages do not belong together.
 // Values have no checksum of their own: AppendChecksum adds one.
@@ -20,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -32,7 +34,7 @@ import (
 type File struct {
 	*bolt.DB
 	writing       sync.Mutex
-	metaUncertain bool // the meta pages may not be on disk; under writing
+	metaUncertain atomic.Bool // a commit failed: the meta pages may not be on disk
 }
 
 // Open opens a file, and creates it and its name durably. The folder must exist.
@@ -84,15 +86,41 @@ func create(path string, options bolt.Options) error {
 func (f *File) Update(change func(tx *bolt.Tx) error) error {
 	f.writing.Lock()
 	defer f.writing.Unlock()
-	if f.metaUncertain {
-		if err := f.syncMetaPages(); err != nil {
+	if err := f.settle(); err != nil {
+		return err
+	}
+	failed := true // also by a panic
+	defer func() { f.metaUncertain.Store(failed) }()
+	err := f.DB.Update(change)
+	failed = err != nil
+	return err
+}
+
+// View is like that of bolt.DB. After a commit that failed, it first makes durable what it
+// shows, or fails: a caller that finds its change there, and therefore does not repeat it, may
+// rely on it.
+func (f *File) View(read func(tx *bolt.Tx) error) error {
+	if f.metaUncertain.Load() {
+		f.writing.Lock()
+		err := f.settle()
+		f.writing.Unlock()
+		if err != nil {
 			return err
 		}
 	}
-	f.metaUncertain = true
-	err := f.DB.Update(change)
-	f.metaUncertain = err != nil
-	return err
+	return f.DB.View(read)
+}
+
+// settle makes the meta pages durable if a commit failed. The caller holds f.writing.
+func (f *File) settle() error {
+	if !f.metaUncertain.Load() {
+		return nil
+	}
+	if err := f.syncMetaPages(); err != nil {
+		return err
+	}
+	f.metaUncertain.Store(false)
+	return nil
 }
 
 // syncMetaPages makes the meta pages durable as the system shows them. It writes them, because

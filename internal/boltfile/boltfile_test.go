@@ -47,7 +47,8 @@ var (
 const counts = 8
 
 // countUp increments a number in each of its commits, with values whose pages are used again.
-// It prints the number once it is durable, and repeats what fails.
+// It prints the number once it is durable, and repeats what fails. After a failure it prints
+// the number that it reads, too: what can be read then is durable.
 func countUp(folder string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	path := filepath.Join(folder, "file.db")
@@ -73,6 +74,14 @@ func countUp(folder string) error {
 				break
 			}
 			fmt.Println("failed", err)
+			if err := f.View(func(tx *bolt.Tx) error {
+				if b := tx.Bucket(bucket); b != nil {
+					fmt.Println("count", binary.BigEndian.Uint64(b.Get(counter)))
+				}
+				return nil
+			}); err != nil {
+				fmt.Println("failed", err)
+			}
 		}
 		if err != nil {
 			return err

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/durable"
@@ -29,30 +28,28 @@ type logFile struct {
 	outgrown [][]byte
 	end      int64                  // end of the frames that were read
 	frames   map[uint32][]*logFrame // by table, in log order
+	entry    wal.Entry              // of the frame that was read last
 	users    int                    // number of queries that read it
 }
 
-// A logFrame is the rows of one append.
+// A logFrame is the rows of one append. The log can have a frame for each row, so a frame keeps
+// no decoded columns: the file is read again by each new worker, and the next query waits for it.
 type logFrame struct {
 	position         manifest.Position
 	schema           uint64
-	rows, size       int   // size in bytes
+	rows             int
 	minTime, maxTime int64 // microseconds
-	ids              []int32
-	columns          *event.Columns
-}
-
-// find returns the index of the column with the given ID.
-func (f *logFrame) find(id int32) (int, bool) {
-	i := slices.Index(f.ids, id)
-	return i, i >= 0
+	record           wal.Record
 }
 
 // hasNegativeZero reports whether the frame has a double of -0.0.
 func (f *logFrame) hasNegativeZero() bool {
-	return slices.ContainsFunc(f.columns.Vectors, func(v event.Vector) bool {
-		return slices.ContainsFunc(v.Floats, func(x float64) bool { return math.Float64bits(x) == 1<<63 })
-	})
+	for v := range f.record.Vectors() {
+		if slices.ContainsFunc(v.Floats, func(x float64) bool { return math.Float64bits(x) == 1<<63 }) {
+			return true
+		}
+	}
+	return false
 }
 
 // logFiles holds the mapped log files.
@@ -157,14 +154,14 @@ func (f *logFile) readTo(end wal.FileEnd) error {
 }
 
 func (f *logFile) add(record []byte) error {
-	var e wal.Entry
+	e := &f.entry
 	if err := e.Decode(record); err != nil {
 		return err
 	}
 	if e.Rows() > 0 {
 		f.frames[e.Table] = append(f.frames[e.Table], &logFrame{
-			position: manifest.Position{File: f.number, Offset: f.end}, schema: e.Schema, rows: e.Rows(), size: len(record),
-			minTime: e.MinTime, maxTime: e.MaxTime, ids: e.IDs, columns: e.Columns,
+			position: manifest.Position{File: f.number, Offset: f.end}, schema: e.Schema, rows: e.Rows(),
+			minTime: e.MinTime, maxTime: e.MaxTime, record: record,
 		})
 	}
 	return nil

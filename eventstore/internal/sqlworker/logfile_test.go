@@ -176,6 +176,30 @@ func TestFrameOfAnotherType(t *testing.T) {
 	}
 }
 
+// TestManyFrames opens a log with a frame for each row, as a slow sender leaves it. A new worker
+// does so before its first answer, so it may not decode each frame into memory of its own.
+func TestManyFrames(t *testing.T) {
+	f := newFolder(t, Options{})
+	table := f.addTable("events")
+	const frames = 1000
+	for i := range frames {
+		f.appendFrame(1, frameOf(table, 1, testRow(i)))
+	}
+	allocations := testing.AllocsPerRun(3, func() {
+		v, err := newLogFiles(manifest.LogFolder(f.path)).open(1, f.ends)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.close()
+		if n := len(v.of(table.ID)); n != frames {
+			t.Errorf("got %d frames, want %d", n, frames)
+		}
+	})
+	if allocations > 2*frames {
+		t.Errorf("got %.0f allocations for %d frames, want at most %d", allocations, frames, 2*frames)
+	}
+}
+
 // TestLogFiles reads frames around damaged parts, up to an end and not beyond, and closes
 // unused files.
 func TestLogFiles(t *testing.T) {
@@ -206,7 +230,10 @@ func TestLogFiles(t *testing.T) {
 		}
 		defer v.close()
 		for _, frame := range v.of(table.ID) {
-			rows = append(rows, int(frame.columns.Vectors[0].Ints[0]))
+			for first := range frame.record.Vectors() {
+				rows = append(rows, int(first.Ints[0]))
+				break
+			}
 		}
 		if len(v.of(99)) > 0 {
 			t.Error("a table that is not there has frames")

@@ -143,8 +143,8 @@ func (g frameGroup) width() (bytes int64) {
 	rows := 0
 	for _, f := range g.frames {
 		rows += f.rows
-		for i := range f.columns.Vectors {
-			bytes += int64(len(f.columns.Vectors[i].Bytes))
+		for v := range f.record.Vectors() {
+			bytes += int64(len(v.Bytes))
 		}
 	}
 	return bytes / int64(max(rows, 1))

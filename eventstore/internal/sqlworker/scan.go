@@ -122,12 +122,12 @@ func newScan(id uint64, columns []scanColumn, frames []*logFrame, equal map[stri
 
 // checkType returns an error if the frame has the column with another type.
 func (f *logFrame) checkType(c scanColumn) error {
-	i, found := f.find(c.id)
-	if !found || f.columns.Spec[i].Type == c.stored {
+	kind, _, found := f.record.Column(c.id)
+	if !found || kind == c.stored {
 		return nil
 	}
 	return fmt.Errorf("column %s is of type %v in file %d of the log at byte %d, and of type %v in the manifest: one of the two is damaged",
-		c.name, f.columns.Spec[i].Type, f.position.File, f.position.Offset, c.stored)
+		c.name, kind, f.position.File, f.position.Offset, c.stored)
 }
 
 // allocate returns zeroed C memory for n values, owned by s.
@@ -193,11 +193,7 @@ func (s *scan) copyNumbers(texts []string) *C.int64_t {
 
 // fill points a vector at a column of the frame.
 func (f *logFrame) fill(v *C.scan_vector, id int32) {
-	i, found := f.find(id)
-	if !found {
-		return
-	}
-	from := &f.columns.Vectors[i]
+	_, from, _ := f.record.Column(id)
 	if len(from.Null) > 0 {
 		v.nulls = (*C.uint8_t)(unsafe.SliceData(from.Null))
 	}

@@ -92,7 +92,7 @@ func nextFrames(all []*logFrame, q *protocol.Tail) (frames []*logFrame, next man
 		if f.position.Compare(q.From) < 0 {
 			continue
 		}
-		rows, size = rows+f.rows, size+f.size
+		rows, size = rows+f.rows, size+len(f.record)
 		if len(frames) > 0 && (rows > tailRows || size > tailBytes || f.schema != frames[0].schema) {
 			return frames, f.position
 		}

@@ -154,8 +154,8 @@ func frameLayout(t *manifest.Table, f *logFrame) layout {
 	var types layout
 	for _, c := range shown(t.Current()) {
 		found := event.Type(0)
-		if i, ok := f.find(c.ID); ok {
-			found = f.columns.Spec[i].Type
+		if kind, _, ok := f.record.Column(c.ID); ok {
+			found = kind
 		} else if c.ID == manifest.RestID { // other frames of the version may have it
 			found = event.JSON
 		}

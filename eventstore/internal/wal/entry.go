@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/perigeedb/perigee/event"
@@ -372,8 +373,46 @@ func (e *Entry) decodeArrays(content []byte) error {
 	return nil
 }
 
+// A Record is the record of an entry that Decode has accepted. It gives access to single
+// columns without the memory of a decoded entry.
+type Record []byte
+
+// Column returns the column with an ID. It shares memory with the record.
+func (r Record) Column(id int32) (t event.Type, v event.Vector, found bool) {
+	for i := range r.columns() {
+		if d := r.column(i); int32(binary.LittleEndian.Uint32(d)) == id {
+			return event.Type(d[4]), r.vector(d), true
+		}
+	}
+	return 0, event.Vector{}, false
+}
+
+// Vectors yields the values of each column. They share memory with the record.
+func (r Record) Vectors() iter.Seq[event.Vector] {
+	return func(yield func(event.Vector) bool) {
+		for i := range r.columns() {
+			if !yield(r.vector(r.column(i))) {
+				return
+			}
+		}
+	}
+}
+
+func (r Record) columns() int        { return int(binary.LittleEndian.Uint32(r[20:])) }
+func (r Record) column(i int) []byte { return r[headSize+i*columnSize:][:columnSize] }
+
+func (r Record) vector(d []byte) (v event.Vector) {
+	locateColumn([]byte(r[:len(r)-trailerSize]), d, int(binary.LittleEndian.Uint32(r[16:])), &v)
+	return v
+}
+
 // decodeColumn decodes the column described by d.
 func decodeColumn(content, d []byte, rows int, v *event.Vector) (ok bool) {
+	return locateColumn(content, d, rows, v) && validEnds(v.Ends, len(v.Bytes))
+}
+
+// locateColumn is decodeColumn without the check of the values' ends, which reads all of them.
+func locateColumn(content, d []byte, rows int, v *event.Vector) (ok bool) {
 	number := func(at int) int { return int(binary.LittleEndian.Uint32(d[at:])) }
 	*v = event.Vector{}
 	if at := number(8); at != 0 {
@@ -394,7 +433,6 @@ func decodeColumn(content, d []byte, rows int, v *event.Vector) (ok bool) {
 			return false
 		}
 		v.Bytes, v.Ends = values, viewOf[uint32](ends)
-		return validEnds(v.Ends, len(v.Bytes))
 	case len(values) != 8*rows:
 		return false
 	case l == floats:

@@ -129,9 +129,40 @@ func TestEntries(t *testing.T) {
 			if diff := cmp.Diff(e, &got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
 				t.Fatalf("(-want +got):\n%s", diff)
 			}
+			checkColumns(t, record, &got)
 			frames = frames[n:]
 		}
 	})
+}
+
+// checkColumns compares the columns of a record with those of its decoded entry.
+func checkColumns(t *rapid.T, record Record, e *Entry) {
+	i := 0
+	for v := range record.Vectors() {
+		if diff := cmp.Diff(e.Columns.Vectors[i], v, cmpopts.EquateNaNs()); diff != "" {
+			t.Fatalf("vector %d (-want +got):\n%s", i, diff)
+		}
+		i++
+	}
+	if i != len(e.IDs) {
+		t.Fatalf("got %d vectors, want %d", i, len(e.IDs))
+	}
+	for i, id := range e.IDs {
+		if slices.Index(e.IDs, id) < i {
+			continue // Column returns the first
+		}
+		kind, v, found := record.Column(id)
+		if diff := cmp.Diff(e.Columns.Vectors[i], v, cmpopts.EquateNaNs()); diff != "" || !found || kind != e.Columns.Spec[i].Type {
+			t.Fatalf("column %d: found %v, type %v (-want +got):\n%s", id, found, kind, diff)
+		}
+	}
+	missing := int32(0)
+	for slices.Contains(e.IDs, missing) {
+		missing++
+	}
+	if _, _, found := record.Column(missing); found {
+		t.Fatalf("column %d: found, ids %v", missing, e.IDs)
+	}
 }
 
 // TestStampAgain appends a frame again, at another place, after a failed write.

@@ -103,6 +103,12 @@ type Traits struct {
 	// changes nothing and may take seconds. nil means that the source cannot tell.
 	Bounds func(ctx context.Context) (map[string]event.Range, error)
 
+	// Peek passes the events that the source has now to visit, also those that a pipeline has
+	// read and not acknowledged. It changes nothing, and a pipeline may read the source
+	// meanwhile. A batch is valid until visit returns; its partition and range mean nothing.
+	// Peek ends with the first error of visit. nil means that reading consumes the events.
+	Peek func(ctx context.Context, visit func(*event.Batch) error) error
+
 	// WhyEmpty says why the source lists no partitions, as in "no file matches
 	// logs/*.ndjson", for status and the end of a run. It returns "" when there is
 	// nothing to explain. nil means that the source never explains it.

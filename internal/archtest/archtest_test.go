@@ -31,7 +31,7 @@ var may = map[string][]string{
 
 	"source":          {"event", "source/format"},
 	"source/format":   {"event"},
-	"source/file":     {"event", "source", "source/format"},
+	"source/file":     {"event", "source", "source/format", "internal/decompress"},
 	"source/generate": {"event", "source"},
 	"source/kafka":    {"event", "source", "source/format", "internal/kafka"},
 	"source/nats":     {"event", "source", "source/format", "internal/address"},
@@ -100,6 +100,7 @@ var may = map[string][]string{
 	"internal/boltfile":         {"internal/durable"},
 	"internal/child":            {},
 	"internal/datafolder":       {"internal/durable"},
+	"internal/decompress":       {},
 	"internal/durable":          {},
 	"internal/document":         {"event", "internal/document/pure", "internal/document/report"},
 	"internal/document/pure":    {"event", "internal/document/report"},

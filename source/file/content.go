@@ -1,80 +1,41 @@
 package file
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/zstd"
-
+	"github.com/perigeedb/perigee/internal/decompress"
 	"github.com/perigeedb/perigee/source/format"
 )
 
-// content is the decompressed content of a file. Close frees the decompressor; the
-// file stays open.
-type content interface {
-	io.Reader
-	Close()
-}
-
-type (
-	plainContent struct{ io.Reader }
-	gzipContent  struct{ *gzip.Reader }
-	zstdContent  struct{ *zstd.Decoder }
-)
-
-func (plainContent) Close()  {}
-func (g gzipContent) Close() { _ = g.Reader.Close() }
-
-// The bytes that compressed content starts with.
-var (
-	gzipMagic = []byte{0x1f, 0x8b}
-	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
-)
-
-// detectCompression returns the magic bytes of compressed content, or nil. It does
-// not rely on the name, because log rotation changes that before it compresses.
-func detectCompression(f io.ReaderAt) ([]byte, error) {
-	first := make([]byte, 4)
-	n, err := f.ReadAt(first, 0)
+// isCompressed reports whether content is gzip or zstd.
+func isCompressed(f io.ReaderAt) (bool, error) {
+	begin := make([]byte, decompress.MagicBytes)
+	n, err := f.ReadAt(begin, 0)
 	if err != nil && err != io.EOF {
-		return nil, err
+		return false, err
 	}
-	for _, m := range [][]byte{gzipMagic, zstdMagic} {
-		if bytes.HasPrefix(first[:n], m) {
-			return m, nil
-		}
-	}
-	return nil, nil
+	return decompress.Detect(begin[:n]), nil
 }
 
-// decompress returns the content of f, which is at its start.
-func decompress(f interface {
+// plainContent is the content of a file that is not compressed.
+type plainContent struct{ io.Reader }
+
+func (plainContent) Close() error { return nil }
+
+// openContent returns the content of f, which is at its start, decompressed. Close leaves f
+// open.
+func openContent(f interface {
 	io.Reader
 	io.ReaderAt
-}) (content, error) {
-	magic, err := detectCompression(f)
-	switch {
-	case err != nil:
-		return nil, err
-	case bytes.Equal(magic, gzipMagic):
-		z, err := gzip.NewReader(bufio.NewReader(f))
-		if err != nil {
-			return nil, fmt.Errorf("decompress gzip: %w", err)
-		}
-		return gzipContent{z}, nil
-	case bytes.Equal(magic, zstdMagic):
-		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
-		if err != nil {
-			return nil, fmt.Errorf("decompress zstd: %w", err)
-		}
-		return zstdContent{z}, nil
+}) (io.ReadCloser, error) {
+	compressed, err := isCompressed(f)
+	if err != nil || !compressed {
+		return plainContent{f}, err
 	}
-	return plainContent{f}, nil
+	return decompress.NewReader(f)
 }
 
 // countRecords counts records. countLast says whether a last one without a newline is one.

@@ -90,7 +90,25 @@ func New(env source.Env, c Config) (*Source, error) {
 // Traits implements source.Source. Files are local: another host has another file
 // under the same name.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Local: isLocal, Bounds: s.bounds, Check: s.check, Offline: true, Format: s.format}
+	t := source.Traits{Local: isLocal, Bounds: s.bounds, Check: s.check, Offline: true, Format: s.format}
+	if s.path != "-" {
+		t.Peek = s.peek
+	}
+	return t
+}
+
+// peek reads the file to its present end, also one that is followed.
+func (s *Source) peek(ctx context.Context, visit func(*event.Batch) error) error {
+	info, err := os.Stat(s.path)
+	switch {
+	case err != nil:
+		return s.openError(err)
+	case info.IsDir():
+		return s.folderError()
+	case !info.Mode().IsRegular():
+		return &event.PermanentError{Err: fmt.Errorf("%s is not a regular file: reading it consumes the events", s.path), Hint: "name a file that keeps them"}
+	}
+	return source.PeekPartitions(ctx, &Source{limits: s.limits, path: s.path, format: s.format}, visit)
 }
 
 func isLocal(string) bool { return true }
@@ -224,7 +242,7 @@ func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	in, err := decompress(f)
+	in, err := openContent(f)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func partitionName(f *os.File, as format.Format) (string, error) {
 // whether the line may still grow. Files of CSV often have the same header, so the line
 // after it counts too.
 func readFirstLine(f *os.File, as format.Format) (line []byte, grows bool, err error) {
-	in, err := decompress(io.NewSectionReader(f, 0, math.MaxInt64))
+	in, err := openContent(io.NewSectionReader(f, 0, math.MaxInt64))
 	if err != nil {
 		return nil, false, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,7 +71,23 @@ func newPattern(env source.Env, c Config) (*patternSource, error) {
 
 // Traits implements source.Source.
 func (p *patternSource) Traits() source.Traits {
-	return source.Traits{Growing: p.follow, Local: isLocal, WhyEmpty: p.empty.Get, Check: p.check, Offline: true, Format: p.format}
+	return source.Traits{Growing: p.follow, Local: isLocal, Peek: p.peek, WhyEmpty: p.empty.Get, Check: p.check, Offline: true, Format: p.format}
+}
+
+// peek reads the files one after the other, the oldest first.
+func (p *patternSource) peek(ctx context.Context, visit func(*event.Batch) error) error {
+	files, err := p.listFiles(ctx)
+	if err != nil {
+		return err
+	}
+	p.noteEmpty(len(files))
+	for _, name := range sortFiles(files) {
+		one := &Source{limits: p.limits, path: files[name].path, format: p.format}
+		if err := one.peek(ctx, visit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *patternSource) check(ctx context.Context) error {
@@ -96,15 +113,20 @@ func (p *patternSource) Partitions(ctx context.Context) ([]string, error) {
 	defer p.mu.Unlock()
 	p.files = files
 	var names []string
-	for name, f := range files {
+	for _, name := range sortFiles(files) {
+		f := files[name]
 		if size, finished := p.finished[name]; !finished || !f.compressed && f.size > size {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int {
+	return names[:min(len(names), p.atOnce)], nil
+}
+
+// sortFiles returns the partitions of files, the oldest first.
+func sortFiles(files map[string]matchedFile) []string {
+	return slices.SortedFunc(maps.Keys(files), func(a, b string) int {
 		return cmp.Or(files[a].modified.Compare(files[b].modified), cmp.Compare(files[a].path, files[b].path))
 	})
-	return names[:min(len(names), p.atOnce)], nil
 }
 
 // noteEmpty keeps why no file is listed.
@@ -185,9 +207,9 @@ func (p *patternSource) identifyFile(path string) (string, matchedFile, error) {
 	case err != nil || grows && p.follow:
 		return "", matchedFile{}, nil // still being compressed, or written
 	}
-	magic, err := detectCompression(file)
+	compressed, err := isCompressed(file)
 	return "lines-" + hashLine(line),
-		matchedFile{path: path, size: info.Size(), modified: info.ModTime(), compressed: magic != nil}, err
+		matchedFile{path: path, size: info.Size(), modified: info.ModTime(), compressed: compressed}, err
 }
 
 // Open implements source.Source.

@@ -30,7 +30,7 @@ type reader struct {
 	mayGrow func() bool      // whether the file may get more lines
 	onEnd   func(read int64) // called at the final end with the number of bytes read; may be nil
 
-	in      content
+	in      io.ReadCloser
 	lines   *lineReader
 	decoder *format.Decoder
 	done    event.Ranges
@@ -64,7 +64,7 @@ func (r *reader) rewind() (err error) {
 	if _, err = r.file.Seek(0, io.SeekStart); err != nil {
 		return r.wrapError(err)
 	}
-	if r.in, err = decompress(r.file); err != nil {
+	if r.in, err = openContent(r.file); err != nil {
 		return r.wrapError(err)
 	}
 	r.lines, r.decoder = newLineReader(r.in, r.format), r.format.NewDecoder()

@@ -148,7 +148,19 @@ func (s *Source) Partitions(ctx context.Context) ([]string, error) {
 
 // Traits implements source.Source. Records arrive as long as the topic exists.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Bounds: s.bounds, Check: s.check, Format: s.format}
+	return source.Traits{Growing: true, Bounds: s.bounds, Peek: s.peek, Check: s.check, Format: s.format}
+}
+
+// peek reads the records that the topic has, also where a pipeline would start at the latest.
+func (s *Source) peek(ctx context.Context, visit func(*event.Batch) error) (err error) {
+	c := s.config
+	c.Start, c.Group = earliest, ""
+	whole, err := New(s.env, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, whole.Close()) }()
+	return source.PeekPartitions(ctx, whole, visit)
 }
 
 func (s *Source) check(ctx context.Context) error {

@@ -211,7 +211,11 @@ func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
 
 // Traits implements source.Source. Messages arrive as long as the stream exists.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Bounds: s.bounds, Check: s.check, Format: s.format}
+	return source.Traits{Growing: true, Bounds: s.bounds, Peek: s.peek, Check: s.check, Format: s.format}
+}
+
+func (s *Source) peek(ctx context.Context, visit func(*event.Batch) error) error {
+	return source.PeekPartitions(ctx, s, visit)
 }
 
 func (s *Source) check(ctx context.Context) error {

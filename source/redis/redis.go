@@ -97,7 +97,9 @@ func (s *Source) Traits() source.Traits {
 		Check:    s.check,
 		Format:   s.format,
 	}
-	if s.kind == poppedKey {
+	if s.kind != poppedKey {
+		t.Peek = s.peekKeys
+	} else {
 		t.Local = func(string) bool { return true }
 		t.AtMostOnce = fmt.Sprintf("script %s removes events from Redis before they are durable: a crash loses those in flight; "+
 			"a peek script with trim gives exactly once", s.config.Script)

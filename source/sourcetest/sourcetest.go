@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +55,7 @@ func Run(t *testing.T, fill func(t *testing.T, events int) Place) {
 		{"a blocked read can be cancelled", 20, readCanBeCancelled},
 		{"lag counts down to zero", 200, lagCounts},
 		{"bounds match the events", 200, boundsMatchEvents},
+		{"a peek consumes nothing", 200, peekConsumesNothing},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
@@ -327,4 +329,41 @@ func boundsMatchEvents(t *testing.T, p Place) {
 	if after := bounds(); after.End() != before.End() || after.First < before.First {
 		t.Errorf("the bounds were %v, and are %v when all is acknowledged", before, after)
 	}
+}
+
+// peekConsumesNothing peeks before the first reader, while one has read everything, and again; the
+// events are there for a reader after that.
+func peekConsumesNothing(t *testing.T, p Place) {
+	s := p.Open(t, source.Limits{Events: 7, Bytes: 1 << 20})
+	peek := s.Traits().Peek
+	if peek == nil {
+		closeSource(t, s)
+		t.Skip("reading this kind consumes the events")
+	}
+	expect := func() {
+		t.Helper()
+		var seen []string
+		err := peek(t.Context(), func(b *event.Batch) error {
+			for i := range b.Len() {
+				seen = append(seen, string(b.Doc(i)))
+			}
+			return nil
+		})
+		if err != nil || !slices.Equal(seen, p.Events) {
+			t.Fatalf("a peek shows %d events of %d, %v", len(seen), len(p.Events), err)
+		}
+	}
+	expect()
+	expect()
+	stop, calls := errors.New("enough"), 0
+	if err := peek(t.Context(), func(*event.Batch) error { calls++; return stop }); !errors.Is(err, stop) || calls != 1 {
+		t.Errorf("a peek that is stopped returns %v after %d batches", err, calls)
+	}
+	closeSource(t, s)
+	o := openSession(t, p, defaultLimits, nil)
+	o.expectEvents(p.Events, 0, len(p.Events))
+	if peek := o.source.Traits().Peek; peek != nil {
+		expect()
+	}
+	o.close()
 }

@@ -177,13 +177,33 @@ func (a *Assembly) readSchemas(ctx context.Context) error {
 // addPipeline assembles one pipeline. The sinks come first: the source is told whether
 // they remember positions, and the script which columns they want.
 func (a *Assembly) addPipeline(ctx context.Context, c config.Pipeline) (faults []error) {
-	p := &Pipeline{Config: c, loader: a.loader, limits: source.Limits{
-		Events: cmp.Or(c.Batch.Events, DefaultBatchEvents),
-		Bytes:  cmp.Or(c.Batch.Bytes, DefaultBatchBytes),
-	}}
+	p := &Pipeline{Config: c, loader: a.loader, limits: limitsOf(c)}
 	a.Pipelines = append(a.Pipelines, p)
 	log := a.opts.Log.With("pipeline", c.Name)
 	return append(faults, a.createSinks(p, log), a.createSource(p, log), a.loadScript(ctx, p, log))
+}
+
+func limitsOf(c config.Pipeline) source.Limits {
+	return source.Limits{Events: cmp.Or(c.Batch.Events, DefaultBatchEvents), Bytes: cmp.Or(c.Batch.Bytes, DefaultBatchBytes)}
+}
+
+// NewSource creates the source of one pipeline, without its script and sinks. It connects to no
+// server. The source is told that no sink remembers positions. The caller closes it.
+func NewSource(c *config.Config, name string, opts Options) (source.Source, error) {
+	opts = opts.withDefaults()
+	c, err := c.Resolve(opts.Kinds.names())
+	if err != nil {
+		return nil, err
+	}
+	names := namesOf(c.Pipelines, func(p config.Pipeline) string { return p.Name })
+	i := slices.Index(names, name)
+	if i < 0 {
+		return nil, event.WithHint(fmt.Errorf("no pipeline %q in %s", name, c.File), "its pipelines: "+strings.Join(names, ", "))
+	}
+	a := &Assembly{Config: c, opts: opts}
+	p := &Pipeline{Config: c.Pipelines[i], limits: limitsOf(c.Pipelines[i])}
+	err = a.createSource(p, opts.Log.With("pipeline", name))
+	return p.Source, err
 }
 
 func (a *Assembly) createSource(p *Pipeline, log *slog.Logger) error {

@@ -29,6 +29,7 @@ type commands struct {
 	Run        runCommand        `cmd:"" group:"Pipelines:" help:"Run the pipelines of a configuration."`
 	Check      checkCommand      `cmd:"" group:"Pipelines:" help:"Check a configuration and its scripts; no server is needed."`
 	Eval       evalCommand       `cmd:"" group:"Scripts:" help:"Run a script on lines of JSON from standard input."`
+	Inspect    inspectCommand    `cmd:"" group:"Trying it out:" help:"Show the fields of events: types, values, times, and what is odd."`
 	Query      queryCommand      `cmd:"" group:"Event store:" help:"Query the event store with SQL."`
 	Tail       tailCommand       `cmd:"" group:"Event store:" help:"Follow the rows that a running engine appends to a table."`
 	Table      tableCommand      `cmd:"" group:"Event store:" help:"Show and change the tables of the event store, and delete rows."`

@@ -97,6 +97,7 @@ func TestNothingSteersTheTerminal(t *testing.T) {
 		{"query", "--data", data, "SELECT \"" + hostileText + "\" FROM dead_letters"}, {"query", "--data", data, hostileText},
 		{"position", "show", config}, {"status", "--data", data}, {"status", "--data", hostileText},
 		{"check", bad}, {"check", hostileText}, {"run", bad}, {"list", hostileText}, {hostileText}, {"dlq", "show", hostileText, "--data", data},
+		{"inspect", events}, {"inspect", events, "--format", "json"}, {"inspect", hostileText}, {"inspect", "--source", hostileText}, {"inspect", "--pipeline", hostileText, "--config", config},
 		{"eval", "-e", "require(\"log\").info(event.a) return event"}, {"eval", "-e", "error(event.a)"}, {"eval", "-e", hostileText},
 		{"pause", hostileText, "--data", data, "--reason", hostileText}, {"resume", hostileText, "--data", data},
 		{"dlq", "list", "--data", data, "--pipeline", hostileText}, {"dlq", "retry", hostileText, "--data", data},

@@ -35,6 +35,14 @@ func countOf(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// thousandsOf is like countOf, with separators.
+func thousandsOf(n uint64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return thousands(n) + " " + what + "s"
+}
+
 // newTable returns a table with a header row.
 func newTable(header ...any) table.Writer {
 	t := table.NewWriter()

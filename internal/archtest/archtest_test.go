@@ -106,6 +106,7 @@ var may = map[string][]string{
 	"internal/document/pure":    {"event", "internal/document/report"},
 	"internal/luajit":           {"event", "internal/document", "internal/document/pure", "internal/luajit/extension"},
 	"internal/document/report":  {"event"},
+	"internal/inspect":          {"event", "internal/decompress", "internal/document/pure", "source/format"},
 	"internal/luajit/extension": {},
 	"internal/audit":            {"pipeline/deadletter", "source/generate"},
 
@@ -115,7 +116,7 @@ var may = map[string][]string{
 		"source", "source/file", "source/format", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
-		"internal/audit", "internal/chaos", "internal/nearest", "examples",
+		"internal/audit", "internal/chaos", "internal/inspect", "internal/nearest", "examples",
 	},
 	"tools/mutants":       {},
 	"examples":            {},

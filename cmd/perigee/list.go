@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,11 +14,13 @@ import (
 	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/nearest"
+	"github.com/perigeedb/perigee/script/stubs"
 )
 
 type listCommand struct {
-	What   string `arg:"" optional:"" help:"sources, sinks, tables, languages, metrics, functions or system-tables (of SQL), or the name of one kind (default: all)."`
+	What   string `arg:"" optional:"" help:"sources, sinks, tables, languages, metrics, functions or system-tables (of SQL), or the name of one kind (default: all of these); or stubs, the LuaCATS definitions of what scripts can use."`
 	Config string `type:"path" placeholder:"FILE" help:"Also list the SQL functions of this configuration."`
+	Into   string `type:"path" placeholder:"FOLDER" help:"With stubs: write a file for each module into this folder."`
 }
 
 func (listCommand) Help() string {
@@ -24,15 +28,25 @@ func (listCommand) Help() string {
 also lists the metrics at /metrics, and the functions and the system tables for queries. With --config it
 includes the SQL functions of that configuration.
 
+"perigee list stubs" prints definitions for editors: the event, to, and every module with its parameters and
+results, in LuaCATS form. With --into it writes the files that .luarc.json of "perigee init" names.
+
 Examples:
   perigee list
   perigee list sinks
   perigee list redis
   perigee list metrics
-  perigee list functions --config pipeline.yaml`
+  perigee list functions --config pipeline.yaml
+  perigee list stubs --into .perigee/lua`
 }
 
 func (l *listCommand) Run(c *console) error {
+	if l.What == "stubs" {
+		return l.printStubs(c)
+	}
+	if l.Into != "" {
+		return usageError("--into needs stubs: perigee list stubs --into FOLDER")
+	}
 	kinds, found := linked(), false
 	wanted := func(group, name string) bool {
 		match := l.What == "" || l.What == group || l.What == name
@@ -90,6 +104,23 @@ func (l *listCommand) Run(c *console) error {
 	return nil
 }
 
+// printStubs prints the definitions, or writes them into files.
+func (l *listCommand) printStubs(c *console) error {
+	for _, file := range stubs.Files() {
+		if l.Into == "" {
+			fmt.Fprintf(c.out, "-- %s\n%s\n", file.Name, file.Text)
+			continue
+		}
+		if err := os.MkdirAll(l.Into, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(l.Into, file.Name), []byte(file.Text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // printConfigured prints the SQL functions of the configuration.
 func (l *listCommand) printConfigured(c *console) error {
 	if l.Config == "" {
@@ -106,7 +137,7 @@ func (l *listCommand) printConfigured(c *console) error {
 }
 
 func (l *listCommand) unknown(kinds engine.Kinds) error {
-	known := []string{"sources", "sinks", "tables", "languages", "metrics", "functions", "system-tables"}
+	known := []string{"sources", "sinks", "tables", "languages", "metrics", "functions", "system-tables", "stubs"}
 	for _, k := range kinds.Sources {
 		known = append(known, k.Name)
 	}

@@ -57,6 +57,7 @@ var may = map[string][]string{
 	"script/loader":      {"script"},
 	"script/luacheck":    {"script", "script/luasyntax", "script/stdlib", "internal/nearest"},
 	"script/luasyntax":   {},
+	"script/stubs":       {},
 
 	"sink":                     {"event"},
 	"sink/eventstore":          {"event", "sink", "eventstore"},
@@ -114,7 +115,7 @@ var may = map[string][]string{
 		"admin", "engine", "engine/config", "engine/eventsql", "event", "pipeline",
 		"internal/datafolder", "internal/durable", "internal/sqltext", "internal/terminal", "nodedb", "nodedb/lua",
 		"source", "source/file", "source/format", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
-		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/tuning",
+		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/stubs", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
 		"internal/audit", "internal/chaos", "internal/inspect", "internal/nearest", "examples",
 	},

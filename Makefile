@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-manifest bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,6 +142,11 @@ test-oracle: ## random queries over values of every type, at ten moments in the 
 	@$(SETUP) build
 	@PERIGEE_ORACLE_SEEDS=$(ORACLE_SEEDS) PERIGEE_ORACLE_QUERIES=$(ORACLE_QUERIES) $(GO) test -count=1 -v -timeout 20m -run 'TestOracle$$' ./eventstore
 
+test-oracle-newest: ## the same against DuckDB 2.0.1 from PyPI, of which there is no library yet
+	@$(SETUP) duckdb
+	@PERIGEE_ORACLE_DUCKDB=$(CURDIR)/.build/duckdb-2.0.1 PERIGEE_ORACLE_SEEDS=$(ORACLE_SEEDS) PERIGEE_ORACLE_QUERIES=$(ORACLE_QUERIES) \
+		$(GO) test -count=1 -v -timeout 20m -run 'TestOracle$$' ./eventstore
+
 torture-asan: nodes-asan ## test the C code and LuaJIT under AddressSanitizer, with hostile scripts
 	@$(SETUP) build
 	@tools/luajit/build.sh asan
@@ -196,6 +201,9 @@ bench-formats: build ## lines of text and CSV, compared with NDJSON of the same 
 bench-events: build ## ingest: ours, DuckDB's appender, QuestDB, and a bare loop of writes; ROUNDS=1 is shorter
 	@$(SETUP) questdb
 	@cd bench && ../$(GO) run ./events -perigee ../$(PERIGEE) $(if $(ROUNDS),-rounds $(ROUNDS))
+
+bench-manifest: ## a change of the event store's metadata with 20,000 segments and 10,000 partitions: bytes and milliseconds
+	@$(GO) test -run XXX -bench BenchmarkSave -benchtime 300x ./eventstore/internal/manifest | grep Benchmark
 
 ROWS := 50000000
 bench-queries: ## ten queries over ROWS=50000000 rows: ours, DuckDB's file, Parquet as a glob, QuestDB; needs 20 GB of disk

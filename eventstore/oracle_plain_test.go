@@ -7,10 +7,12 @@ import (
 	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,11 +29,13 @@ import (
 	"github.com/perigeedb/perigee/eventstore/output"
 )
 
-// A plainDuck is DuckDB in this process, with plain tables.
+// A plainDuck is DuckDB with plain tables.
 type plainDuck struct {
-	t    *testing.T
-	db   duck.Database
-	conn duck.Connection
+	t *testing.T
+	// query returns the rows of SQL with columns that are all VARCHAR, and no rows for other
+	// columns.
+	query func(sql string) (rows [][]*string, err error)
+	close func()
 }
 
 // plainMacros are independent implementations of the query macros.
@@ -45,19 +49,93 @@ CREATE MACRO p50(x) AS quantile_cont(x, 0.5);
 CREATE MACRO p95(x) AS quantile_cont(x, 0.95);
 CREATE MACRO session_start(ts, k, gap) AS CASE WHEN ts - lag(ts) OVER (PARTITION BY k ORDER BY ts) <= gap THEN 0 ELSE 1 END;`
 
+// openPlain opens the DuckDB that the store has, or the one in the folder of Python modules that
+// PERIGEE_ORACLE_DUCKDB names.
 func openPlain(t *testing.T) *plainDuck {
 	t.Helper()
 	p := &plainDuck{t: t}
-	if duck.Open(":memory:", &p.db) == duck.StateError || duck.Connect(p.db, &p.conn) == duck.StateError {
-		t.Fatal("DuckDB does not open")
+	if modules := os.Getenv("PERIGEE_ORACLE_DUCKDB"); modules != "" {
+		p.open(startPythonDuck(t, modules))
+	} else {
+		p.open(startLinkedDuck(t))
 	}
-	p.exec(plainMacros)
 	return p
 }
 
-func (p *plainDuck) close() {
-	duck.Disconnect(&p.conn)
-	duck.Close(&p.db)
+func (p *plainDuck) open(query func(string) ([][]*string, error), close func()) {
+	p.t.Helper()
+	p.query, p.close = query, close
+	p.exec(plainMacros)
+}
+
+// startLinkedDuck opens DuckDB in this process.
+func startLinkedDuck(t *testing.T) (query func(string) ([][]*string, error), close func()) {
+	t.Helper()
+	var db duck.Database
+	var conn duck.Connection
+	if duck.Open(":memory:", &db) == duck.StateError || duck.Connect(db, &conn) == duck.StateError {
+		t.Fatal("DuckDB does not open")
+	}
+	return func(sql string) ([][]*string, error) { return queryLinked(conn, sql) }, func() {
+		duck.Disconnect(&conn)
+		duck.Close(&db)
+	}
+}
+
+// pythonDuck answers statements, one in each line as JSON.
+const pythonDuck = `
+import duckdb, json, sys
+db = duckdb.connect()
+for line in sys.stdin:
+    try:
+        result = db.execute(json.loads(line))
+        text = lambda v: v if isinstance(v, str) else None
+        rows = [[text(v) for v in row] for row in result.fetchall()] if result.description else []
+        print(json.dumps({"rows": rows}), flush=True)
+    except Exception as e:
+        print(json.dumps({"error": str(e)}), flush=True)
+`
+
+// startPythonDuck starts Python with the DuckDB in a folder of modules.
+func startPythonDuck(t *testing.T, modules string) (query func(string) ([][]*string, error), close func()) {
+	t.Helper()
+	python := exec.Command("python3", "-c", pythonDuck)
+	python.Env = append(os.Environ(), "PYTHONPATH="+modules)
+	python.Stderr = os.Stderr
+	in, err := python.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := python.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := python.Start(); err != nil {
+		t.Fatal(err)
+	}
+	answers := json.NewDecoder(out)
+	query = func(sql string) ([][]*string, error) {
+		var answer struct {
+			Rows  [][]*string
+			Error string
+		}
+		if err := json.NewEncoder(in).Encode(sql); err != nil {
+			return nil, err
+		}
+		if err := answers.Decode(&answer); err != nil {
+			t.Fatalf("%.300s: Python ended: %v", sql, err)
+		}
+		if answer.Error != "" {
+			return nil, errors.New(answer.Error)
+		}
+		return answer.Rows, nil
+	}
+	return query, func() {
+		in.Close()
+		if err := python.Wait(); err != nil {
+			t.Errorf("Python: %v", err)
+		}
+	}
 }
 
 func (p *plainDuck) exec(sql string) {
@@ -80,12 +158,10 @@ func (p *plainDuck) column(table, name string) string {
 	return *rows[0][0]
 }
 
-// query returns the rows of SQL with columns that are all VARCHAR, and no rows for other
-// columns.
-func (p *plainDuck) query(sql string) (rows [][]*string, err error) {
+func queryLinked(conn duck.Connection, sql string) (rows [][]*string, err error) {
 	var res duck.Result
 	defer duck.DestroyResult(&res)
-	if duck.Query(p.conn, sql, &res) == duck.StateError {
+	if duck.Query(conn, sql, &res) == duck.StateError {
 		return nil, fmt.Errorf("%s", duck.ResultError(&res))
 	}
 	columns := int(duck.ColumnCount(&res))

@@ -127,6 +127,18 @@ pyarrow() {
   touch $to/complete
 }
 
+# duckdb: the newest version of DuckDB, which has no library for Go yet.
+duckdb() {
+  to=.build/duckdb-2.0.1
+  [ -f $to/complete ] && return
+  packages python3-pip
+  say "getting DuckDB 2.0.1"
+  rm -rf $to
+  python3 -m pip install --quiet --no-deps --target $to duckdb==2.0.1 >.build/pip.log 2>&1 ||
+    fail "pip could not get DuckDB; its output is in .build/pip.log"
+  touch $to/complete
+}
+
 # versions: puts servers of other versions than Debian's into .build/versions.
 versions() {
   to=.build/versions
@@ -167,9 +179,10 @@ case ${1:-} in
   kafka) build; kafka ;;
   questdb) build; questdb ;;
   pyarrow) build; pyarrow ;;
+  duckdb) build; duckdb ;;
   nodes) build; lua; packages fis-gtm ;;
   versions) build; lua; servers; versions ;;
   lint) build; lua; servers; packages clang clang-format lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|questdb|pyarrow|versions|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|questdb|pyarrow|duckdb|versions|nodes|lint|debootstrap" ;;
 esac

@@ -113,14 +113,16 @@ func (b *bench) runStores(ctx context.Context, round int) error {
 		}
 	}
 	for _, name := range order {
-		if name == stores.Raw {
-			continue
-		}
 		logf("round %d of %d: %s, %d rows/s", round+1, b.rounds, name, b.rate)
 		load := stores.Load{Batch: smallBatch, Writers: openWriters, Time: b.openTime, Rate: b.rate}
 		probed := load
 		probed.Probe = true
-		t, err := b.runTurn(ctx, name, load, probed)
+		loads := []stores.Load{load, probed}
+		if name == stores.Raw { // its rows cannot be read
+			load.Writers = 1
+			loads = []stores.Load{load}
+		}
+		t, err := b.runTurn(ctx, name, loads...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

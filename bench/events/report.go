@@ -96,6 +96,14 @@ func (b *bench) printFigures(w io.Writer) {
 			fmt.Fprintf(w, "figure %s %.2f\n", figure.name, ratio)
 		}
 	}
+	for _, figure := range []struct {
+		name string
+		part func(turn) float64
+	}{{"ack_p99_vs_raw", ackP99}, {"ack_longest_vs_raw", ackLongest}} {
+		if ratio := ratioOf(b.open[stores.Perigee], b.open[stores.Raw], figure.part); ratio > 0 {
+			fmt.Fprintf(w, "figure %s %.1f\n", figure.name, ratio)
+		}
+	}
 	if !b.selected(stores.Perigee) {
 		return
 	}
@@ -135,10 +143,15 @@ func longest(turns []turn) (ms float64) {
 
 // ratio returns the median over the rounds of our rate divided by theirs, or 0.
 func (b *bench) ratio(store string, batch int) float64 {
-	ours, theirs := b.closed[closedKey{stores.Perigee, batch}], b.closed[closedKey{store, batch}]
+	return ratioOf(b.closed[closedKey{stores.Perigee, batch}], b.closed[closedKey{store, batch}], rate)
+}
+
+// ratioOf returns the median over the rounds of a part of our turn divided by the same of
+// theirs, or 0.
+func ratioOf(ours, theirs []turn, part func(turn) float64) float64 {
 	var ratios []float64
 	for round := range min(len(ours), len(theirs)) {
-		ratios = append(ratios, ours[round].Rate()/theirs[round].Rate())
+		ratios = append(ratios, part(ours[round])/part(theirs[round]))
 	}
 	return rounds.Median(ratios)
 }

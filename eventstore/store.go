@@ -88,8 +88,9 @@ type Store struct {
 	creating            sync.Mutex // held while a table is created
 	restructures        inFlight
 	unsaved             atomic.Bool // a version that a restructure failed to save may be on disk
-	changing            sync.Mutex  // held while the manifest changes
-	version             uint64      // last version saved or attempted; protected by changing
+	changing            sync.Mutex  // held while the manifest changes; protects manifests and version
+	manifests           *manifest.Writer
+	version             uint64 // last version saved or attempted
 
 	mu       sync.Mutex
 	segment  uint64 // last segment number used
@@ -118,7 +119,7 @@ func Open(folder string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		folder: folder, options: o, lock: lock,
+		folder: folder, options: o, lock: lock, manifests: manifest.NewWriter(folder),
 		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), compactor: make(chan struct{}, 1),
 		unmerged: map[string]bool{}, canceled: map[uint64]bool{}, pins: map[uint64]int{}, tables: map[string]*Table{},
 	}
@@ -196,7 +197,7 @@ func (s *Store) loadManifest() (*manifest.Manifest, error) {
 	}
 	m = manifest.New()
 	m.Version = 1
-	return m, m.Save(s.folder)
+	return m, s.manifests.Save(m)
 }
 
 // recoverEntry records a frame found in the log.
@@ -255,7 +256,7 @@ func (s *Store) change(f func(next *manifest.Manifest) error, remove func() erro
 	s.mu.Lock()
 	next.NextSegment = s.segment + 1
 	s.mu.Unlock()
-	if err := next.Save(s.folder); err != nil {
+	if err := s.manifests.Save(next); err != nil {
 		return fmt.Errorf("eventstore: %w", err)
 	}
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -14,6 +15,19 @@ const schemaColumnsMax = 1000
 
 // check returns an error if the manifest is inconsistent.
 func (m *Manifest) check() error {
+	if err := m.checkTables(); err != nil {
+		return err
+	}
+	for _, t := range m.Tables {
+		if err := cmp.Or(m.checkFiles(t, t.Files), checkPartitions(t.Partitions)); err != nil {
+			return fmt.Errorf("table %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkTables is check without the files and partitions of tables.
+func (m *Manifest) checkTables() error {
 	if len(m.Store) != 32 {
 		return errors.New("it does not name its store")
 	}
@@ -66,11 +80,26 @@ func (m *Manifest) checkTable(t *Table) error {
 			ids[c.ID] = true
 		}
 	}
+	for _, d := range t.Deletes {
+		if d.Number >= m.NextDelete {
+			return fmt.Errorf("delete %d has a number that is not given out yet", d.Number)
+		}
+	}
+	for _, r := range t.Recomputes {
+		if r.Number > m.LastRecompute || t.Current().ByID(r.Column) == nil {
+			return fmt.Errorf("recompute %d of column %d has a number that is not given out yet, or no column", r.Number, r.Column)
+		}
+	}
+	return nil
+}
+
+// checkFiles checks some of a table's files. Their names must differ.
+func (m *Manifest) checkFiles(t *Table, files []*File) error {
 	names := map[string]bool{}
-	for _, f := range t.Files {
+	for _, f := range files {
 		switch {
 		case !filepath.IsLocal(filepath.FromSlash(f.Name)) || f.Name != path.Clean(f.Name) || names[f.Name]:
-			return fmt.Errorf("invalid or repeated file %q", f.Name)
+			return errFileName(f)
 		case f.Bloom != "" && f.Bloom != BloomName(f.Name): // the name is used to read and to remove the file
 			return fmt.Errorf("file %s has its bloom filters in %q", f.Name, f.Bloom)
 		case f.Rows < 0 || f.Bytes < 0:
@@ -84,17 +113,13 @@ func (m *Manifest) checkTable(t *Table) error {
 		}
 		names[f.Name] = true
 	}
-	for _, d := range t.Deletes {
-		if d.Number >= m.NextDelete {
-			return fmt.Errorf("delete %d has a number that is not given out yet", d.Number)
-		}
-	}
-	for _, r := range t.Recomputes {
-		if r.Number > m.LastRecompute || t.Current().ByID(r.Column) == nil {
-			return fmt.Errorf("recompute %d of column %d has a number that is not given out yet, or no column", r.Number, r.Column)
-		}
-	}
-	for _, p := range t.Partitions {
+	return nil
+}
+
+func errFileName(f *File) error { return fmt.Errorf("invalid or repeated file %q", f.Name) }
+
+func checkPartitions(partitions []*Partition) error {
+	for _, p := range partitions {
 		for _, r := range p.Ranges {
 			if r[0]+r[1] < r[0] {
 				return fmt.Errorf("partition %s of pipeline %s has a range of %d events at %d", p.Partition, p.Pipeline, r[1], r[0])

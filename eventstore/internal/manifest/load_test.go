@@ -33,7 +33,7 @@ func TestLoadRefuses(t *testing.T) {
 		"not JSON":                   {"{", "unexpected EOF", false},
 	} {
 		folder := t.TempDir()
-		text := fmt.Sprintf(head, format, crc32.Checksum([]byte(test.body), castagnoli)) + test.body
+		text := fmt.Sprintf(head, wholeFormat, crc32.Checksum([]byte(test.body), castagnoli)) + test.body
 		if err := os.WriteFile(filepath.Join(folder, Name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func TestFolderThatCannotBe(t *testing.T) {
 	_, printsErr := WritePrints(folder, table, 1, nil)
 	_, keysErr := WriteKeys(folder, table, 1, nil)
 	for what, err := range map[string]error{
-		"Save": m.Save(folder), "RemoveOthers": m.RemoveOthers(folder), "RemoveFile": table.RemoveFile(folder, "x"), "WritePrints": printsErr, "WriteKeys": keysErr,
+		"Save": NewWriter(folder).Save(m), "RemoveOthers": m.RemoveOthers(folder), "RemoveFile": table.RemoveFile(folder, "x"), "WritePrints": printsErr, "WriteKeys": keysErr,
 	} {
 		if !errors.Is(err, syscall.ENAMETOOLONG) {
 			t.Errorf("%s: %v", what, err)

@@ -1,30 +1,15 @@
 package manifest
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/perigeedb/perigee/internal/durable"
 )
-
-// Name is the name of the manifest's file in the store's folder.
-const Name = "manifest"
-
-const (
-	format = 1
-	head   = "perigee-manifest %d %08x\n"
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A Manifest is one version of the store's metadata.
 type Manifest struct {
@@ -188,70 +173,9 @@ func New() *Manifest {
 	return &Manifest{Store: hex.EncodeToString(name[:]), LogStart: 1, NextTable: 1, NextSegment: 1, NextDelete: 1}
 }
 
-// Load reads the manifest of the store in folder. It returns os.ErrNotExist if there is none,
-// and a *DamageError if it is damaged.
-func Load(folder string) (*Manifest, error) {
-	path := filepath.Join(folder, Name)
-	text, err := durable.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	first, body, _ := bytes.Cut(text, []byte("\n"))
-	var found int
-	var sum uint32
-	if n, _ := fmt.Sscanf(string(first)+"\n", head, &found, &sum); n != 2 {
-		return nil, &DamageError{File: path, Reason: "it does not begin with perigee-manifest"}
-	}
-	if found != format {
-		return nil, fmt.Errorf("%s has format %d; this program reads format %d", path, found, format)
-	}
-	if fmt.Sprintf(head, found, sum) != string(first)+"\n" { // Sscanf also accepts other spellings of a number
-		return nil, &DamageError{File: path, Reason: "its first line is not as it was written"}
-	}
-	if crc32.Checksum(body, castagnoli) != sum {
-		return nil, &DamageError{File: path, Reason: "its checksum is wrong"}
-	}
-	m := new(Manifest)
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields() // unknown fields are from a newer program; this one would drop them
-	if err := decoder.Decode(m); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if err := m.check(); err != nil {
-		return nil, &DamageError{File: path, Reason: err.Error()}
-	}
-	return m, nil
-}
-
-// Save makes m the manifest of the store in folder. After an error or a crash, either this
-// version or the previous one is in place.
-func (m *Manifest) Save(folder string) error {
-	text, err := m.Encode()
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(filepath.Join(folder, Name), text, 0o600)
-}
-
-// Encode returns the contents of the manifest file.
-func (m *Manifest) Encode() ([]byte, error) {
-	if err := m.check(); err != nil {
-		return nil, fmt.Errorf("save the manifest: %w", err)
-	}
-	text := new(bytes.Buffer)
-	encoder := json.NewEncoder(text)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", " ")
-	if err := encoder.Encode(m); err != nil {
-		return nil, fmt.Errorf("save the manifest: %w", err)
-	}
-	line := fmt.Appendf(nil, head, format, crc32.Checksum(text.Bytes(), castagnoli))
-	return append(line, text.Bytes()...), nil
-}
-
 // Clone returns a copy of m that the caller may change. It shares the objects that tables
 // point to: schemas, files, deletes, recomputes, partitions, prints and keys. Replace such an
-// element instead of changing it.
+// element instead of changing it: Save takes an object that two versions share for unchanged.
 func (m *Manifest) Clone() *Manifest {
 	next := *m
 	next.Tables = make([]*Table, len(m.Tables))

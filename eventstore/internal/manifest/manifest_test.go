@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,8 +39,9 @@ func TestSaveAndLoad(t *testing.T) {
 	if _, err := Load(folder); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("an empty folder: %v, want os.ErrNotExist", err)
 	}
+	w := NewWriter(folder)
 	for _, want := range []*Manifest{New(), sample()} {
-		if err := want.Save(folder); err != nil {
+		if err := w.Save(want); err != nil {
 			t.Fatal(err)
 		}
 		got, err := Load(folder)
@@ -52,20 +54,61 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 }
 
-// TestDamage changes each byte of a manifest, and truncates it at each byte.
+// TestDamage changes each byte of the files of a manifest, and truncates them at each byte.
 func TestDamage(t *testing.T) {
-	folder := t.TempDir()
-	m := sample()
-	for text, err := m.Encode(); !bytes.HasPrefix(text, []byte("perigee-manifest 1 0")); text, err = m.Encode() {
+	for name, save := range map[string]func(folder string, m *Manifest) (base string, err error){
+		"from a backup": func(folder string, m *Manifest) (string, error) {
+			text, err := m.Encode()
+			if err == nil {
+				err = os.WriteFile(filepath.Join(folder, Name), text, 0o600)
+			}
+			return "", err
+		},
+		"with an edit": func(folder string, m *Manifest) (string, error) {
+			w := NewWriter(folder)
+			err := w.Save(m)
+			next := m.Clone()
+			next.Version++
+			next.Tables[0].Time = ""
+			return fmt.Sprint(basePrefix, m.Version), errors.Join(err, w.Save(next))
+		},
+	} {
+		folder := t.TempDir()
+		base, err := save(folder, sample())
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Version++ // until the checksum starts with a zero: a changed bit can make it a blank
+		if _, err := Load(folder); err != nil {
+			t.Fatal(err)
+		}
+		damageEach(t, name, folder, filepath.Join(folder, Name))
+		if base != "" {
+			damageEach(t, name, folder, filepath.Join(folder, base))
+			if err := os.Remove(filepath.Join(folder, base)); err != nil {
+				t.Fatal(err)
+			}
+			if damage, ok := errors.AsType[*DamageError](loadError(folder)); !ok || damage.File != filepath.Join(folder, base) || damage.Reason != "it is missing" {
+				t.Errorf("%s: without its base: %v", name, damage)
+			}
+		}
 	}
-	if err := m.Save(folder); err != nil {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, Name), withHead(3, []byte("{}")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(folder, Name)
+	if err := loadError(folder); err == nil || !strings.Contains(err.Error(), "has format 3; this program reads formats 1 and 2") {
+		t.Errorf("a newer format: %v", err)
+	}
+}
+
+func loadError(folder string) error {
+	_, err := Load(folder)
+	return err
+}
+
+// damageEach damages one file of a manifest in many ways, one after the other, and puts it back.
+func damageEach(t *testing.T, name, folder, path string) {
+	t.Helper()
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -74,25 +117,25 @@ func TestDamage(t *testing.T) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Load(folder)
-		return err
+		return loadError(folder)
 	}
 	for i := range whole {
 		if load(whole[:i]) == nil {
-			t.Fatalf("a manifest of %d bytes instead of %d was loaded", i, len(whole))
+			t.Fatalf("%s: %s with %d bytes instead of %d was loaded", name, path, i, len(whole))
 		}
-		changed := bytes.Clone(whole)
-		changed[i] ^= 0x10
-		if load(changed) == nil {
-			t.Fatalf("a manifest with byte %d changed was loaded", i)
+		for bit := range 8 {
+			changed := bytes.Clone(whole)
+			changed[i] ^= 1 << bit
+			if load(changed) == nil {
+				t.Fatalf("%s: %s with bit %d of byte %d changed was loaded", name, path, bit, i)
+			}
 		}
 	}
 	if damage, ok := errors.AsType[*DamageError](load(whole[:len(whole)-1])); !ok || damage.File != path {
-		t.Errorf("got %v, want a *DamageError that names the file", damage)
+		t.Errorf("%s: got %v, want a *DamageError that names %s", name, damage, path)
 	}
-	newer := bytes.Replace(whole, []byte("perigee-manifest 1 "), []byte("perigee-manifest 2 "), 1)
-	if err := load(newer); err == nil || !strings.Contains(err.Error(), "has format 2; this program reads format 1") {
-		t.Errorf("a newer format: %v", err)
+	if err := load(whole); err != nil {
+		t.Errorf("%s: put back: %v", name, err)
 	}
 }
 
@@ -115,7 +158,7 @@ func TestContradictions(t *testing.T) {
 	} {
 		m := sample()
 		spoil(m)
-		if err := m.Save(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+		if err := NewWriter(t.TempDir()).Save(m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -50,15 +50,18 @@ func saveAndRemove(folder string) error {
 	if err != nil {
 		return err
 	}
-	t := m.Tables[0]
+	w, t := NewWriter(folder), m.Tables[0]
 	for range 3 {
+		m = m.Clone()
 		m.Version++
+		m.Tables[0].Deletes = append(m.Tables[0].Deletes, &Delete{Number: m.Version})
+		m.NextDelete = m.Version + 1
 		path := t.Path(folder, dayFile(m.Version))
 		for _, step := range []struct {
 			done string
 			do   func() error
 		}{
-			{"saved", func() error { return m.Save(folder) }},
+			{"saved", func() error { return w.Save(m) }},
 			{"printed", func() error { _, err := WritePrints(folder, t, m.Version, printsOf(m.Version)); return err }},
 			{"", func() error { return durable.MkdirAll(filepath.Dir(path), 0o700) }},
 			{"", func() error { return durable.WriteFile(path, []byte("rows"), 0o600) }},
@@ -154,6 +157,14 @@ func checkManifest(t *testing.T, folder string, said []string) {
 		return
 	}
 	if err != nil || m.Version < saved {
-		t.Errorf("the manifest after version %d was saved: %+v, %v", saved, m, err)
+		t.Fatalf("the manifest after version %d was saved: %+v, %v", saved, m, err)
+	}
+	for i, d := range m.Tables[0].Deletes[1:] {
+		if want := sample().Version + 1 + uint64(i); d.Number != want {
+			t.Errorf("version %d: delete %d has number %d, want %d", m.Version, i, d.Number, want)
+		}
+	}
+	if got, want := len(m.Tables[0].Deletes)-1, int(m.Version-sample().Version); got != want {
+		t.Errorf("version %d has %d new deletes, want %d", m.Version, got, want)
 	}
 }

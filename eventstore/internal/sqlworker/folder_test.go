@@ -62,7 +62,7 @@ func (f *folder) worker(r protocol.Role) *process {
 func (f *folder) save() {
 	f.t.Helper()
 	f.m.Version++
-	if err := f.m.Save(f.path); err != nil {
+	if err := manifest.NewWriter(f.path).Save(f.m); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -85,7 +85,7 @@ func sealAgain(path string) {
 	}
 	save := func() {
 		f.m.Version++
-		attempt(func() error { return f.m.Save(path) })
+		attempt(func() error { return manifest.NewWriter(path).Save(f.m) })
 	}
 	var err error
 	if f.m, err = manifest.Load(path); os.IsNotExist(err) {

@@ -62,7 +62,7 @@ func serve(text string) error {
 	for _, f := range s.Functions {
 		statement.Allow(f.Name)
 	}
-	w.manifests.folder = s.Folder
+	w.manifests.reader = manifest.NewReader(s.Folder)
 	w.manifests.loaded = func(m *manifest.Manifest) { w.blooms.keep(s.Folder, m) }
 	go w.memory.run()
 	for {
@@ -206,8 +206,8 @@ func (j *job) readValues() {
 
 // manifests caches the newest manifest that was read.
 type manifests struct {
-	folder string
 	mu     sync.Mutex
+	reader *manifest.Reader
 	newest *manifest.Manifest
 	loaded func(*manifest.Manifest) // is called with each new one
 }
@@ -220,7 +220,7 @@ func (m *manifests) load(version uint64) (*manifest.Manifest, error) {
 	if m.newest != nil && m.newest.Version >= version {
 		return m.newest, nil
 	}
-	read, err := manifest.Load(m.folder)
+	read, err := m.reader.Load()
 	if err != nil {
 		return nil, err
 	}

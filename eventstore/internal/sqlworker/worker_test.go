@@ -17,7 +17,8 @@ import (
 func TestManifestIsReadOnce(t *testing.T) {
 	saved := manifest.New()
 	var read []uint64
-	m := manifests{folder: t.TempDir(), loaded: func(m *manifest.Manifest) { read = append(read, m.Version) }}
+	folder := t.TempDir()
+	m := manifests{reader: manifest.NewReader(folder), loaded: func(m *manifest.Manifest) { read = append(read, m.Version) }}
 	for _, step := range []struct {
 		saved, asked, want uint64 // want is 0 for an error
 		read               []uint64
@@ -26,7 +27,7 @@ func TestManifestIsReadOnce(t *testing.T) {
 		{7, 6, 7, []uint64{5, 7}}, {7, 7, 7, []uint64{5, 7}}, {7, 8, 0, []uint64{5, 7}},
 	} {
 		saved.Version = step.saved
-		if err := saved.Save(m.folder); err != nil {
+		if err := manifest.NewWriter(folder).Save(saved); err != nil {
 			t.Fatal(err)
 		}
 		var version uint64

@@ -8,7 +8,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 )
 
 // ErrFenced reports that another owner has taken over the partition. This Partition can no
@@ -46,6 +46,6 @@ type QueryError = protocol.QueryError
 
 // ErrCrashed reports that a query crashed its worker process. The next query starts a new
 // one.
-var ErrCrashed = sqlworker.ErrCrashed
+var ErrCrashed = sqlclient.ErrCrashed
 
 var errReadOnly = configError("open it without Options.ReadOnly", "the store is open to read only")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -26,11 +26,11 @@ import (
 type ParquetFile struct {
 	name    string
 	folder  string // working directory of the process
-	worker  *sqlworker.Client
+	worker  *sqlclient.Client
 	count   int64
 	columns []parquetColumn
 	next    int64           // number of the next row
-	rows    *sqlworker.Rows // rows from next on; nil until the first read
+	rows    *sqlclient.Rows // rows from next on; nil until the first read
 	doc     []byte
 }
 
@@ -68,7 +68,7 @@ func (f *ParquetFile) open(ctx context.Context) (err error) {
 	if err := os.Symlink(path, f.link()); err != nil {
 		return err
 	}
-	f.worker = sqlworker.New(sqlworker.Options{Folder: f.folder, Threads: 1, File: path})
+	f.worker = sqlclient.New(sqlclient.Options{Folder: f.folder, Threads: 1, File: path})
 	described, err := f.readAll(ctx, "DESCRIBE SELECT * FROM "+f.source())
 	if err != nil {
 		return err

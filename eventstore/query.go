@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
 )
@@ -41,8 +42,8 @@ type Macro = statement.Macro
 func Macros() []Macro { return statement.Macros() }
 
 // newWorker prepares the DuckDB processes. Each starts when it is first needed.
-func newWorker(folder string, o *Options) *sqlworker.Client {
-	return sqlworker.New(sqlworker.Options{
+func newWorker(folder string, o *Options) *sqlclient.Client {
+	return sqlclient.New(sqlclient.Options{
 		Folder: folder, Memory: cmp.Or(o.Memory, memoryDefault) + writersMemory, Threads: o.Threads, Log: o.Log,
 	})
 }
@@ -150,7 +151,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	}
 	running.start()
 	snapshot := s.snapshot()
-	result, err := s.worker.Query(ctx, sqlworker.Query{
+	result, err := s.worker.Query(ctx, sqlclient.Query{
 		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: describeRequired(snapshot.manifest, q.SQL), Params: q.Params, External: s.systemTables(q.SQL),
 		Limits: q.Limits, Parquet: q.Format == FormatParquet,
 	})

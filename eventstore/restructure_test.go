@@ -17,7 +17,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 )
 
 // wantHint fails unless err is a permanent error with the given message and hint.
@@ -314,7 +314,7 @@ func TestDivisionGoesOn(t *testing.T) {
 		}
 	}()
 	s.sealing.Lock()
-	err := s.tableNamed("events").setTime(t.Context(), TimeColumn{Name: "time"}, map[string]sqlworker.FileTimes{})
+	err := s.tableNamed("events").setTime(t.Context(), TimeColumn{Name: "time"}, map[string]sqlclient.FileTimes{})
 	s.sealing.Unlock()
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -39,7 +39,7 @@ func (c TimeColumn) kind() event.Type {
 // rewritten in the background, one per day; this resumes after a crash. WaitDivided waits for
 // it.
 func (s *Store) SetTime(ctx context.Context, table string, c TimeColumn) error {
-	read := map[string]sqlworker.FileTimes{}
+	read := map[string]sqlclient.FileTimes{}
 	if err := s.readTimes(ctx, table, c, read); err != nil { // while appends continue
 		return fmt.Errorf("table %s: %w", table, err)
 	}
@@ -52,7 +52,7 @@ func (s *Store) SetTime(ctx context.Context, table string, c TimeColumn) error {
 
 // readTimes reads the times of the table's current files. It skips files that a delete has
 // yet to rewrite; they are read later.
-func (s *Store) readTimes(ctx context.Context, table string, c TimeColumn, read map[string]sqlworker.FileTimes) error {
+func (s *Store) readTimes(ctx context.Context, table string, c TimeColumn, read map[string]sqlclient.FileTimes) error {
 	snapshot := s.snapshot()
 	defer snapshot.release()
 	entry := snapshot.manifest.Table(table)
@@ -67,7 +67,7 @@ func (s *Store) readTimes(ctx context.Context, table string, c TimeColumn, read 
 }
 
 // addTimes reads the times of those files of a planned table that are not in read.
-func (s *Store) addTimes(ctx context.Context, planned *manifest.Table, read map[string]sqlworker.FileTimes) error {
+func (s *Store) addTimes(ctx context.Context, planned *manifest.Table, read map[string]sqlclient.FileTimes) error {
 	for _, f := range planned.Files {
 		if _, known := read[f.Name]; known {
 			continue
@@ -112,7 +112,7 @@ func withTime(entry *manifest.Table, s *schema, c TimeColumn) (*manifest.Table, 
 }
 
 // setTime changes the time column. The caller is restructuring the table.
-func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlworker.FileTimes) error {
+func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlclient.FileTimes) error {
 	s := t.store
 	if len(s.current().TableByID(t.id).Deletes) > 0 {
 		return errDeleting

@@ -20,7 +20,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/internal/durable"
@@ -65,7 +65,7 @@ type Store struct {
 	options Options
 	lock    io.Closer
 	log     *wal.Log
-	worker  *sqlworker.Client
+	worker  *sqlclient.Client
 	damage  error // damaged files; nil in an intact store
 
 	queries    queries

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
@@ -65,13 +65,13 @@ func NamesTable(sql, name string) bool {
 }
 
 // systemTables returns the system tables that a query may read.
-func (s *Store) systemTables(sql string) (named []sqlworker.External) {
+func (s *Store) systemTables(sql string) (named []sqlclient.External) {
 	for _, t := range append(slices.Clone(s.options.System), s.ownTables()...) {
 		hidden := s.tableNamed(t.Name) != nil && !NamesTable(sql, SystemSchema)
 		if hidden || !NamesTable(sql, t.Name) {
 			continue
 		}
-		e := sqlworker.External{Name: t.Name, Rows: t.Rows()}
+		e := sqlclient.External{Name: t.Name, Rows: t.Rows()}
 		for _, c := range t.Columns {
 			e.Columns = append(e.Columns, c.ColumnInfo)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
-	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
@@ -176,7 +176,7 @@ func (f *tail) readStored(ctx context.Context, since time.Time) (*TailBatch, err
 		return nil, err
 	}
 	defer f.store.releaseSlot()
-	rows, err := f.store.worker.Query(ctx, sqlworker.Query{
+	rows, err := f.store.worker.Query(ctx, sqlclient.Query{
 		Version: f.held.manifest.Version, Ends: f.held.ends, SQL: sql, Params: []Param{{Name: "since", Value: since}},
 	})
 	if err != nil {

@@ -78,13 +78,20 @@ var may = map[string][]string{
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
-	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlworker", "eventstore/internal/statement", "eventstore/internal/wal", "eventstore/output", "internal/datafolder", "internal/durable", "internal/document", "internal/httpserver", "internal/sqltext"},
+	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlclient", "eventstore/internal/sqlworker", "eventstore/internal/statement", "eventstore/internal/wal", "eventstore/output", "internal/datafolder", "internal/document", "internal/durable", "internal/httpserver", "internal/sqltext"},
 
 	"eventstore/output":             {"eventstore/internal/protocol", "internal/terminal"},
 	"eventstore/internal/protocol":  {"eventstore/internal/manifest", "eventstore/internal/wal"},
 	"eventstore/internal/duckdb":    {"eventstore/internal/protocol", "internal/sqltext"},
 	"eventstore/internal/statement": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "internal/nearest", "internal/sqltext"},
-	"eventstore/internal/sqlworker": {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/statement", "eventstore/internal/wal", "internal/child", "internal/document", "internal/durable", "internal/frame", "internal/sqltext"},
+	"eventstore/internal/sqlclient": {"eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/tablesql", "eventstore/internal/wal", "internal/child", "internal/sqltext"},
+	"eventstore/internal/sqlworker": {"eventstore/internal/bloom", "eventstore/internal/duckdb", "eventstore/internal/logscan", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/segment", "eventstore/internal/statement", "eventstore/internal/tableview", "eventstore/internal/wal", "internal/child", "internal/document", "internal/sqltext"},
+	"eventstore/internal/segment":   {"event", "eventstore/internal/bloom", "eventstore/internal/duckdb", "eventstore/internal/logscan", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/tablesql", "internal/durable", "internal/sqltext"},
+	"eventstore/internal/tableview": {"event", "eventstore/internal/bloom", "eventstore/internal/duckdb", "eventstore/internal/logscan", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/statement", "eventstore/internal/tablesql", "internal/sqltext"},
+	"eventstore/internal/bloom":     {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/tablesql", "internal/durable", "internal/sqltext"},
+	"eventstore/internal/logscan":   {"event", "eventstore/internal/manifest", "eventstore/internal/tablesql", "eventstore/internal/wal", "internal/durable", "internal/frame"},
+	"eventstore/internal/tablesql":  {"event", "eventstore/internal/manifest", "internal/sqltext"},
+	"eventstore/internal/storetest": {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/wal", "internal/sqltext"},
 	"eventstore/internal/manifest":  {"event", "internal/durable"},
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
 
@@ -155,10 +162,9 @@ var may = map[string][]string{
 	"internal/chaos":       {"pipeline", "pipeline/deadletter", "internal/testserver", "internal/resp", "internal/e2e"},
 }
 
-// mayCgo lists the packages that may use cgo. A build without cgo leaves them out. The SQL
-// worker has the table function that shows DuckDB the log, which must fill vectors without
-// a call for each value.
-var mayCgo = []string{"eventstore/internal/duckdb", "eventstore/internal/sqlworker", "internal/document", "internal/luajit", "nodedb", "nodedb/lua", "nodedb/internal/coretest"}
+// mayCgo lists the packages that may use cgo. A build without cgo leaves them out. The table
+// functions of logscan and segment must fill DuckDB's vectors without a call for each value.
+var mayCgo = []string{"eventstore/internal/duckdb", "eventstore/internal/logscan", "eventstore/internal/segment", "eventstore/internal/sqlworker", "internal/document", "internal/luajit", "nodedb", "nodedb/lua", "nodedb/internal/coretest"}
 
 func TestImports(t *testing.T) {
 	for _, file := range goFiles(t) {

@@ -59,6 +59,22 @@ func OpenFile(name string, flag int, perm os.FileMode) (*os.File, error) {
 // Open is OpenFile to read.
 func Open(name string) (*os.File, error) { return OpenFile(name, os.O_RDONLY, 0) }
 
+// Map opens a file as Open does and maps its contents for reading. Release them with
+// syscall.Munmap.
+func Map(name string) ([]byte, error) {
+	file, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	mapped, err := syscall.Mmap(int(file.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+	return mapped, os.NewSyscallError("mmap", err)
+}
+
 // ReadFile is os.ReadFile of what Open opens.
 func ReadFile(name string) ([]byte, error) {
 	file, err := Open(name)

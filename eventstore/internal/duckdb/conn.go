@@ -190,7 +190,7 @@ func Bind(stmt duck.PreparedStatement, params []protocol.Param) error {
 			state = duck.BindValue(stmt, index, bound)
 			duck.DestroyValue(&bound)
 		default:
-			return fmt.Errorf("sqlworker: no binding for %T", value)
+			return fmt.Errorf("duckdb: no binding for %T", value)
 		}
 		if state == duck.StateError {
 			return NewError(duck.PrepareError(stmt))

@@ -186,6 +186,13 @@ const (
 	MemoryDefault = 256 << 20
 )
 
+// WithTimeLimit returns a context that is canceled when a query exceeds its time limit.
+func WithTimeLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, &QueryError{
+		Message: "the query took longer than " + limit.String(), Hint: "narrow it by time",
+	})
+}
+
 // A Function is an SQL function that the parent computes, for example with a script. It takes
 // a row: a table's name or alias, or any struct.
 type Function struct {
@@ -271,6 +278,9 @@ type Check struct {
 	Table     uint32
 	Predicate string
 }
+
+// TailTime is the time limit of a Tail.
+const TailTime = 30 * time.Second
 
 // A Tail requests the next rows of a table in the log.
 type Tail struct {

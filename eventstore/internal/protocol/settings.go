@@ -32,6 +32,11 @@ type Settings struct {
 	Functions []Function
 }
 
+// MemorySlack is the address space that a worker may map beyond Settings.Memory before
+// allocations fail: thread stacks, Go's heap, free memory of allocators. The worker itself
+// keeps its resident memory within Settings.Memory.
+const MemorySlack = 1 << 30
+
 // Temp returns the folder where a worker may write. The parent removes it after the worker
 // has ended; by then another worker may have started.
 func (s Settings) Temp() string {

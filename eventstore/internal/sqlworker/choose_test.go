@@ -4,9 +4,7 @@ package sqlworker
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +12,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
+	"github.com/perigeedb/perigee/eventstore/internal/storetest"
 	"github.com/perigeedb/perigee/internal/sqltext"
 	"github.com/perigeedb/perigee/internal/testseed"
 )
@@ -37,27 +37,27 @@ func (c chooser) row(first, day int) func(manifest.Column, *event.Vector, int) {
 			if c.IntN(50) == 0 {
 				at = time.Duration(c.IntN(chooserDays*86400)) * time.Second
 			}
-			v.Ints = append(v.Ints, testDay.Add(at).UnixMicro())
+			v.Ints = append(v.Ints, storetest.Day.Add(at).UnixMicro())
 		case "event":
 			name := c.one("view", "click", "error", "")
 			if c.IntN(300) == 0 {
 				name = "rare event " + fmt.Sprint(c.IntN(3))
 			}
-			addText(v, name)
+			storetest.AddText(v, name)
 		case "key":
 			v.Null[row] = uint8(c.IntN(20) / 19)
-			addText(v, fmt.Sprint("key of a user ", c.IntN(20_000)*int(1-v.Null[row])))
+			storetest.AddText(v, fmt.Sprint("key of a user ", c.IntN(20_000)*int(1-v.Null[row])))
 		case "n", "small":
 			v.Null[row] = uint8(c.IntN(5) / 4)
 			v.Ints = append(v.Ints, int64(c.IntN(5000)-100)*int64(1-v.Null[row]))
 		default:
-			addText(v, fmt.Sprintf(`{"x": %d}`, c.IntN(9)))
+			storetest.AddText(v, fmt.Sprintf(`{"x": %d}`, c.IntN(9)))
 		}
 	}
 }
 
 func (c chooser) time() string {
-	at := testDay.Add(time.Duration(c.IntN(chooserDays*86400)) * time.Second)
+	at := storetest.Day.Add(time.Duration(c.IntN(chooserDays*86400)) * time.Second)
 	return c.one("TIMESTAMP '"+at.Format(time.DateTime)+"'", "'"+at.Format("2006-01-02T15:04:05Z")+"'", "DATE '"+at.Format(time.DateOnly)+"'",
 		"to_timestamp("+fmt.Sprint(at.Unix())+")", "TIMESTAMP '"+at.Format(time.DateTime)+"' - INTERVAL 7 HOUR", "date_trunc('day', TIMESTAMP '"+at.Format(time.DateTime)+"')")
 }
@@ -111,29 +111,29 @@ func (c chooser) condition(prefix string, depth int) string {
 func TestNothingWantedIsLeftOut(t *testing.T) {
 	c := chooser{testseed.New(t)}
 	const rowGroup = 2048
-	f := newFolder(t, Options{RowGroup: rowGroup})
-	table := f.addTable("events", column(5, "key", event.String), column(6, "n", event.Int64))
+	f := newFolder(t, sqlclient.Options{RowGroup: rowGroup})
+	table := f.AddTable("events", storetest.Column(5, "key", event.String), storetest.Column(6, "n", event.Int64))
 	table.Bloom = []string{"key", "n", "id", "small"}
 	first := 0
 	write := func(log uint64, frames, day int) {
 		for range frames {
 			rows := 1 + c.IntN(8000)
-			f.appendFrame(log, frameOf(table, rows, c.row(first, day)))
+			f.AppendFrame(log, storetest.FrameOf(table, rows, c.row(first, day)))
 			first += rows
 		}
 	}
 	remove := func(predicate string, log uint64) {
-		f.m.NextDelete++
-		table.Deletes = append(table.Deletes, &manifest.Delete{Number: f.m.NextDelete - 1, Predicate: predicate, Before: manifest.Position{File: log, Offset: f.ends[len(f.ends)-1].End}})
-		f.save()
+		f.M.NextDelete++
+		table.Deletes = append(table.Deletes, &manifest.Delete{Number: f.M.NextDelete - 1, Predicate: predicate, Before: manifest.Position{File: log, Offset: f.Ends[len(f.Ends)-1].End}})
+		f.Save()
 	}
 	for log := uint64(1); log <= 5; log++ {
 		write(log, 4, int(log)-1)
 		switch log {
 		case 2:
-			next := &manifest.Schema{Version: 2, Columns: append(append([]manifest.Column{}, table.Current().Columns...), column(7, "small", event.Int32), column(8, "data", event.JSON))}
+			next := &manifest.Schema{Version: 2, Columns: append(append([]manifest.Column{}, table.Current().Columns...), storetest.Column(7, "small", event.Int32), storetest.Column(8, "data", event.JSON))}
 			table.Schemas, table.NextColumn = append(table.Schemas, next), 9
-			f.save()
+			f.Save()
 			write(log, 2, 1)
 		case 3:
 			remove("n % 10 = 3", log)
@@ -141,15 +141,15 @@ func TestNothingWantedIsLeftOut(t *testing.T) {
 			remove("key = 'key of a user 7'", log)
 		}
 		if log < 4 {
-			f.seal(log)
+			f.Seal(log)
 		}
 	}
-	f.mergeAll(table)
+	f.MergeAll(table)
 	if len(table.Files) < 3 {
 		t.Fatalf("%d files", len(table.Files))
 	}
 	for _, id := range f.edgeRows(table, rowGroup) {
-		f.want("SELECT count(*) FROM events WHERE id = "+id, f.ask("SELECT count(*) FROM (SELECT * FROM events) WHERE id = "+id))
+		f.Want("SELECT count(*) FROM events WHERE id = "+id, f.Ask("SELECT count(*) FROM (SELECT * FROM events) WHERE id = "+id))
 	}
 	const found = `SELECT count(*), sum(id), count(DISTINCT key), min(time), max(small)`
 	for range 150 {
@@ -157,13 +157,13 @@ func TestNothingWantedIsLeftOut(t *testing.T) {
 		from := map[string]string{"": "events", "e.": "events e", "events.": "events"}[prefix]
 		all := map[string]string{"": "(SELECT * FROM events) AS x", "e.": "(SELECT * FROM events) AS e", "events.": "(SELECT * FROM events) AS events"}[prefix]
 		where := " WHERE " + c.condition(prefix, 3)
-		f.want(found+" FROM "+from+where, f.ask(found+" FROM "+all+where))
+		f.Want(found+" FROM "+from+where, f.Ask(found+" FROM "+all+where))
 		order := fmt.Sprintf(" ORDER BY %stime DESC, id LIMIT %d OFFSET %d", prefix, 1+c.IntN(300), c.IntN(3)*c.IntN(100))
-		f.want("SELECT id, key FROM "+from+where+order, f.ask("SELECT id, key FROM "+all+where+order))
+		f.Want("SELECT id, key FROM "+from+where+order, f.Ask("SELECT id, key FROM "+all+where+order))
 		if prefix == "e." && c.IntN(3) == 0 { // of two bounds, the wider one applies
 			const joined = "SELECT count(*), sum(e.id - o.id) FROM "
 			where += " AND " + c.condition("o.", 1)
-			f.want(joined+from+" JOIN events o USING (key)"+where, f.ask(joined+all+" JOIN (SELECT * FROM events) o USING (key)"+where))
+			f.Want(joined+from+" JOIN events o USING (key)"+where, f.Ask(joined+all+" JOIN (SELECT * FROM events) o USING (key)"+where))
 		}
 		if t.Failed() {
 			return
@@ -173,30 +173,64 @@ func TestNothingWantedIsLeftOut(t *testing.T) {
 
 // edgeRows returns the ids of the first and the last row of each row group.
 func (f *folder) edgeRows(t *manifest.Table, rowGroup int) (ids []string) {
-	f.t.Helper()
-	c := openTestConn(f.t)
+	f.T.Helper()
+	c := storetest.OpenConn(f.T)
 	for _, file := range t.Files {
 		rows, err := c.Run(fmt.Sprintf("SELECT id FROM read_parquet(%s) WHERE file_row_number %% %d IN (0, %d) OR file_row_number = %d",
-			sqltext.Literal(t.Path(f.path, file.Name)), rowGroup, rowGroup-1, file.Rows-1))
+			sqltext.Literal(t.Path(f.Path, file.Name)), rowGroup, rowGroup-1, file.Rows-1))
 		if err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
 		for _, row := range rows {
 			ids = append(ids, protocol.Text(row[0]))
 		}
 	}
 	if len(ids) < 20 {
-		f.t.Fatalf("%d rows at the edges of row groups", len(ids))
+		f.T.Fatalf("%d rows at the edges of row groups", len(ids))
 	}
 	return ids
 }
 
-// mergeAll merges the files of each day.
-func (f *folder) mergeAll(t *manifest.Table) {
-	f.t.Helper()
-	days := map[string][]string{}
-	for _, file := range t.Files {
-		days[file.Day] = append(days[file.Day], file.Name)
+// TestChosenFilesHaveAllRows checks that queries return the same rows with and without a
+// choice of files and frames.
+func TestChosenFilesHaveAllRows(t *testing.T) {
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events")
+	const day = 86400
+	number := uint64(0)
+	for _, first := range []int{0, 3 * day, day, 2 * day, day + 5000, 5 * day} { // some are late
+		number++
+		for i := range 3 {
+			f.AppendFrame(number, storetest.FrameOf(table, 1000, storetest.Row(first+i*1000)))
+		}
+		if number < 5 {
+			f.Seal(number)
+		}
 	}
-	f.merge(t, slices.Collect(maps.Values(days))...)
+	for _, where := range []string{
+		`time >= '2026-11-23'`, `time < '2026-11-23 00:10:00'`, `time BETWEEN '2026-11-23 00:10:00' AND '2026-11-24 00:10:00'`, `time = '2026-11-25 00:00:07'`,
+		`time > '2026-11-27'`, `time >= '2027-01-01'`, `event = 'event-xx-2'`, `event = 'nothing'`,
+	} {
+		chosen, all := `SELECT count(*), sum(id) FROM events WHERE `+where, `SELECT count(*), sum(id) FROM events WHERE (`+where+`) OR id = -1`
+		f.Want(chosen, f.Ask(all))
+		for _, limit := range []string{`LIMIT 5`, `LIMIT 700 OFFSET 400`, `LIMIT 9000`} {
+			chosen, all := `SELECT id FROM events WHERE `+where+` ORDER BY time DESC `+limit, `SELECT id FROM (SELECT * FROM events WHERE (`+where+`) OR id = -1) ORDER BY time DESC `+limit
+			f.Want(chosen, f.Ask(all))
+		}
+	}
+}
+
+// TestNewestRowsAcrossSteps checks that the newest rows are found in the first step that has
+// enough of them.
+func TestNewestRowsAcrossSteps(t *testing.T) {
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events", storetest.Column(5, "key", event.String), storetest.Column(6, "amount", event.Float64))
+	f.AddFiles(table, 12, 40_000)
+	f.AppendFrame(1, storetest.FrameOf(table, 1000, storetest.Row(470_000))) // among the newest rows of the files
+	for _, where := range []string{`true`, `id < 300000`, `id = 7`, `id < 0`, `event = 'event-3'`} {
+		for _, limit := range []string{`LIMIT 5`, `LIMIT 700 OFFSET 400`, `LIMIT 9000`} {
+			chosen := `SELECT id, key FROM events WHERE ` + where + ` ORDER BY time DESC, key ` + limit
+			f.Want(chosen, f.Ask(`SELECT id, key FROM (SELECT * FROM events) WHERE `+where+` ORDER BY time DESC, key `+limit))
+		}
+	}
 }

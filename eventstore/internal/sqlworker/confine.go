@@ -5,7 +5,6 @@ package sqlworker
 import (
 	"os"
 	"runtime/debug"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -13,18 +12,9 @@ import (
 	"github.com/perigeedb/perigee/internal/child"
 )
 
-const (
-	// memorySlack is the address space that the process may map beyond its limit before
-	// allocations fail: thread stacks, Go's heap, free memory of allocators. memoryWatch
-	// enforces the limit on resident memory.
-	memorySlack = 1 << 30
-	// mergeNice is the nice value of a worker that merges, because no caller waits for
-	// merges. Sealing keeps the normal priority: appends wait for it when it falls
-	// behind.
-	mergeNice = 15
-	// leftNice is the nice value of a worker that its queries have left.
-	leftNice = 10
-)
+// mergeNice is the nice value of a worker that merges, because no caller waits for merges.
+// Sealing keeps the normal priority: appends wait for it when it falls behind.
+const mergeNice = 15
 
 // confine drops privileges that a worker does not need: network access, starting programs,
 // access to other processes, memory beyond a limit. It also makes the process the first
@@ -43,9 +33,9 @@ func confine(s protocol.Settings) error {
 	case protocol.SealRole:
 		debug.SetMemoryLimit(s.Memory / 2) // it sorts in Go
 	case protocol.MergeRole:
-		lowerPriority("self", mergeNice)
+		child.LowerPriority("self", mergeNice)
 	}
-	if err := child.LimitMemory(int(s.Memory)+memorySlack, 0); err != nil {
+	if err := child.LimitMemory(int(s.Memory)+protocol.MemorySlack, 0); err != nil {
 		return err
 	}
 	if err := child.HideMemory(); err != nil {
@@ -53,23 +43,6 @@ func confine(s protocol.Settings) error {
 	}
 	_, err := child.FilterCalls(append(child.RunningCalls(), fileCalls()...))
 	return err
-}
-
-// lowerPriority lowers the priority of all threads of a process. Threads that they start
-// inherit it.
-func lowerPriority(process string, nice int) {
-	for range 2 { // again, for threads started meanwhile
-		threads, _ := os.ReadDir("/proc/" + process + "/task")
-		for _, t := range threads {
-			id, err := strconv.Atoi(t.Name())
-			if err != nil {
-				continue
-			}
-			if now, err := unix.Getpriority(unix.PRIO_PROCESS, id); err == nil {
-				_ = unix.Setpriority(unix.PRIO_PROCESS, id, max(nice, 20-now)) // the system call returns 20 - nice
-			}
-		}
-	}
 }
 
 // fileCalls returns the system calls for reading the store's files and writing temporary

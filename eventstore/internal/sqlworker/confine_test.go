@@ -13,23 +13,41 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
+	"github.com/perigeedb/perigee/eventstore/internal/storetest"
 )
+
+// statusOf returns the rest of a named line in /proc/PID/FILE.
+func statusOf(t *testing.T, pid int, file, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, name); found {
+			return strings.TrimSpace(rest)
+		}
+	}
+	return ""
+}
 
 // TestConfinement inspects the workers from outside: their OOM scores, memory limits and
 // system calls, and the low priority of the merge worker.
 func TestConfinement(t *testing.T) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events")
-	f.appendFrame(1, frameOf(table, 10, testRow(0)))
-	f.want(`SELECT count(*) FROM events`, "10")
-	f.seal(1)
-	f.mergeAll(table)
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events")
+	f.AppendFrame(1, storetest.FrameOf(table, 10, storetest.Row(0)))
+	f.Want(`SELECT count(*) FROM events`, "10")
+	f.Seal(1)
+	f.MergeAll(table)
 	mine, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range f.client.shared {
-		pid := p.process.Pid
+	for _, name := range []protocol.Role{protocol.QueryRole, protocol.SealRole, protocol.MergeRole} {
+		p := f.worker(name)
+		pid := p.PID
 		if got := statusOf(t, pid, "oom_score_adj", ""); got != "1000" {
 			t.Errorf("%s: oom_score_adj is %s", name, got)
 		}
@@ -39,9 +57,13 @@ func TestConfinement(t *testing.T) {
 		if got := strings.Fields(statusOf(t, pid, "limits", "Max core file size")); got[0] != "0" || got[1] != "0" {
 			t.Errorf("%s: core dumps of %v", name, got)
 		}
+		mapped, err := strconv.ParseInt(strings.TrimSuffix(statusOf(t, pid, "status", "VmData:"), " kB"), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
 		data := strings.Fields(statusOf(t, pid, "limits", "Max data size"))
 		most, err := strconv.ParseInt(data[0], 10, 64)
-		if limit := memoryOf(pid, "VmData") + p.settings.Memory + memorySlack; err != nil || most > limit || data[0] != data[1] {
+		if limit := mapped<<10 + p.Limit + protocol.MemorySlack; err != nil || most > limit || data[0] != data[1] {
 			t.Errorf("%s: memory is limited to %v, want at most %d", name, data, limit)
 		}
 		nice, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
@@ -54,12 +76,13 @@ func TestConfinement(t *testing.T) {
 		}
 		for _, fd := range files {
 			open, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name()))
-			if strings.HasPrefix(open, filepath.Dir(f.path)) && !strings.HasPrefix(open, f.path) {
+			if strings.HasPrefix(open, filepath.Dir(f.Path)) && !strings.HasPrefix(open, f.Path) {
 				t.Errorf("%s: has %s open", name, open)
 			}
 		}
 	}
-	if 2*f.worker(protocol.SealRole).settings.Memory+f.worker(protocol.QueryRole).settings.Memory > workerMemoryDefault {
+	const limit = 512 << 20 // default of Options.Memory
+	if 2*f.worker(protocol.SealRole).Limit+f.worker(protocol.QueryRole).Limit > limit {
 		t.Error("all workers together may need more than the client has")
 	}
 }

@@ -10,13 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+	"github.com/perigeedb/perigee/eventstore/internal/logscan"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/segment"
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
@@ -72,15 +73,12 @@ type scanKey struct {
 	part  int
 }
 
-// scansNumbered is the last scan number assigned.
-var scansNumbered atomic.Uint64
-
 // scanID returns the number of a scan in the database's views. It is stable across queries,
 // so that new frames in the log do not change the view.
 func (d *database) scanID(table uint32, part int) uint64 {
 	key := scanKey{table, part}
 	if d.scans[key] == 0 {
-		d.scans[key] = scansNumbered.Add(1)
+		d.scans[key] = logscan.NextID()
 	}
 	return d.scans[key]
 }
@@ -214,13 +212,13 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 			err = one.conn.Exec(fmt.Sprintf(lockdownSQL, directories, file) + statement.MacrosSQL + functionsSQL(d.settings.Functions, uint64(number)) + searchPathSQL)
 		}
 		if err == nil {
-			err = registerScans(one.conn.Native)
+			err = logscan.Register(one.conn.Native)
 		}
 		if err == nil && d.settings.Role == protocol.QueryRole {
 			err = one.conn.Exec(rememberSQL + lockSQL)
 		}
 		if err == nil && d.settings.Role == protocol.MergeRole {
-			err = registerMerge(one.conn.Native)
+			err = segment.RegisterMerge(one.conn.Native)
 		}
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,17 +18,19 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
+	"github.com/perigeedb/perigee/eventstore/internal/storetest"
 )
 
 // peaks measures the peak memory of the workers that write files.
 type peaks struct {
-	client *Client
+	client *sqlclient.Client
 	ended  chan struct{}
 	done   sync.WaitGroup
 	most   [2]atomic.Int64 // of sealing and merging
 }
 
-func watchPeaks(c *Client) *peaks {
+func watchPeaks(c *sqlclient.Client) *peaks {
 	p := &peaks{client: c, ended: make(chan struct{})}
 	p.done.Go(func() {
 		for {
@@ -45,13 +48,12 @@ func watchPeaks(c *Client) *peaks {
 }
 
 func (p *peaks) read(r protocol.Role) int64 {
-	p.client.mu.Lock()
-	worker := p.client.shared[r]
-	p.client.mu.Unlock()
-	if worker == nil {
+	workers := p.client.Workers()
+	i := slices.IndexFunc(workers, func(w sqlclient.WorkerInfo) bool { return w.Role == string(r) && !w.Retired })
+	if i < 0 {
 		return 0
 	}
-	statm, err := os.Open("/proc/" + strconv.Itoa(worker.process.Pid) + "/statm")
+	statm, err := os.Open("/proc/" + strconv.Itoa(workers[i].PID) + "/statm")
 	if err != nil {
 		return 0
 	}
@@ -65,8 +67,9 @@ func (p *peaks) check(t *testing.T) {
 	p.done.Wait()
 	seal, merge := p.most[0].Load(), p.most[1].Load()
 	t.Logf("sealing needed %d MiB, merging %d MiB", seal>>20, merge>>20)
-	if seal > writerMemory || merge > writerMemory {
-		t.Errorf("a writer needed more than %d MiB", writerMemory>>20)
+	const limit = 128 << 20 // of each writer
+	if seal > limit || merge > limit {
+		t.Errorf("a writer needed more than %d MiB", limit>>20)
 	}
 }
 
@@ -89,14 +92,14 @@ func words(r *rand.Rand, bytes int) string {
 // wideRow fills rows with texts of about the given size.
 func wideRow(first, bytes int) func(c manifest.Column, v *event.Vector, row int) {
 	r := rand.New(rand.NewPCG(1, uint64(first)))
-	narrow := testRow(first)
+	narrow := storetest.Row(first)
 	return func(c manifest.Column, v *event.Vector, row int) {
 		if c.Type == event.JSON {
-			addText(v, `"`+words(r, bytes)+`"`)
+			storetest.AddText(v, `"`+words(r, bytes)+`"`)
 			return
 		}
 		if c.Name == "text" {
-			addText(v, words(r, bytes))
+			storetest.AddText(v, words(r, bytes))
 			return
 		}
 		narrow(c, v, row)
@@ -106,18 +109,18 @@ func wideRow(first, bytes int) func(c manifest.Column, v *event.Vector, row int)
 // TestWideRow writes rows that need more memory than a writer has. The answer reports that,
 // and a process with a higher limit writes them, and rewrites one after a delete.
 func TestWideRow(t *testing.T) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events", column(5, "text", event.String))
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events", storetest.Column(5, "text", event.String))
 	text := strings.Repeat("0123456789abcdef", 60<<20/16)
-	f.appendFrame(1, frameOf(table, 2, func(c manifest.Column, v *event.Vector, row int) {
+	f.AppendFrame(1, storetest.FrameOf(table, 2, func(c manifest.Column, v *event.Vector, row int) {
 		if c.Name == "text" {
-			addText(v, text[row:])
+			storetest.AddText(v, text[row:])
 			return
 		}
-		testRow(0)(c, v, row)
+		storetest.Row(0)(c, v, row)
 	}))
-	f.ends[0].Closed = true
-	segment := protocol.Segment{Version: f.m.Version, Log: f.ends[0], Number: f.m.NextSegment}
+	f.Ends[0].Closed = true
+	segment := protocol.Segment{Version: f.M.Version, Log: f.Ends[0], Number: f.M.NextSegment}
 	if _, err := f.client.WriteSegment(t.Context(), segment); !errors.Is(err, protocol.ErrMemory) || strings.Contains(err.Error(), "query") {
 		t.Errorf("got %v, want that memory is short", err)
 	}
@@ -127,10 +130,10 @@ func TestWideRow(t *testing.T) {
 		t.Fatalf("got %+v, %v", written, err)
 	}
 	file := written[0].File
-	table.Files, f.m.LogStart, f.m.NextSegment = []*manifest.File{&file}, 2, segment.Number+1
-	table.Deletes, f.m.NextDelete = []*manifest.Delete{{Number: 1, Predicate: "id = 1", Before: manifest.Position{File: 2, Offset: 1}}}, 2
-	f.save()
-	merge := protocol.Merge{Version: f.m.Version, Table: table.ID, Groups: [][]string{{file.Name}}, Number: f.m.NextSegment, Wide: true}
+	table.Files, f.M.LogStart, f.M.NextSegment = []*manifest.File{&file}, 2, segment.Number+1
+	table.Deletes, f.M.NextDelete = []*manifest.Delete{{Number: 1, Predicate: "id = 1", Before: manifest.Position{File: 2, Offset: 1}}}, 2
+	f.Save()
+	merge := protocol.Merge{Version: f.M.Version, Table: table.ID, Groups: [][]string{{file.Name}}, Number: f.M.NextSegment, Wide: true}
 	if merged, err := f.client.Merge(t.Context(), merge); err != nil || len(merged) != 1 || merged[0].File.Rows != 1 {
 		t.Errorf("got %+v, %v", merged, err)
 	}
@@ -143,29 +146,29 @@ func TestRemovedFilesAreForgotten(t *testing.T) {
 	const columns, window, windows, growthMax = 50, 2 * removedFilesMax, 4, 4 << 20
 	var more []manifest.Column
 	for i := range int32(columns) {
-		more = append(more, column(5+i, "column_"+strconv.Itoa(int(i)), event.String))
+		more = append(more, storetest.Column(5+i, "column_"+strconv.Itoa(int(i)), event.String))
 	}
-	f := newFolder(t, Options{Threads: 1})
-	table := f.addTable("events", more...)
-	f.appendFrame(1, frameOf(table, 10, testRow(0)))
-	f.seal(1)
+	f := newFolder(t, sqlclient.Options{Threads: 1})
+	table := f.AddTable("events", more...)
+	f.AppendFrame(1, storetest.FrameOf(table, 10, storetest.Row(0)))
+	f.Seal(1)
 	written := table.Files[0]
-	content, err := os.ReadFile(table.Path(f.path, written.Name))
+	content, err := os.ReadFile(table.Path(f.Path, written.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	atRest := func() int64 { return memoryOf(f.worker(protocol.QueryRole).process.Pid, "RssAnon") }
+	atRest := func() int64 { return f.worker(protocol.QueryRole).Memory }
 	least := make([]int64, windows) // in each window of rounds; memory drops when footers are freed
 	for round := range windows * window {
 		next := *written
 		next.Name, next.Bloom = manifest.FileName(written.Day, 0, round), ""
-		if err := os.WriteFile(table.Path(f.path, next.Name), content, 0o600); err != nil {
+		if err := os.WriteFile(table.Path(f.Path, next.Name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		table.Files = []*manifest.File{&next}
-		f.save()
-		f.want(`SELECT count(*), sum(id), max(column_7) FROM (SELECT * FROM events)`, "10,45,text 9")
-		if err := os.Remove(table.Path(f.path, next.Name)); err != nil {
+		f.Save()
+		f.Want(`SELECT count(*), sum(id), max(column_7) FROM (SELECT * FROM events)`, "10,45,text 9")
+		if err := os.Remove(table.Path(f.Path, next.Name)); err != nil {
 			t.Fatal(err)
 		}
 		if now := &least[round/window]; round%window == 0 || atRest() < *now {

@@ -6,17 +6,20 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
+	"github.com/perigeedb/perigee/eventstore/internal/storetest"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 // mixedRow fills rows of many days, some without a time, with every type and with nulls.
 func mixedRow(first int) func(c manifest.Column, v *event.Vector, row int) {
-	narrow := testRow(first)
+	narrow := storetest.Row(first)
 	return func(c manifest.Column, v *event.Vector, row int) {
 		id := first + row
 		switch {
@@ -26,13 +29,13 @@ func mixedRow(first int) func(c manifest.Column, v *event.Vector, row int) {
 			if id%11 == 0 {
 				v.Null[row] = 1
 			}
-			v.Ints = append(v.Ints, testDay.UnixMicro()+int64((id*7919)%(5*86400))*1e6-2*dayMicros)
+			v.Ints = append(v.Ints, storetest.Day.UnixMicro()+int64((id*7919)%(5*86400))*1e6-2*24*time.Hour.Microseconds())
 		case c.Name == "event" && id%13 == 0:
 			v.Null[row] = 1
-			addText(v, "")
+			storetest.AddText(v, "")
 		case c.Type == event.String && id%7 == 0:
 			v.Null[row] = 1
-			addText(v, "")
+			storetest.AddText(v, "")
 		case c.Type == event.Timestamp, c.Type == event.Int64, c.Type == event.Int32, c.Type == event.Bool:
 			narrow(c, v, row)
 		default:
@@ -43,20 +46,20 @@ func mixedRow(first int) func(c manifest.Column, v *event.Vector, row int) {
 
 // unsorted counts the rows of each file that precede a row which sorts before them.
 func (f *folder) unsorted(table *manifest.Table, order string) (unsorted string) {
-	f.t.Helper()
+	f.T.Helper()
 	db, err := duckdb.Open(map[string]string{"threads": "1"})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	c, err := duckdb.Connect(db)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	for _, file := range table.Files {
 		rows, err := c.Run("SELECT count(*) FROM (SELECT create_sort_key(" + order + ") AS key, lag(key) OVER (ORDER BY file_row_number) AS before FROM read_parquet(" +
-			sqltext.Literal(table.Path(f.path, file.Name)) + ", file_row_number = true)) WHERE before > key")
+			sqltext.Literal(table.Path(f.Path, file.Name)) + ", file_row_number = true)) WHERE before > key")
 		if err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
 		if n := protocol.Text(rows[0][0]); n != "0" {
 			unsorted += fmt.Sprintf("%s: %s\n", file.Name, n)
@@ -74,33 +77,33 @@ func TestOrder(t *testing.T) {
 		`"time", 'ASC NULLS LAST', n, 'ASC NULLS LAST'`:     {"time", "n"},
 	} {
 		t.Run(strings.Join(sort, ","), func(t *testing.T) {
-			f := newFolder(t, Options{})
-			table := f.addTable("events", column(5, "n", event.Int64), column(6, "amount", event.Float64), column(7, "flag", event.Bool), column(8, "data", event.JSON), column(9, "text", event.String), column(10, "small", event.Int32))
+			f := newFolder(t, sqlclient.Options{})
+			table := f.AddTable("events", storetest.Column(5, "n", event.Int64), storetest.Column(6, "amount", event.Float64), storetest.Column(7, "flag", event.Bool), storetest.Column(8, "data", event.JSON), storetest.Column(9, "text", event.String), storetest.Column(10, "small", event.Int32))
 			table.Sort = sort
 			table.NextColumn = 20
 			for number := uint64(1); number <= 3; number++ {
 				for i := range 5 {
-					f.appendFrame(number, frameOf(table, 700, mixedRow(int(number)*10_000+i*700)))
+					f.AppendFrame(number, storetest.FrameOf(table, 700, mixedRow(int(number)*10_000+i*700)))
 				}
 			}
 			// n widens to JSON and a column is added: frames of two layouts.
 			wider := *table.Current()
 			wider.Columns = append([]manifest.Column{}, wider.Columns...)
 			wider.Version, wider.Columns[3].Type = 2, event.JSON
-			wider.Columns = append(wider.Columns, column(11, "late", event.String))
+			wider.Columns = append(wider.Columns, storetest.Column(11, "late", event.String))
 			table.Schemas = append(table.Schemas, &wider)
-			f.appendFrame(3, frameOf(table, 900, mixedRow(50_000)))
-			f.m.NextDelete = 3
+			f.AppendFrame(3, storetest.FrameOf(table, 900, mixedRow(50_000)))
+			f.M.NextDelete = 3
 			table.Deletes = []*manifest.Delete{
-				{Number: 1, Predicate: "id % 5 = 1", Before: manifest.Position{File: 2, Offset: f.ends[1].End / 2}},
-				{Number: 2, Predicate: "id % 5 = 2", Before: manifest.Position{File: 3, Offset: f.ends[2].End / 2}},
+				{Number: 1, Predicate: "id % 5 = 1", Before: manifest.Position{File: 2, Offset: f.Ends[1].End / 2}},
+				{Number: 2, Predicate: "id % 5 = 2", Before: manifest.Position{File: 3, Offset: f.Ends[2].End / 2}},
 			}
-			f.save()
+			f.Save()
 			const all = `SELECT count(*), sum(hash(COLUMNS(*)))::VARCHAR FROM events`
-			want := f.ask(all)
+			want := f.Ask(all)
 			for number := uint64(1); number <= 3; number++ {
-				f.seal(number)
-				f.want(all, want)
+				f.Seal(number)
+				f.Want(all, want)
 			}
 			for _, file := range table.Files {
 				if file.Day == "" || file.MinTime > file.MaxTime {
@@ -118,8 +121,8 @@ func TestOrder(t *testing.T) {
 			for _, names := range days {
 				groups = append(groups, names)
 			}
-			f.merge(table, groups...)
-			f.want(all, want)
+			f.Merge(table, groups...)
+			f.Want(all, want)
 			if len(table.Files) != len(days) {
 				t.Errorf("%d files of %d days", len(table.Files), len(days))
 			}

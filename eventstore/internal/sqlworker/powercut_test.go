@@ -15,6 +15,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
+	"github.com/perigeedb/perigee/eventstore/internal/storetest"
 	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/powercut"
 )
@@ -50,18 +52,18 @@ func sealAndMerge(folder string) {
 		sealAgain(folder)
 		return
 	}
-	f := newFolder(program{folder: folder}, Options{Threads: 1})
+	f := newFolder(program{folder: folder}, sqlclient.Options{Threads: 1})
 	defer f.client.Close()
-	f.logSize = 64 << 10
-	table := f.addTable("events", column(5, "key", event.String))
+	f.LogSize = 64 << 10
+	table := f.AddTable("events", storetest.Column(5, "key", event.String))
 	table.Bloom = []string{"key"}
 	const day = 86400
 	for number := range uint64(2) {
-		f.appendFrame(number+1, frameOf(table, 20, testRow(day-10)))
-		f.seal(number + 1)
+		f.AppendFrame(number+1, storetest.FrameOf(table, 20, storetest.Row(day-10)))
+		f.Seal(number + 1)
 		fmt.Println("sealed")
 	}
-	f.mergeAll(table)
+	f.MergeAll(table)
 	fmt.Println("merged")
 }
 
@@ -69,7 +71,7 @@ func sealAndMerge(folder string) {
 // another number, and continues where a killed process stopped.
 func sealAgain(path string) {
 	runtime.LockOSThread() // strace counts calls by thread: this one saves the manifest
-	f := &folder{t: program{folder: path}, path: path, client: New(Options{Threads: 1, Folder: path}), logSize: 64 << 10}
+	f := &folder{Folder: &storetest.Folder{T: program{folder: path}, Path: path, LogSize: 64 << 10}, client: sqlclient.New(sqlclient.Options{Threads: 1, Folder: path})}
 	defer f.client.Close()
 	attempt := func(do func() error) {
 		for try := 0; ; try++ {
@@ -79,36 +81,36 @@ func sealAgain(path string) {
 			}
 			fmt.Println("failed", err)
 			if try == 5 {
-				f.t.Fatal(err)
+				f.T.Fatal(err)
 			}
 		}
 	}
 	save := func() {
-		f.m.Version++
-		attempt(func() error { return manifest.NewWriter(path).Save(f.m) })
+		f.M.Version++
+		attempt(func() error { return manifest.NewWriter(path).Save(f.M) })
 	}
 	var err error
-	if f.m, err = manifest.Load(path); os.IsNotExist(err) {
-		f.m = manifest.New()
+	if f.M, err = manifest.Load(path); os.IsNotExist(err) {
+		f.M = manifest.New()
 		attempt(func() error { return durable.MkdirAll(manifest.TablesFolder(path), 0o700) })
 		if err := os.MkdirAll(manifest.LogFolder(path), 0o700); err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
-		f.m.Tables = []*manifest.Table{{ID: 1, Name: "events", Time: "time", Event: "event", NextColumn: 5, Bloom: []string{"event"},
-			Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{column(2, "id", event.Int64), column(3, "time", event.Timestamp), column(4, "event", event.String)}}}}}
-		f.m.NextTable = 2
+		f.M.Tables = []*manifest.Table{{ID: 1, Name: "events", Time: "time", Event: "event", NextColumn: 5, Bloom: []string{"event"},
+			Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{storetest.Column(2, "id", event.Int64), storetest.Column(3, "time", event.Timestamp), storetest.Column(4, "event", event.String)}}}}}
+		f.M.NextTable = 2
 		save()
 	} else if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
-	table := f.m.Tables[0]
+	table := f.M.Tables[0]
 	const day = 86400
-	for number := f.m.LogStart; number <= 2; number++ {
-		f.appendFrame(number, frameOf(table, 20, testRow(day-10)))
-		end := f.ends[len(f.ends)-1]
+	for number := f.M.LogStart; number <= 2; number++ {
+		f.AppendFrame(number, storetest.FrameOf(table, 20, storetest.Row(day-10)))
+		end := f.Ends[len(f.Ends)-1]
 		attempt(func() error {
-			written, err := f.client.WriteSegment(f.t.Context(), protocol.Segment{Version: f.m.Version, Log: end, Number: f.m.NextSegment})
-			f.m.NextSegment++
+			written, err := f.client.WriteSegment(f.T.Context(), protocol.Segment{Version: f.M.Version, Log: end, Number: f.M.NextSegment})
+			f.M.NextSegment++
 			for _, w := range written {
 				if err == nil {
 					table.Files = append(table.Files, &w.File)
@@ -116,7 +118,7 @@ func sealAgain(path string) {
 			}
 			return err
 		})
-		f.m.LogStart = number + 1
+		f.M.LogStart = number + 1
 		save()
 		fmt.Println("sealed", number)
 	}

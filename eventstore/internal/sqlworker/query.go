@@ -17,9 +17,11 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+	"github.com/perigeedb/perigee/eventstore/internal/logscan"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
+	"github.com/perigeedb/perigee/eventstore/internal/tableview"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -29,8 +31,8 @@ type session struct {
 	ctx      context.Context
 	database *database
 	conn     *duckdb.Conn // the database's connection
-	log      *logView
-	views    []*tableView
+	log      *logscan.View
+	views    []*tableview.View
 	external []protocol.ExternalTable // created tables
 	next     manifest.Position        // see outcome
 	begun    bool                     // a transaction has begun
@@ -90,14 +92,14 @@ func (s *session) close() {
 	s.closeViews()
 	s.failed = s.failed || err != nil || s.dropExternal() != nil
 	if s.log != nil {
-		s.log.close()
+		s.log.Close()
 	}
 	s.worker.databases.put(s.database, s.failed || s.database.isOutdated(s.worker.settings.Folder, s.worker.manifests.last()))
 }
 
 // query answers a query.
 func (w *worker) query(ctx context.Context, q *protocol.Query, in *job) error {
-	ctx, stop := withTimeLimit(ctx, cmp.Or(q.Limits.Time, protocol.TimeDefault))
+	ctx, stop := protocol.WithTimeLimit(ctx, cmp.Or(q.Limits.Time, protocol.TimeDefault))
 	defer stop()
 	defer context.AfterFunc(ctx, in.setCloseDeadline)()
 	s, err := w.newSession(ctx, min(cmp.Or(q.Limits.Memory, protocol.MemoryDefault), w.settings.Memory*3/4))
@@ -160,7 +162,7 @@ func (s *session) answer(q *protocol.Query, in *job) error {
 type latest struct {
 	table *manifest.Table
 	rows  int64 // number of rows needed
-	steps []selection
+	steps []tableview.Selection
 }
 
 // createViews creates views for the tables that a statement reads, except for a table of
@@ -170,7 +172,7 @@ func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, pa
 	if err != nil {
 		return last, err
 	}
-	if s.log, err = s.worker.log.open(m.LogStart, q.Ends); err != nil {
+	if s.log, err = s.worker.log.Open(m.LogStart, q.Ends); err != nil {
 		return last, err
 	}
 	read := slices.DeleteFunc(slices.Clone(m.Tables), func(t *manifest.Table) bool { return !parsed.Reads(t.Name) })
@@ -182,11 +184,11 @@ func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, pa
 		if !all && !parsed.Reads(t.Name) {
 			continue
 		}
-		b := findBounds(s.conn, parsed, t, params)
-		from := selection{frames: s.log.of(t.ID), files: t.Files, equal: b.equal}.within(t, b)
-		from = s.worker.blooms.choose(s.worker.settings.Folder, t, from)
-		if n := latestOf(parsed, t); n > 0 {
-			last = latest{table: t, rows: n, steps: from.latestSteps(n)}
+		b := tableview.FindBounds(s.conn, parsed, t, params)
+		from := tableview.Selection{Frames: s.log.Of(t.ID), Files: t.Files, Equal: b.Equal}.Within(t, b)
+		from = from.Choose(&s.worker.blooms, s.worker.settings.Folder, t)
+		if n := tableview.LatestOf(parsed, t); n > 0 {
+			last = latest{table: t, rows: n, steps: from.LatestSteps(n)}
 			continue
 		}
 		if err := s.createView(t, from); err != nil {
@@ -196,14 +198,14 @@ func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, pa
 	return last, nil
 }
 
-func (s *session) createView(t *manifest.Table, from selection) error {
-	v, err := newTableView(s.worker.settings.Folder, t, from, s.database)
+func (s *session) createView(t *manifest.Table, from tableview.Selection) error {
+	v, err := tableview.New(s.worker.settings.Folder, t, from, s.database.scanID)
 	if err != nil {
 		return fmt.Errorf("read table %s: %w", t.Name, err)
 	}
 	s.views = append(s.views, v)
-	s.database.remember(s.worker.settings.Folder, t, from.files)
-	if err := s.database.createView(t.Name, v.sql()); err != nil {
+	s.database.remember(s.worker.settings.Folder, t, from.Files)
+	if err := s.database.createView(t.Name, v.SQL()); err != nil {
 		if duckdb.IsOutOfMemory(err) {
 			return err
 		}
@@ -215,7 +217,7 @@ func (s *session) createView(t *manifest.Table, from selection) error {
 // closeViews releases the data of the tables. All results must be closed.
 func (s *session) closeViews() {
 	for _, v := range s.views {
-		v.close()
+		v.Close()
 	}
 	s.views = nil
 }
@@ -375,13 +377,6 @@ func (s *session) explainError(err error, sql string) error {
 	return duckdb.ExplainError(err, sql)
 }
 
-// withTimeLimit returns a context that is canceled when a query exceeds its time limit.
-func withTimeLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, limit, &protocol.QueryError{
-		Message: "the query took longer than " + limit.String(), Hint: "narrow it by time",
-	})
-}
-
 // createExternal creates tables and fills them with the rows that the parent sends.
 func (s *session) createExternal(tables []protocol.ExternalTable, in *job) error {
 	inserts := make([]string, len(tables))
@@ -430,4 +425,17 @@ func (s *session) dropExternal() error {
 		}
 	}
 	return nil
+}
+
+func countRows(batches []arrow.RecordBatch) (rows int64) {
+	for _, b := range batches {
+		rows += b.NumRows()
+	}
+	return rows
+}
+
+func release(batches []arrow.RecordBatch) {
+	for _, b := range batches {
+		b.Release()
+	}
 }

@@ -13,36 +13,38 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
+	"github.com/perigeedb/perigee/eventstore/internal/storetest"
 )
 
 func TestHotRows(t *testing.T) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events", column(5, "amount", event.Float64), column(6, "flag", event.Bool), column(7, "data", event.JSON), column(8, "small", event.Int32))
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events", storetest.Column(5, "amount", event.Float64), storetest.Column(6, "flag", event.Bool), storetest.Column(7, "data", event.JSON), storetest.Column(8, "small", event.Int32))
 	rows := 0
 	for _, n := range []int{1, 10, 3000, 7, 1000} {
-		f.appendFrame(1, frameOf(table, n, testRow(rows)))
+		f.AppendFrame(1, storetest.FrameOf(table, n, storetest.Row(rows)))
 		rows += n
 	}
-	f.want(`SELECT count(*), count(DISTINCT id), min(id), max(id) FROM events`, "4018,4018,0,4017")
-	f.want(`SELECT count(*) FROM events`, "4018")
-	f.want(`SELECT sum(amount), count(flag), bool_and(flag), max(data->>'id'), sum(small) FROM events WHERE id < 10`, "22.5,5,true,9,5")
-	f.want(`SELECT event, count(*) FROM events GROUP BY 1 ORDER BY 1 LIMIT 2`, "event--0,402\nevent-x-1,402")
-	f.want(`SELECT time, event FROM events WHERE id = 3017`, "2026-11-22 00:50:17,event-xxxxxxx-7")
-	f.want(`DESCRIBE events`, "id,BIGINT,YES,,,\ntime,TIMESTAMP,YES,,,\nevent,VARCHAR,YES,,,\namount,DOUBLE,YES,,,\nflag,BOOLEAN,YES,,,\ndata,JSON,YES,,,\nsmall,INTEGER,YES,,,")
-	f.want(`SHOW TABLES`, "events")
-	f.appendFrame(2, frameOf(table, 5, testRow(rows)))
-	f.want(`SELECT count(*), count(DISTINCT id) FROM events`, "4023,4023")
-	f.m.LogStart = 2
-	f.save()
-	f.want(`SELECT count(*) FROM events`, "5")
+	f.Want(`SELECT count(*), count(DISTINCT id), min(id), max(id) FROM events`, "4018,4018,0,4017")
+	f.Want(`SELECT count(*) FROM events`, "4018")
+	f.Want(`SELECT sum(amount), count(flag), bool_and(flag), max(data->>'id'), sum(small) FROM events WHERE id < 10`, "22.5,5,true,9,5")
+	f.Want(`SELECT event, count(*) FROM events GROUP BY 1 ORDER BY 1 LIMIT 2`, "event--0,402\nevent-x-1,402")
+	f.Want(`SELECT time, event FROM events WHERE id = 3017`, "2026-11-22 00:50:17,event-xxxxxxx-7")
+	f.Want(`DESCRIBE events`, "id,BIGINT,YES,,,\ntime,TIMESTAMP,YES,,,\nevent,VARCHAR,YES,,,\namount,DOUBLE,YES,,,\nflag,BOOLEAN,YES,,,\ndata,JSON,YES,,,\nsmall,INTEGER,YES,,,")
+	f.Want(`SHOW TABLES`, "events")
+	f.AppendFrame(2, storetest.FrameOf(table, 5, storetest.Row(rows)))
+	f.Want(`SELECT count(*), count(DISTINCT id) FROM events`, "4023,4023")
+	f.M.LogStart = 2
+	f.Save()
+	f.Want(`SELECT count(*) FROM events`, "5")
 }
 
 func TestNoRows(t *testing.T) {
-	f := newFolder(t, Options{})
-	f.addTable("events")
-	f.want(`SELECT count(*) FROM events`, "0")
-	f.want(`FROM events`, "")
-	f.want(`SELECT 1`, "1")
+	f := newFolder(t, sqlclient.Options{})
+	f.AddTable("events")
+	f.Want(`SELECT count(*) FROM events`, "0")
+	f.Want(`FROM events`, "")
+	f.Want(`SELECT 1`, "1")
 }
 
 // TestCatalog lists the tables in each way, as the first query of a worker, before it has
@@ -55,59 +57,61 @@ func TestCatalog(t *testing.T) {
 		{"duckdb_views", `SELECT view_name FROM duckdb_views() WHERE view_name = 'events'`},
 		{"duckdb_views", `SELECT view_name FROM system.main.duckdb_views WHERE view_name = 'events'`},
 	} {
-		f := newFolder(t, Options{})
-		f.addTable(test.name)
-		f.addTable("events")
-		f.want(test.sql, "events")
+		f := newFolder(t, sqlclient.Options{})
+		f.AddTable(test.name)
+		f.AddTable("events")
+		f.Want(test.sql, "events")
 	}
 }
 
 func TestSchemaVersions(t *testing.T) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events", column(5, "n", event.Int64), column(6, "text", event.String))
-	f.appendFrame(1, frameOf(table, 10, testRow(0)))
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events", storetest.Column(5, "n", event.Int64), storetest.Column(6, "text", event.String))
+	f.AppendFrame(1, storetest.FrameOf(table, 10, storetest.Row(0)))
 	old := table.Current()
 	grow := func(change func(columns []manifest.Column) []manifest.Column) {
 		next := &manifest.Schema{Version: table.Current().Version + 1, Columns: change(append([]manifest.Column{}, table.Current().Columns...))}
 		table.Schemas = append(table.Schemas, next)
 		table.NextColumn = 20
-		f.save()
+		f.Save()
 	}
 	_ = old
-	grow(func(c []manifest.Column) []manifest.Column { return append(c, column(7, "added", event.Float64)) })
-	f.appendFrame(1, frameOf(table, 10, testRow(10)))
+	grow(func(c []manifest.Column) []manifest.Column {
+		return append(c, storetest.Column(7, "added", event.Float64))
+	})
+	f.AppendFrame(1, storetest.FrameOf(table, 10, storetest.Row(10)))
 	grow(func(c []manifest.Column) []manifest.Column {
 		c[3].Type, c[4].Type = event.Float64, event.JSON
-		return append(c, column(8, "nothing", 0))
+		return append(c, storetest.Column(8, "nothing", 0))
 	})
-	f.appendFrame(1, frameOf(table, 10, testRow(20)))
-	f.want(`SELECT count(*), count(added), sum(added), count(nothing) FROM events`, "30,20,195,0")
-	f.want(`SELECT id, n, text FROM events WHERE id IN (0, 20) ORDER BY id`, "0,1,\"text 0\"\n20,10,{\"id\": 20}")
-	f.want(`SELECT column_type FROM (DESCRIBE events)`, "BIGINT\nTIMESTAMP\nVARCHAR\nDOUBLE\nJSON\nDOUBLE\nINTEGER")
+	f.AppendFrame(1, storetest.FrameOf(table, 10, storetest.Row(20)))
+	f.Want(`SELECT count(*), count(added), sum(added), count(nothing) FROM events`, "30,20,195,0")
+	f.Want(`SELECT id, n, text FROM events WHERE id IN (0, 20) ORDER BY id`, "0,1,\"text 0\"\n20,10,{\"id\": 20}")
+	f.Want(`SELECT column_type FROM (DESCRIBE events)`, "BIGINT\nTIMESTAMP\nVARCHAR\nDOUBLE\nJSON\nDOUBLE\nINTEGER")
 }
 
 func TestParameters(t *testing.T) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events")
-	f.appendFrame(1, frameOf(table, 100, testRow(0)))
-	got := f.ask(`SELECT count(*) FROM events WHERE id < ? AND time >= ? AND event LIKE ?`, protocol.Param{Value: 50}, protocol.Param{Value: testDay.Add(10 * time.Second)}, protocol.Param{Value: "%-1"})
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events")
+	f.AppendFrame(1, storetest.FrameOf(table, 100, storetest.Row(0)))
+	got := f.Ask(`SELECT count(*) FROM events WHERE id < ? AND time >= ? AND event LIKE ?`, protocol.Param{Value: 50}, protocol.Param{Value: storetest.Day.Add(10 * time.Second)}, protocol.Param{Value: "%-1"})
 	if got != "4" {
 		t.Errorf("got %s", got)
 	}
-	if got := f.ask(`SELECT $a, $b, $a`, protocol.Param{Name: "b", Value: "x"}, protocol.Param{Name: "a", Value: nil}); got != ",x," {
+	if got := f.Ask(`SELECT $a, $b, $a`, protocol.Param{Name: "b", Value: "x"}, protocol.Param{Name: "a", Value: nil}); got != ",x," {
 		t.Errorf("got %s", got)
 	}
 	for _, params := range [][]protocol.Param{nil, {{Value: 1}, {Value: 2}}, {{Name: "y", Value: 1}}} {
-		if _, err := read(f.query(t.Context(), `SELECT $x`, params...)); err == nil {
+		if _, err := storetest.Read(f.Query(t.Context(), `SELECT $x`, params...)); err == nil {
 			t.Errorf("%v was taken", params)
 		}
 	}
 }
 
 func TestLimits(t *testing.T) {
-	f := newFolder(t, Options{})
-	ask := func(sql string, limits protocol.Limits) (*Rows, error) {
-		return f.client.Query(t.Context(), Query{Version: f.m.Version, SQL: sql, Limits: limits})
+	f := newFolder(t, sqlclient.Options{})
+	ask := func(sql string, limits protocol.Limits) (*sqlclient.Rows, error) {
+		return f.client.Query(t.Context(), sqlclient.Query{Version: f.M.Version, SQL: sql, Limits: limits})
 	}
 	rows, err := ask(`FROM range(10000)`, protocol.Limits{Rows: 3000})
 	if err != nil {
@@ -122,20 +126,20 @@ func TestLimits(t *testing.T) {
 	}
 	rows.Close()
 	begin := time.Now()
-	_, err = read(ask(endless, protocol.Limits{Time: 100 * time.Millisecond}))
+	_, err = storetest.Read(ask(endless, protocol.Limits{Time: 100 * time.Millisecond}))
 	if q, ok := errors.AsType[*protocol.QueryError](err); !ok || q.Message != "the query took longer than 100ms" || time.Since(begin) > time.Minute {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
-	_, err = read(ask(`SELECT list(i) FROM range(100000000) t(i)`, protocol.Limits{Memory: 64 << 20}))
+	_, err = storetest.Read(ask(`SELECT list(i) FROM range(100000000) t(i)`, protocol.Limits{Memory: 64 << 20}))
 	if q, ok := errors.AsType[*protocol.QueryError](err); !ok || q.Message != protocol.ErrQueryMemory.Message {
 		t.Errorf("a query beyond its memory: %v", err)
 	}
-	f.want(`SELECT 1`, "1")
+	f.Want(`SELECT 1`, "1")
 }
 
 // TestGrowingResults requests results that are much larger than their inputs.
 func TestGrowingResults(t *testing.T) {
-	f := newFolder(t, Options{})
+	f := newFolder(t, sqlclient.Options{})
 	for sql, want := range map[string]string{
 		`SELECT repeat('x', 1001)`:                                           "repeat: argument 2 must be a constant of at most 1000",
 		`SELECT format('{:1000}', 1)`:                                        "widths",
@@ -146,28 +150,30 @@ func TestGrowingResults(t *testing.T) {
 		`SELECT repeat(s, 300) FROM (SELECT repeat('x', 300) s)`:             "multiply the size",
 		`WITH a AS (SELECT repeat('x', 300) s) SELECT repeat(s, 300) FROM a`: "multiply the size",
 	} {
-		_, err := read(f.query(t.Context(), sql))
+		_, err := storetest.Read(f.Query(t.Context(), sql))
 		if q, ok := errors.AsType[*protocol.QueryError](err); !ok || !strings.Contains(q.Message, want) {
 			t.Errorf("%s: %v, want %q", sql, err, want)
 		}
 	}
-	f.want(`SELECT length(repeat('x', 300)), length(repeat('y', 300))`, "300,300")
+	f.Want(`SELECT length(repeat('x', 300)), length(repeat('y', 300))`, "300,300")
 }
 
 // endless runs for hours and returns rows only at its end.
 const endless = `SELECT count(*) FROM range(100000000000) a(i) WHERE hash(i) = 1`
 
 func TestCancel(t *testing.T) {
-	f := newFolder(t, Options{})
+	f := newFolder(t, sqlclient.Options{})
+	f.Want(`SELECT 1`, "1")
+	pid := f.worker(protocol.QueryRole).PID
 	for _, delay := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(t.Context(), delay)
-		_, err := read(f.query(ctx, endless))
+		_, err := storetest.Read(f.Query(ctx, endless))
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after %v: %v", delay, err)
 		}
 	}
-	rows, err := f.query(t.Context(), `SELECT i, repeat('x', 1000) AS text FROM range(1000000000) t(i)`)
+	rows, err := f.Query(t.Context(), `SELECT i, repeat('x', 1000) AS text FROM range(1000000000) t(i)`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,39 +187,14 @@ func TestCancel(t *testing.T) {
 	if rows.Next() || time.Since(begin) > time.Minute { // reading all rows takes hours
 		t.Errorf("the result goes on %v after Close", time.Since(begin))
 	}
-	f.want(`SELECT 1`, "1")
-	if p := f.worker(protocol.QueryRole); p == nil || p.killed {
+	f.Want(`SELECT 1`, "1")
+	if now := f.worker(protocol.QueryRole).PID; now != pid {
 		t.Error("the worker was killed")
 	}
 }
 
-func TestEndlessQueriesKeepNobodyOut(t *testing.T) {
-	f := newFolder(t, Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	for range 4 {
-		go func() {
-			_, err := read(f.client.Query(ctx, Query{Version: f.m.Version, Ends: f.ends, SQL: endless, Limits: protocol.Limits{Time: time.Hour}}))
-			done <- err
-		}()
-	}
-	f.awaitRequests(4)
-	f.want(`SELECT 1`, "1")
-	select {
-	case err := <-done:
-		t.Errorf("an endless query has ended before the fifth: %v", err)
-	default:
-	}
-	cancel()
-	for range 4 {
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	}
-}
-
 func TestValues(t *testing.T) {
-	f := newFolder(t, Options{})
+	f := newFolder(t, sqlclient.Options{})
 	for sql, want := range map[string]any{
 		`NULL`: nil, `true`: true, `1::TINYINT`: int64(1), `-5::SMALLINT`: int64(-5), `1::UBIGINT`: uint64(1), `7::UINTEGER`: int64(7),
 		`1.5::FLOAT`: float32(1.5), `1.5::DOUBLE`: 1.5, `12.30::DECIMAL(10,2)`: protocol.Number("12.30"), `-0.05::DECIMAL(4,2)`: protocol.Number("-0.05"),
@@ -227,7 +208,7 @@ func TestValues(t *testing.T) {
 		`[1, 2]::INTEGER[2]`: []any{int64(1), int64(2)}, `{'a': 1, 'b': ['x']}`: protocol.Struct{{Name: "a", Value: int64(1)}, {Name: "b", Value: []any{"x"}}},
 		`MAP {'k': 1.5::DOUBLE}`: protocol.Struct{{Name: "k", Value: 1.5}}, `[['[1]'::JSON]]`: []any{[]any{protocol.JSON("[1]")}},
 	} {
-		rows, err := f.query(t.Context(), "SELECT "+sql)
+		rows, err := f.Query(t.Context(), "SELECT "+sql)
 		if err != nil {
 			t.Errorf("%s: %v", sql, err)
 			continue
@@ -239,7 +220,7 @@ func TestValues(t *testing.T) {
 		}
 		rows.Close()
 	}
-	if _, err := read(f.query(t.Context(), `SELECT '101'::BIT`)); err == nil {
+	if _, err := storetest.Read(f.Query(t.Context(), `SELECT '101'::BIT`)); err == nil {
 		t.Error("a BIT was sent")
 	}
 }
@@ -247,31 +228,31 @@ func TestValues(t *testing.T) {
 // TestQuerySortsOnDisk answers a query that needs more memory than its limit, but less if it
 // spills to disk.
 func TestQuerySortsOnDisk(t *testing.T) {
-	f := newFolder(t, Options{})
-	rows, err := f.client.Query(t.Context(), Query{
-		Version: f.m.Version, Limits: protocol.Limits{Memory: 48 << 20},
+	f := newFolder(t, sqlclient.Options{})
+	rows, err := f.client.Query(t.Context(), sqlclient.Query{
+		Version: f.M.Version, Limits: protocol.Limits{Memory: 48 << 20},
 		SQL: `SELECT count(*), min(x) < max(x) FROM (SELECT hash(i) AS x, i FROM range(6000000) t(i) ORDER BY x, i OFFSET 1)`,
 	})
-	found, err := read(rows, err)
+	found, err := storetest.Read(rows, err)
 	if err != nil || found != "5999999,true" {
 		t.Errorf("%v, %v", found, err)
 	}
 }
 
 func TestPivot(t *testing.T) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events")
-	f.appendFrame(1, frameOf(table, 40, testRow(0)))
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events")
+	f.AppendFrame(1, storetest.FrameOf(table, 40, storetest.Row(0)))
 	const values = `('event--0' AS none, 'event-x-1' AS one)`
 	for sql, want := range map[string]string{
 		`PIVOT (SELECT event, id % 2 AS odd FROM events) ON event IN ` + values + ` USING count(*) ORDER BY odd`:                         "0,4,0\n1,0,4",
 		`SELECT * FROM (SELECT event, id % 2 AS odd FROM events) PIVOT (count(*) FOR event IN ` + values + ` GROUP BY odd) ORDER BY odd`: "0,4,0\n1,0,4",
 		`SELECT name, count(*) FROM (SELECT id, event FROM events) UNPIVOT (value FOR name IN (event)) GROUP BY name`:                    "event,40",
 	} {
-		f.want(sql, want)
+		f.Want(sql, want)
 	}
 	for _, sql := range []string{`PIVOT events ON event USING count(*)`, "\n pivot events ON event USING sum(id) GROUP BY time", `FROM (PIVOT events ON event USING count(*))`} {
-		_, err := read(f.query(t.Context(), sql))
+		_, err := storetest.Read(f.Query(t.Context(), sql))
 		if q, _ := err.(*protocol.QueryError); q == nil || q.Message != "PIVOT must list its values" || !strings.Contains(q.Hint, "ON event IN (") {
 			t.Errorf("%s: %v", sql, err)
 		}
@@ -279,8 +260,8 @@ func TestPivot(t *testing.T) {
 }
 
 func TestUnknownFunctions(t *testing.T) {
-	f := newFolder(t, Options{})
-	f.addTable("events")
+	f := newFolder(t, sqlclient.Options{})
+	f.AddTable("events")
 	for sql, want := range map[string]string{
 		"SELECT cuont(*) FROM events":            "line 1, column 8: function cuont is not allowed (did you mean count? perigee list functions shows those that are)",
 		"SELECT 1,\n  'ä', Summ(id) FROM events": "line 2, column 8: function summ is not allowed (did you mean sum? perigee list functions shows those that are)",
@@ -288,11 +269,11 @@ func TestUnknownFunctions(t *testing.T) {
 		"FROM time_bucket(1)":                    "line 1, column 6: function time_bucket is not allowed (did you mean time_buckets? perigee list functions shows those that are)",
 		"SELECT getenv('HOME')":                  "line 1, column 8: function getenv is not allowed (perigee list functions shows those that are)",
 	} {
-		if _, err := read(f.query(t.Context(), sql)); err == nil || err.Error() != want {
+		if _, err := storetest.Read(f.Query(t.Context(), sql)); err == nil || err.Error() != want {
 			t.Errorf("%s\ngot  %v\nwant %s", sql, err, want)
 		}
 	}
-	err := f.client.CheckPredicate(t.Context(), f.m.Version, 1, "id = 1 AND cuont(id) = 1")
+	err := f.client.CheckPredicate(t.Context(), f.M.Version, 1, "id = 1 AND cuont(id) = 1")
 	if want := "line 1, column 12: function cuont is not allowed (did you mean count? perigee list functions shows those that are)"; err == nil || err.Error() != want {
 		t.Errorf("a predicate: got %v\nwant %s", err, want)
 	}

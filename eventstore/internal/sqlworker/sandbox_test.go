@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
+	"github.com/perigeedb/perigee/eventstore/internal/storetest"
 )
 
 // TestSQLStaysInTheStore tries every way to escape with SQL. Each attempt must fail and leave
@@ -17,16 +20,16 @@ func TestSQLStaysInTheStore(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("a,b\nTOP,SECRET\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := newFolder(t, Options{})
-	table := f.addTable("events")
-	f.appendFrame(1, frameOf(table, 1, testRow(1)))
-	f.seal(1)
-	inside := filepath.Join(f.path, "planted.csv")
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events")
+	f.AppendFrame(1, storetest.FrameOf(table, 1, storetest.Row(1)))
+	f.Seal(1)
+	inside := filepath.Join(f.Path, "planted.csv")
 	if err := os.WriteFile(inside, []byte("a,b\nTOP,SECRET\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	parquet := table.Path(f.path, table.Files[0].Name)
-	before := f.ask(`SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'`)
+	parquet := table.Path(f.Path, table.Files[0].Name)
+	before := f.Ask(`SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'`)
 	for _, sql := range []string{
 		// files, read
 		`SELECT * FROM read_csv('SECRET')`, `SELECT * FROM read_csv_auto('SECRET')`, `SELECT * FROM read_text('SECRET')`,
@@ -74,23 +77,23 @@ func TestSQLStaysInTheStore(t *testing.T) {
 		``, `;`, `-- nothing`, `SELECT ?`, `SELECT $name`, `SELECT getenv('HOME')`, `.tables`,
 	} {
 		sql = strings.NewReplacer("SECRET", secret, "OUTSIDE", outside, "INSIDE", inside, "PARQUET", parquet, "FOLDER", filepath.Dir(parquet)).Replace(sql)
-		if got, err := read(f.query(t.Context(), sql)); err == nil {
+		if got, err := storetest.Read(f.Query(t.Context(), sql)); err == nil {
 			t.Errorf("%s was answered: %s", sql, got)
 		} else if testing.Verbose() {
 			t.Logf("%s: %v", sql, err)
 		}
 	}
-	f.want(`SELECT id FROM events`, "1")
-	f.want(`SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'`, before)
+	f.Want(`SELECT id FROM events`, "1")
+	f.Want(`SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'`, before)
 	if files, _ := os.ReadDir(outside); len(files) != 1 {
 		t.Errorf("files were written: %v", files)
 	}
 }
 
 func TestStatementsThatRead(t *testing.T) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events")
-	f.appendFrame(1, frameOf(table, 1, testRow(1)))
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events")
+	f.AppendFrame(1, storetest.FrameOf(table, 1, storetest.Row(1)))
 	for _, sql := range []string{
 		`SELECT 1`, `FROM events`, `WITH x AS (SELECT 1) SELECT * FROM x`, `VALUES (1), (2)`, `TABLE events`, `SELECT 1;`, `SELECT 1 -- done`,
 		`DESCRIBE events`, `DESCRIBE SELECT 1`, `SHOW TABLES`, `SHOW ALL TABLES`, `SUMMARIZE events`, `EXPLAIN SELECT 1`, `EXPLAIN ANALYZE SELECT * FROM events`,
@@ -99,7 +102,7 @@ func TestStatementsThatRead(t *testing.T) {
 		`WITH events AS (SELECT 1 AS id) SELECT * FROM events`, `SELECT * FROM main.events`, `SELECT * FROM events.events`, `SELECT * FROM events.main.events`, `SELECT table_name FROM information_schema.tables`, `SELECT * FROM duckdb_views() LIMIT 1`,
 		`SELECT e.id FROM events e, LATERAL (SELECT e.id + 1) x`, `SELECT * FROM events AS "a.b"`, `FROM range(3)`, `SELECT * FROM unnest([1, 2])`,
 	} {
-		if got := f.ask(sql); got == "" {
+		if got := f.Ask(sql); got == "" {
 			t.Errorf("%s has no answer", sql)
 		}
 	}

@@ -139,7 +139,7 @@ func (c *scriptCaller) call(function int, documents [][]byte) ([][]byte, error) 
 		return nil, context.Cause(c.ctx)
 	}
 	head := binary.LittleEndian.AppendUint32(nil, uint32(function))
-	if err := c.job.out.Write(protocol.CallMessage, head, appendTexts(nil, documents)); err != nil {
+	if err := c.job.out.Write(protocol.CallMessage, head, protocol.AppendTexts(nil, documents)); err != nil {
 		return nil, err
 	}
 	if err := c.job.out.Flush(); err != nil {
@@ -150,7 +150,7 @@ func (c *scriptCaller) call(function int, documents [][]byte) ([][]byte, error) 
 		if len(body) == 0 {
 			return nil, protocol.ErrInvalidMessage
 		}
-		values, err := splitTexts(body[1:])
+		values, err := protocol.SplitTexts(body[1:])
 		if err == nil && body[0] != 0 {
 			return nil, errors.New(string(values[0]))
 		}
@@ -161,71 +161,4 @@ func (c *scriptCaller) call(function int, documents [][]byte) ([][]byte, error) 
 	case <-c.ctx.Done():
 		return nil, context.Cause(c.ctx)
 	}
-}
-
-// appendTexts appends texts to a message, each as a length and its bytes. A length of all one
-// bits means nil.
-func appendTexts(dst []byte, texts [][]byte) []byte {
-	for _, text := range texts {
-		length := uint32(len(text))
-		if text == nil {
-			length = 1<<32 - 1
-		}
-		dst = append(binary.LittleEndian.AppendUint32(dst, length), text...)
-	}
-	return dst
-}
-
-func splitTexts(body []byte) (texts [][]byte, err error) {
-	for len(body) > 0 {
-		if len(body) < 4 {
-			return nil, protocol.ErrInvalidMessage
-		}
-		length := binary.LittleEndian.Uint32(body)
-		body = body[4:]
-		if length == 1<<32-1 {
-			texts = append(texts, nil)
-			continue
-		}
-		if uint64(length) > uint64(len(body)) {
-			return nil, protocol.ErrInvalidMessage
-		}
-		texts, body = append(texts, body[:length:length]), body[length:]
-	}
-	return texts, nil
-}
-
-// answerCall answers a call of a query. The answer's context cancels it.
-func (a *answer) answerCall(body []byte) error {
-	return a.answerCallBy(body, func(ctx context.Context, index int, documents [][]byte) ([][]byte, error) {
-		if index >= len(a.process.functions) {
-			return nil, protocol.ErrInvalidMessage
-		}
-		return a.process.functions[index].Call(ctx, documents)
-	})
-}
-
-// answerCallBy answers a call with the results of call.
-func (a *answer) answerCallBy(body []byte, call func(ctx context.Context, index int, documents [][]byte) ([][]byte, error)) error {
-	if len(body) < 4 {
-		return protocol.ErrInvalidMessage
-	}
-	documents, err := splitTexts(body[4:])
-	if err != nil {
-		return protocol.ErrInvalidMessage
-	}
-	status := []byte{0}
-	values, err := call(a.ctx, int(binary.LittleEndian.Uint32(body)), documents)
-	if err != nil {
-		status[0], values = 1, [][]byte{[]byte(err.Error())}
-	}
-	body = appendTexts(nil, values)
-	if len(body) >= protocol.MaxBytes {
-		status[0], body = 1, appendTexts(nil, [][]byte{[]byte("the values of a function are too large")})
-	}
-	out := protocol.NewWriter(a.socket)
-	if err := out.Write(protocol.ValuesMessage, status, body); err != nil {
-		return err
-	}
-	return out.Flush()
 }

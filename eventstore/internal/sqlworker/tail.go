@@ -4,12 +4,13 @@ package sqlworker
 
 import (
 	"context"
-	"time"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/perigeedb/perigee/eventstore/internal/logscan"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/tableview"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -17,41 +18,31 @@ import (
 // the rows fit into memory. It has at least one frame. One thread reads the frames of an
 // answer, which keeps the rows in log order.
 const (
-	tailRows  = groupRows
+	tailRows  = logscan.GroupRows
 	tailBytes = 8 << 20
-	tailTime  = 30 * time.Second
 )
-
-// Tail returns the next rows of a table, in append order. Position returns where to continue.
-func (c *Client) Tail(ctx context.Context, q protocol.Tail) (*Rows, error) {
-	return c.askRows(ctx, &protocol.Request{Tail: &q}, tailTime, func(*protocol.Writer) error { return nil })
-}
-
-// Position returns the position at which the next Tail continues. It is valid once Next has
-// returned false without an error.
-func (r *Rows) Position() manifest.Position { return r.outcome.Next }
 
 // tail answers a Tail.
 func (w *worker) tail(ctx context.Context, q *protocol.Tail, in *job) error {
-	ctx, stop := withTimeLimit(ctx, tailTime)
+	ctx, stop := protocol.WithTimeLimit(ctx, protocol.TailTime)
 	defer stop()
 	defer context.AfterFunc(ctx, in.setCloseDeadline)()
 	t, err := w.table(q.Version, q.Table)
 	if err != nil {
 		return err
 	}
-	log, err := w.log.open(q.From.File, q.Ends)
+	log, err := w.log.Open(q.From.File, q.Ends)
 	if err != nil {
 		return err
 	}
-	frames, next := nextFrames(log.of(t.ID), q)
+	frames, next := nextFrames(log.Of(t.ID), q)
 	if len(frames) == 0 {
-		log.close()
+		log.Close()
 		return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{Next: next})
 	}
 	s, err := w.newSession(ctx, min(protocol.MemoryDefault, w.settings.Memory*3/4))
 	if err != nil {
-		log.close()
+		log.Close()
 		return err
 	}
 	defer s.close()
@@ -67,8 +58,8 @@ func (w *worker) tail(ctx context.Context, q *protocol.Tail, in *job) error {
 	return nil
 }
 
-func (s *session) sendFrames(t *manifest.Table, frames []*logFrame, sql string, in *job) error {
-	if err := s.createView(t, selection{frames: frames}); err != nil {
+func (s *session) sendFrames(t *manifest.Table, frames []*logscan.Frame, sql string, in *job) error {
+	if err := s.createView(t, tableview.Selection{Frames: frames}); err != nil {
 		return err
 	}
 	if err := s.conn.Exec("BEGIN TRANSACTION READ ONLY"); err != nil {
@@ -86,15 +77,15 @@ func (s *session) sendFrames(t *manifest.Table, frames []*logFrame, sql string, 
 
 // nextFrames returns the frames of an answer, all of one schema version, and the position
 // after them.
-func nextFrames(all []*logFrame, q *protocol.Tail) (frames []*logFrame, next manifest.Position) {
+func nextFrames(all []*logscan.Frame, q *protocol.Tail) (frames []*logscan.Frame, next manifest.Position) {
 	rows, size := 0, 0
 	for _, f := range all {
-		if f.position.Compare(q.From) < 0 {
+		if f.Position.Compare(q.From) < 0 {
 			continue
 		}
-		rows, size = rows+f.rows, size+len(f.record)
-		if len(frames) > 0 && (rows > tailRows || size > tailBytes || f.schema != frames[0].schema) {
-			return frames, f.position
+		rows, size = rows+f.Rows, size+f.Size()
+		if len(frames) > 0 && (rows > tailRows || size > tailBytes || f.Schema != frames[0].Schema) {
+			return frames, f.Position
 		}
 		frames = append(frames, f)
 	}

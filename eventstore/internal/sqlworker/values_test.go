@@ -12,6 +12,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
+	"github.com/perigeedb/perigee/eventstore/internal/storetest"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -27,11 +29,11 @@ func oddRow(c manifest.Column, v *event.Vector, row int) {
 		}
 		v.Floats = append(v.Floats, f)
 	case "b":
-		addText(v, [...]string{"\x00", "\x00\x00", "\x01", "a", "a\x00", "\xff"}[row%6])
+		storetest.AddText(v, [...]string{"\x00", "\x00\x00", "\x01", "a", "a\x00", "\xff"}[row%6])
 	case "s":
-		addText(v, [...]string{"\x00", "\x00\x00", "", "a", "a\x00", "b"}[row%6])
+		storetest.AddText(v, [...]string{"\x00", "\x00\x00", "", "a", "a\x00", "b"}[row%6])
 	default:
-		testRow(0)(c, v, row)
+		storetest.Row(0)(c, v, row)
 	}
 }
 
@@ -39,23 +41,23 @@ var inf = func() float64 { zero := 0.0; return 1 / zero }()
 
 // addFiltersOfDuckDB rewrites a table's files as versions before FileFormat wrote them.
 func (f *folder) addFiltersOfDuckDB(t *manifest.Table) {
-	f.t.Helper()
-	c := openTestConn(f.t)
+	f.T.Helper()
+	c := storetest.OpenConn(f.T)
 	for _, file := range t.Files {
-		path := t.Path(f.path, file.Name)
+		path := t.Path(f.Path, file.Name)
 		if err := c.Exec(fmt.Sprintf("COPY (FROM read_parquet(%s, hive_partitioning = false)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, ROW_GROUP_SIZE 16384, DICTIONARY_SIZE_LIMIT 4096)", sqltext.Literal(path), sqltext.Literal(path+".old"))); err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
 		if err := os.Rename(path+".old", path); err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
 		info, err := os.Stat(path)
 		if err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
 		file.Bytes, file.Format = info.Size(), 0
 	}
-	f.save()
+	f.Save()
 }
 
 var oddPredicates = []struct {
@@ -71,18 +73,18 @@ var oddPredicates = []struct {
 func wantOddRows(t *testing.T, f *folder, when string) {
 	t.Helper()
 	for _, p := range oddPredicates {
-		if got, want := f.ask(`SELECT count(*) FROM events WHERE `+p.where), fmt.Sprint(p.rows); got != want {
+		if got, want := f.Ask(`SELECT count(*) FROM events WHERE `+p.where), fmt.Sprint(p.rows); got != want {
 			t.Errorf("%s, WHERE %s: got %s rows, want %s", when, p.where, got, want)
 		}
 	}
 }
 
 func oddFolder(t *testing.T) (*folder, *manifest.Table) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events", column(5, "f", event.Float64), column(6, "b", event.Bytes), column(7, "s", event.String))
-	f.appendFrame(1, frameOf(table, 600, oddRow))
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events", storetest.Column(5, "f", event.Float64), storetest.Column(6, "b", event.Bytes), storetest.Column(7, "s", event.String))
+	f.AppendFrame(1, storetest.FrameOf(table, 600, oddRow))
 	wantOddRows(t, f, "hot")
-	f.seal(1)
+	f.Seal(1)
 	return f, table
 }
 
@@ -91,13 +93,13 @@ func oddFolder(t *testing.T) (*folder, *manifest.Table) {
 func TestZerosAndBytesInFiles(t *testing.T) {
 	f, table := oddFolder(t)
 	wantOddRows(t, f, "sealed")
-	f.appendFrame(2, frameOf(table, 600, testRow(0)))
-	f.seal(2)
-	f.mergeAll(table)
+	f.AppendFrame(2, storetest.FrameOf(table, 600, storetest.Row(0)))
+	f.Seal(2)
+	f.MergeAll(table)
 	if n := len(table.Files); n != 1 {
 		t.Fatalf("%d files", n)
 	}
-	f.want(`SELECT count(*) FROM events WHERE f = 0 AND signbit(f)`, "200")
+	f.Want(`SELECT count(*) FROM events WHERE f = 0 AND signbit(f)`, "200")
 }
 
 // TestFilesWithFiltersOfDuckDB checks files of earlier versions, with bloom filters of DuckDB
@@ -105,22 +107,22 @@ func TestZerosAndBytesInFiles(t *testing.T) {
 // files without them.
 func TestFilesWithFiltersOfDuckDB(t *testing.T) {
 	f, table := oddFolder(t)
-	f.appendFrame(2, frameOf(table, 600, oddRow))
-	f.seal(2)
+	f.AppendFrame(2, storetest.FrameOf(table, 600, oddRow))
+	f.Seal(2)
 	f.addFiltersOfDuckDB(table)
 	for _, p := range oddPredicates {
 		if strings.Contains(p.where, "signbit") { // these files have lost the sign
 			continue
 		}
-		if got, want := f.ask(`SELECT count(*) FROM events WHERE `+p.where), fmt.Sprint(2*p.rows); got != want {
+		if got, want := f.Ask(`SELECT count(*) FROM events WHERE `+p.where), fmt.Sprint(2*p.rows); got != want {
 			t.Errorf("WHERE %s: got %s rows, want %s", p.where, got, want)
 		}
 	}
-	f.mergeAll(table)
+	f.MergeAll(table)
 	if n := len(table.Files); n != 1 || table.Files[0].Format != manifest.FileFormat {
 		t.Fatalf("%d files, the first of format %d, want one of %d", n, table.Files[0].Format, manifest.FileFormat)
 	}
-	if got := f.ask(`SELECT count(*) FROM events WHERE f = 0`); got != "800" {
+	if got := f.Ask(`SELECT count(*) FROM events WHERE f = 0`); got != "800" {
 		t.Errorf("merged: got %s rows, want 800", got)
 	}
 }
@@ -129,7 +131,7 @@ func TestFilesWithFiltersOfDuckDB(t *testing.T) {
 // but none of DuckDB's.
 func TestFilesHaveNoFiltersOfDuckDB(t *testing.T) {
 	f, table := oddFolder(t)
-	rows, err := openTestConn(t).Run("SELECT count(*), count(bloom_filter_offset) FROM parquet_metadata(" + sqltext.Literal(table.Path(f.path, table.Files[0].Name)) + ")")
+	rows, err := storetest.OpenConn(t).Run("SELECT count(*), count(bloom_filter_offset) FROM parquet_metadata(" + sqltext.Literal(table.Path(f.Path, table.Files[0].Name)) + ")")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,21 +143,21 @@ func TestFilesHaveNoFiltersOfDuckDB(t *testing.T) {
 // TestBoundsOfNanoseconds checks that a nanosecond time column applies the offset of a text,
 // and that choosing files does too.
 func TestBoundsOfNanoseconds(t *testing.T) {
-	f := newFolder(t, Options{})
-	table := f.addTable("events", column(5, "tm", event.TimestampNS))
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events", storetest.Column(5, "tm", event.TimestampNS))
 	table.Time = "tm"
-	f.save()
+	f.Save()
 	begin := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	for hour := range uint64(48) {
-		f.appendFrame(hour+1, frameOf(table, 1, func(c manifest.Column, v *event.Vector, row int) {
+		f.AppendFrame(hour+1, storetest.FrameOf(table, 1, func(c manifest.Column, v *event.Vector, row int) {
 			if c.Name == "tm" {
 				v.Ints = append(v.Ints, begin.Add(time.Duration(hour)*time.Hour).UnixNano())
 				return
 			}
-			testRow(int(hour))(c, v, row)
+			storetest.Row(int(hour))(c, v, row)
 		}))
 		if hour < 40 {
-			f.seal(hour + 1)
+			f.Seal(hour + 1)
 		}
 	}
 	for where, want := range map[string]string{
@@ -167,14 +169,14 @@ func TestBoundsOfNanoseconds(t *testing.T) {
 		`tm = '2026-01-06T05:30:00+05:30'`:                                       "1",
 		`tm < TIMESTAMP '2026-01-05T01:00:00+05:30'`:                             "1", // a cast to TIMESTAMP drops the offset
 	} {
-		if got := f.ask(`SELECT count(*) FROM events WHERE ` + where); got != want {
+		if got := f.Ask(`SELECT count(*) FROM events WHERE ` + where); got != want {
 			t.Errorf("%s: got %s rows, want %s", where, got, want)
 		}
-		if got := f.ask(`SELECT count(*) FROM events WHERE ` + strings.ReplaceAll(where, "tm ", "CASE WHEN true THEN tm END ")); got != want {
+		if got := f.Ask(`SELECT count(*) FROM events WHERE ` + strings.ReplaceAll(where, "tm ", "CASE WHEN true THEN tm END ")); got != want {
 			t.Errorf("%s of an expression: got %s rows, want %s", where, got, want)
 		}
 		if text := strings.Split(where, "'"); strings.HasPrefix(where, "tm >") {
-			if got := f.ask(`SELECT count(*) FROM events WHERE `+text[0]+`$t`, protocol.Param{Name: "t", Value: text[1]}); got != want {
+			if got := f.Ask(`SELECT count(*) FROM events WHERE `+text[0]+`$t`, protocol.Param{Name: "t", Value: text[1]}); got != want {
 				t.Errorf("%s as a parameter: got %s rows, want %s", where, got, want)
 			}
 		}
@@ -184,8 +186,8 @@ func TestBoundsOfNanoseconds(t *testing.T) {
 // TestOffsetsAreRefused checks that an offset is rejected for a microsecond time column,
 // which would drop it.
 func TestOffsetsAreRefused(t *testing.T) {
-	f := newFolder(t, Options{})
-	f.addTable("events", column(5, "other", event.Timestamp), column(6, "text", event.String))
+	f := newFolder(t, sqlclient.Options{})
+	f.AddTable("events", storetest.Column(5, "other", event.Timestamp), storetest.Column(6, "text", event.String))
 	const text = `'2026-01-06T00:00:00+05:30'`
 	for _, where := range []string{
 		`time > ` + text, text + ` >= time`, `e.time = ` + text, `time BETWEEN '2026-01-01' AND ` + text, `time IN ('2026-01-01', ` + text + `)`, `time NOT IN (` + text + `)`,
@@ -193,28 +195,28 @@ func TestOffsetsAreRefused(t *testing.T) {
 		`(SELECT max(time) FROM events) < ` + text + ` AND time < ` + text, `id = 1 OR NOT time <= ` + text,
 	} {
 		sql := "SELECT 1\nFROM events e WHERE " + where
-		_, err := read(f.query(t.Context(), sql))
+		_, err := storetest.Read(f.Query(t.Context(), sql))
 		var q *protocol.QueryError
 		if q, _ = err.(*protocol.QueryError); q == nil || !strings.Contains(q.Message, "drop the offset") || q.Line != 2 || q.Column < 20 {
 			t.Errorf("%s: got %v", where, err)
 		}
-		if err := f.client.CheckPredicate(t.Context(), f.m.Version, 1, strings.ReplaceAll(where, "e.", "")); err == nil {
+		if err := f.client.CheckPredicate(t.Context(), f.M.Version, 1, strings.ReplaceAll(where, "e.", "")); err == nil {
 			t.Errorf("a delete takes %s", where)
 		}
 	}
-	_, err := read(f.query(t.Context(), `SELECT 1 FROM events WHERE time > $from`, protocol.Param{Name: "from", Value: "2026-01-06T00:00:00+05:30"}))
+	_, err := storetest.Read(f.Query(t.Context(), `SELECT 1 FROM events WHERE time > $from`, protocol.Param{Name: "from", Value: "2026-01-06T00:00:00+05:30"}))
 	if want := "the comparison with column time would drop the offset of parameter from (write the time in UTC, '2026-01-05T18:30:00Z', or as TIMESTAMPTZ '2026-01-06T00:00:00+05:30')"; err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
-	nanos := newFolder(t, Options{})
-	nanos.addTable("events", column(5, "ns", event.TimestampNS))
-	if _, err := read(nanos.query(t.Context(), `SELECT 1 FROM events WHERE ns + INTERVAL 1 SECOND > `+text)); err == nil {
+	nanos := newFolder(t, sqlclient.Options{})
+	nanos.AddTable("events", storetest.Column(5, "ns", event.TimestampNS))
+	if _, err := storetest.Read(nanos.Query(t.Context(), `SELECT 1 FROM events WHERE ns + INTERVAL 1 SECOND > `+text)); err == nil {
 		t.Error("what is computed from nanoseconds is compared with a text with an offset")
 	}
 	for _, where := range []string{
 		`time > TIMESTAMPTZ ` + text, `time > TIMESTAMP ` + text, `time > '2026-01-05T18:30:00Z'`, `time > '2026-01-05T18:30:00+00:00'`, `text > ` + text, `time > '2026-01-05'`,
 	} {
-		if _, err := read(f.query(t.Context(), `SELECT 1 FROM events WHERE `+where)); err != nil {
+		if _, err := storetest.Read(f.Query(t.Context(), `SELECT 1 FROM events WHERE `+where)); err != nil {
 			t.Errorf("%s: %v", where, err)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/perigeedb/perigee/eventstore/internal/bloom"
+	"github.com/perigeedb/perigee/eventstore/internal/logscan"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
@@ -42,8 +44,8 @@ type worker struct {
 	databases  databases
 	statements statement.Cache
 	manifests  manifests
-	log        *logFiles
-	blooms     blooms
+	log        *logscan.Files
+	blooms     bloom.Cache
 	memory     *memoryWatch
 	pipes      atomic.Int64 // number of pipes created, for their names
 }
@@ -57,13 +59,13 @@ func serve(text string) error {
 	if err := confine(s); err != nil {
 		return err
 	}
-	w := &worker{settings: s, log: newLogFiles(manifest.LogFolder(s.Folder)), memory: newMemoryWatch(s.Memory)}
+	w := &worker{settings: s, log: logscan.NewFiles(manifest.LogFolder(s.Folder)), memory: newMemoryWatch(s.Memory)}
 	w.databases.settings = s
 	for _, f := range s.Functions {
 		statement.Allow(f.Name)
 	}
 	w.manifests.reader = manifest.NewReader(s.Folder)
-	w.manifests.loaded = func(m *manifest.Manifest) { w.blooms.keep(s.Folder, m) }
+	w.manifests.loaded = func(m *manifest.Manifest) { w.blooms.Keep(s.Folder, m) }
 	go w.memory.run()
 	for {
 		socket, err := receiveSocket()

@@ -11,6 +11,8 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
+	"github.com/perigeedb/perigee/eventstore/internal/storetest"
 )
 
 // TestWritersMemory seals log files and merges the results concurrently, with rows of many
@@ -23,25 +25,25 @@ func TestWritersMemory(t *testing.T) {
 		{9 << 20, 1, 1},
 	} {
 		t.Run(fmt.Sprint(wide.bytes), func(t *testing.T) {
-			f := newFolder(t, Options{})
-			table := f.addTable("events", column(5, "text", event.String), column(6, "data", event.JSON))
+			f := newFolder(t, sqlclient.Options{})
+			table := f.AddTable("events", storetest.Column(5, "text", event.String), storetest.Column(6, "data", event.JSON))
 			const files = 5
 			for number := range uint64(files) {
 				for first := 0; first < wide.rows; first += wide.commit {
-					f.appendFrame(number+1, frameOf(table, wide.commit, wideRow((int(number)*wide.rows+first)%80_000, wide.bytes)))
+					f.AppendFrame(number+1, storetest.FrameOf(table, wide.commit, wideRow((int(number)*wide.rows+first)%80_000, wide.bytes)))
 				}
 			}
 			const all = `SELECT count(*), sum(id), sum(length(text)), sum(hash(text)), sum(hash(data)) FROM events`
-			want := f.ask(all)
+			want := f.Ask(all)
 			for range 4 {
-				f.seal(f.m.LogStart)
+				f.Seal(f.M.LogStart)
 			}
 			peaks := watchPeaks(f.client)
 			var sealing sync.WaitGroup
 			sealed := make(chan error, 1)
-			end := f.ends[4]
-			version, number := f.m.Version, f.m.NextSegment
-			f.m.NextSegment++
+			end := f.Ends[4]
+			version, number := f.M.Version, f.M.NextSegment
+			f.M.NextSegment++
 			sealing.Go(func() {
 				_, err := f.client.WriteSegment(t.Context(), protocol.Segment{Version: version, Log: end, Number: number})
 				sealed <- err
@@ -55,7 +57,7 @@ func TestWritersMemory(t *testing.T) {
 			for _, file := range group {
 				names = append(names, file.Name)
 			}
-			merged := f.merge(table, names)
+			merged := f.Merge(table, names)
 			if err := <-sealed; err != nil {
 				t.Error(err)
 			}
@@ -64,7 +66,7 @@ func TestWritersMemory(t *testing.T) {
 			if len(names) > 1 && merged[0].File.Rows != int64(len(names)*wide.rows) {
 				t.Errorf("merged into %+v", merged)
 			}
-			f.want(all, want)
+			f.Want(all, want)
 		})
 	}
 }

@@ -1,0 +1,110 @@
+//go:build linux && cgo
+
+package segment
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/perigeedb/perigee/eventstore/internal/bloom"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/tablesql"
+	"github.com/perigeedb/perigee/internal/sqltext"
+)
+
+// Parquet files are written, and read by a merge, one row group at a time. The size of row
+// groups bounds the memory for both, independent of the size of files and rows.
+const (
+	// rowGroupRows is the number of rows in a row group. A row group is the smallest unit
+	// that is read of a file. Smaller groups make searches for few rows faster and full
+	// scans slower.
+	rowGroupRows = 16_384
+	// rowGroupBytes bounds row groups. wideGroupBytes bounds those of rows wider than
+	// wideRowBytes: a reader holds 2,048 rows or a whole row group in memory, several
+	// times over. leastGroupBytes applies to rows that are that large or larger each.
+	rowGroupBytes   = 12 << 20
+	wideGroupBytes  = 4 << 20
+	wideRowBytes    = 4 << 10
+	leastGroupBytes = 1 << 20
+	// dictionaryMax is the maximum number of distinct values in the dictionary of a row
+	// group. A file with -0.0 has no dictionaries: DuckDB merges the two zeros in one.
+	dictionaryMax = 4096
+)
+
+// writeFile writes the rows of a query, in its order, as a file of the table. f holds the day
+// and the known properties of the rows; width is the approximate size of a row in bytes.
+func (w *Writer) writeFile(t *manifest.Table, f manifest.File, query string, width int64) (_ manifest.File, err error) {
+	f.Name, f.Segment, f.Schema, f.Format = w.out.nextName(f.Day), w.out.segment, t.Current().Version, manifest.FileFormat
+	for _, deleted := range t.Deletes {
+		f.Deleted = deleted.Number
+	}
+	folder := w.settings.Temp()
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return f, err
+	}
+	temp := filepath.Join(folder, filepath.Base(f.Name))
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temp)
+		}
+	}()
+	groupBytes := w.out.groupBytes
+	if width > wideRowBytes {
+		groupBytes = min(groupBytes, wideGroupBytes)
+	}
+	if err := w.conn.Exec(w.copySQL(t, query, temp, groupBytes, w.out.Level, f.NegativeZero)); err != nil {
+		return f, err
+	}
+	rows := int64(0)
+	if rows, f.GroupRows, f.GroupBytes, err = w.measureFile(temp); err != nil {
+		return f, err
+	}
+	if rows != f.Rows {
+		return f, fmt.Errorf("file %s got %d rows instead of %d", f.Name, rows, f.Rows)
+	}
+	info, err := os.Stat(temp)
+	if err != nil {
+		return f, err
+	}
+	f.Bytes = info.Size()
+	paths := []string{temp}
+	bloom, err := bloom.Write(w.ctx, w.conn, t, temp)
+	if err != nil {
+		return f, err
+	}
+	if bloom != "" {
+		f.Bloom = manifest.BloomName(f.Name)
+		paths = append(paths, bloom)
+	}
+	w.out.publish(filepath.Dir(t.Path(w.settings.Folder, f.Name)), paths...)
+	return f, nil
+}
+
+// measureFile returns the number of rows in a file, and the number of rows and uncompressed
+// bytes of its largest row group.
+func (w *Writer) measureFile(path string) (rows, groupRows, groupBytes int64, err error) {
+	found, err := w.conn.Run("SELECT CAST(coalesce(sum(rows), 0) AS BIGINT), CAST(coalesce(arg_max(rows, bytes), 0) AS BIGINT), CAST(coalesce(max(bytes), 0) AS BIGINT) FROM " +
+		"(SELECT any_value(row_group_num_rows) AS rows, sum(total_uncompressed_size) AS bytes FROM parquet_metadata(" + sqltext.Literal(path) + ") GROUP BY row_group_id)")
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	return found[0][0].(int64), found[0][1].(int64), found[0][2].(int64), nil
+}
+
+// copySQL returns a COPY of a query's rows to a file. It preserves their order, because a
+// writer has one thread. The file has no bloom filters of DuckDB; see manifest.FileFormat.
+func (w *Writer) copySQL(t *manifest.Table, query, path string, groupBytes int64, level int, negativeZero bool) string {
+	dictionary := dictionaryMax
+	if negativeZero {
+		dictionary = 0
+	}
+	var ids []string
+	for _, c := range tablesql.StoredColumns(t) {
+		ids = append(ids, fmt.Sprintf("%s: %d", sqltext.QuoteName(c.Name), c.ID))
+	}
+	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL %d, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, FIELD_IDS {%s})",
+		tablesql.ColumnList(t), query, sqltext.Literal(path), level, cmp.Or(w.settings.RowGroup, rowGroupRows), groupBytes, dictionary, strings.Join(ids, ", "))
+}

@@ -1,0 +1,159 @@
+//go:build linux && cgo
+
+package sqlworker
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
+	"github.com/perigeedb/perigee/eventstore/internal/storetest"
+	"github.com/perigeedb/perigee/internal/sqltext"
+)
+
+func TestSegment(t *testing.T) {
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events", storetest.Column(5, "amount", event.Float64), storetest.Column(6, "data", event.JSON), storetest.Column(7, "flag", event.Bool))
+	other := f.AddTable("other")
+	const perDay = 86400
+	f.AppendFrame(1, storetest.FrameOf(table, 2000, storetest.Row(perDay-1000)))
+	f.AppendFrame(1, storetest.FrameOf(other, 10, storetest.Row(0)))
+	f.AppendFrame(1, storetest.FrameOf(table, 100, storetest.Row(0)))
+	f.AppendFrame(2, storetest.FrameOf(table, 10, storetest.Row(2*perDay)))
+	const all = `SELECT count(*), sum(id), sum(amount), count(flag), max(data->>'id'), min(time), max(event) FROM events`
+	before := f.Ask(all)
+	f.Seal(1)
+	f.Want(all, before)
+	f.Want(`SELECT count(*) FROM other`, "10")
+	if n := len(table.Files); n != 2 {
+		t.Fatalf("%d files", n)
+	}
+	for i, want := range []manifest.File{
+		{Name: "2026-11-22/0000000001-0.parquet", Bloom: "2026-11-22/0000000001-0.bloom", Segment: 1, Schema: 1, Format: manifest.FileFormat, Day: "2026-11-22", Rows: 1100, Log: 1, MinTime: storetest.Day.UnixMicro(), MaxTime: storetest.Day.UnixMicro() + (perDay-1)*1e6},
+		{Name: "2026-11-23/0000000001-1.parquet", Bloom: "2026-11-23/0000000001-1.bloom", Segment: 1, Schema: 1, Format: manifest.FileFormat, Day: "2026-11-23", Rows: 1000, Log: 1, MinTime: storetest.Day.UnixMicro() + perDay*1e6, MaxTime: storetest.Day.UnixMicro() + (perDay+999)*1e6},
+	} {
+		got := *table.Files[i]
+		info, err := os.Stat(table.Path(f.Path, got.Name))
+		if err != nil || info.Size() != got.Bytes {
+			t.Errorf("%s has %d bytes on disk: %v", got.Name, info.Size(), err)
+		}
+		if got.GroupBytes <= 0 {
+			t.Errorf("%s: %d bytes in a row group", got.Name, got.GroupBytes)
+		}
+		if got.Bytes, got.GroupBytes, got.GroupRows = 0, 0, 0; got != want {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(f.Path, "temp", "seal-*", "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	f.Seal(2)
+	f.Want(all, before[:0]+f.Ask(all))
+	f.AppendFrame(3, storetest.FrameOf(table, 500, storetest.Row(0)))
+	f.AppendFrame(3, storetest.FrameOf(table, 10, storetest.Row(2*perDay)))
+	f.Seal(3)
+	after := f.Ask(all)
+	merged := f.Merge(table, []string{table.Files[0].Name, table.Files[3].Name}, []string{table.Files[2].Name, table.Files[4].Name})
+	f.Want(all, after)
+	if len(merged) != 2 || merged[0].File.Log != 3 || merged[0].File.Rows != 1600 || merged[1].File.Rows != 20 || len(table.Files) != 3 {
+		t.Errorf("merged into %+v", merged)
+	}
+}
+
+// TestFileLayout checks that files are sorted by event and time, have stable column ids, and
+// store integers as deltas, which are smaller and faster to read.
+func TestFileLayout(t *testing.T) {
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events")
+	f.AppendFrame(1, storetest.FrameOf(table, 5000, storetest.Row(0)))
+	f.Seal(1)
+	db, err := duckdb.Open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := duckdb.Connect(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := sqltext.Literal(table.Path(f.Path, table.Files[0].Name))
+	for sql, want := range map[string]string{
+		`SELECT string_agg(field_id || name, ' ') FROM parquet_schema(` + path + `) WHERE field_id IS NOT NULL`:                                        "2id 3time 4event",
+		`SELECT bool_and(compression = 'ZSTD') FROM parquet_metadata(` + path + `)`:                                                                    "true",
+		`SELECT string_agg(DISTINCT encodings) FROM parquet_metadata(` + path + `) WHERE path_in_schema = 'id'`:                                        "DELTA_BINARY_PACKED",
+		`SELECT count(*) FROM (SELECT event, time, lag((event, time)) OVER () AS before FROM read_parquet(` + path + `)) WHERE before > (event, time)`: "0",
+	} {
+		rows, err := c.Run(sql)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := protocol.Text(rows[0][0]); got != want {
+			t.Errorf("%s: got %s, want %s", sql, got, want)
+		}
+	}
+}
+
+// TestRowGroupsOfWideRows writes rows slightly narrower and wider than 4 KiB. The wider ones
+// must get smaller row groups.
+func TestRowGroupsOfWideRows(t *testing.T) {
+	for _, test := range []struct{ width, groupBytes int }{
+		{4<<10 - 100, 12 << 20},
+		{4<<10 + 100, 4 << 20},
+	} {
+		f := newFolder(t, sqlclient.Options{})
+		table := f.AddTable("events", storetest.Column(5, "text", event.String))
+		text := strings.Repeat("x", test.width)
+		f.AppendFrame(1, storetest.FrameOf(table, 4000, func(c manifest.Column, v *event.Vector, row int) {
+			if c.Name == "text" {
+				storetest.AddText(v, text)
+				return
+			}
+			storetest.Row(0)(c, v, row)
+		}))
+		f.Seal(1)
+		got, want := table.Files[0].GroupRows, int64(test.groupBytes/test.width)
+		if got < want*9/10 || got > want*11/10 {
+			t.Errorf("rows of %d bytes: %d in a row group, want about %d", test.width, got, want)
+		}
+	}
+}
+
+func TestDeletes(t *testing.T) {
+	f := newFolder(t, sqlclient.Options{})
+	table := f.AddTable("events")
+	f.AppendFrame(1, storetest.FrameOf(table, 100, storetest.Row(0)))
+	f.Seal(1)
+	f.AppendFrame(2, storetest.FrameOf(table, 100, storetest.Row(100)))
+	before := manifest.Position{File: 2, Offset: f.Ends[1].End}
+	f.AppendFrame(2, storetest.FrameOf(table, 100, storetest.Row(0)))
+	f.M.NextDelete++
+	table.Deletes = append(table.Deletes, &manifest.Delete{Number: 1, Predicate: "id % 10 = 7 -- user", Before: before})
+	f.Save()
+	f.Want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
+	f.Seal(2)
+	f.Want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
+	recomputed, err := f.client.Recompute(t.Context(), protocol.Recompute{
+		Version: f.M.Version, Table: table.ID, File: table.Files[0].Name, Number: 90, Column: 2,
+		Call: func(_ context.Context, _ int, documents [][]byte) ([][]byte, error) {
+			return make([][]byte, len(documents)), nil
+		},
+	})
+	if err != nil || len(recomputed) != 1 || recomputed[0].Rows != 90 || recomputed[0].Deleted != 1 {
+		t.Errorf("recomputed: %+v, %v", recomputed, err)
+	}
+	merged := f.Merge(table, []string{table.Files[0].Name, table.Files[1].Name})
+	if len(merged) != 1 || merged[0].File.Rows != 280 || merged[0].File.Deleted != 1 {
+		t.Fatal(merged)
+	}
+	if merged = f.Merge(table, []string{table.Files[0].Name}); len(merged) != 1 || !merged[0].Unchanged {
+		t.Errorf("a file without deleted rows: %+v", merged)
+	}
+	f.Save()
+	f.Want(`SELECT count(*), count(*) FILTER (id % 10 = 7) FROM events`, "280,10")
+}

@@ -79,6 +79,8 @@ type Options struct {
 	// Value makes the value that the function returns the one row of its event, null if
 	// it returns none. The sinks must have no columns then.
 	Value bool
+	// Trial makes runs repeatable, for tests; nil in a pipeline.
+	Trial *Trial
 }
 
 // An Extension adds modules whose functions are in C to a script on LuaJIT. It is safe for

@@ -50,6 +50,7 @@ plua_engine *plua_engine_open(
 	    .generation = 1,
 	    .value = setup->value,
 	    .compiled = setup->compiled,
+	    .gocall.clock = setup->clock,
 	    .gocall.direct = setup->direct};
 	e->out.limit = setup->output < INT32_MAX ? setup->output : INT32_MAX;
 	e->out.texts.max = e->encoder.buffer.max = e->encoder.keys.max = setup->memory;

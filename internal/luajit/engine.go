@@ -108,7 +108,7 @@ func (e *Engine) open(opts Options, setup Setup) error {
 	c := C.plua_engine_setup{
 		memory: C.size_t(opts.Memory), output: C.size_t(setup.Output), compiled: boolInt(!opts.NoJIT),
 		value: boolInt(setup.Value), main: main, functions: functions, sinks: sinks,
-		direct: boolInt(setup.Direct), event_ms: C.int64_t(opts.EventTime.Milliseconds()),
+		direct: boolInt(setup.Direct), clock: boolInt(e.host.Clock), event_ms: C.int64_t(opts.EventTime.Milliseconds()),
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()

@@ -110,6 +110,7 @@ typedef struct plua_tail_call {
 typedef struct plua_gocall {
 	char *names;        // of the functions, one per line
 	int tail_calls;     // script calls may end with a Go function
+	int clock;          // the functions of the module time are Go's
 	int direct;         // functions that do not wait are called without a yield,
 	void *owner;        //   through this Go value, which Go has pinned
 	uint32_t function;  // the function to call; 0 reads a file
@@ -175,6 +176,7 @@ typedef struct plua_engine_setup {
 	int compiled;
 	int value;
 	int direct;
+	int clock; // the functions of the module time are Go's
 	const char *main, *functions, *sinks;
 	int64_t event_ms;          // the time limit of an event
 	plua_extension *extension; // NULL: none,

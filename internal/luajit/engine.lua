@@ -119,7 +119,7 @@ do
     libraries[module][name] = (pure ~= "" and gocall.direct or yielding)(count)
   end
 end
-if libraries.time then libraries.time.now, libraries.time.unix = gocall.now, gocall.unix end
+if libraries.time and gocall.now then libraries.time.now, libraries.time.unix = gocall.now, gocall.unix end
 
 local measure = gocall.measure
 for kind, name in ipairs({"count", "gauge", "histogram"}) do

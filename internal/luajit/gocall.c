@@ -160,10 +160,11 @@ static int now_seconds(lua_State *L) {
 
 void plua_gocall_open(lua_State *L, plua_engine *e) {
 	static const luaL_Reg functions[] = {{"request", request}, {"results", plua_gocall_results},
-	    {"measure", measure}, {"compile", compile}, {"now", now}, {"unix", now_seconds},
-	    {NULL, NULL}};
+	    {"measure", measure}, {"compile", compile}, {NULL, NULL}},
+	                      clock[] = {{"now", now}, {"unix", now_seconds}, {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, functions);
+	if (!e->gocall.clock) luaL_register(L, NULL, clock);
 	lua_pushstring(L, e->gocall.names);
 	lua_setfield(L, -2, "names");
 	if (!e->gocall.direct) return;

@@ -26,6 +26,8 @@ type Host struct {
 	Functions []Function
 	// File returns the text and the path of a file that a script requires.
 	File func(name string) (text []byte, path string, err error)
+	// Clock says that the module time reads the clock through Functions, not from the system.
+	Clock bool
 }
 
 // A Function is a Go function for scripts. Its arguments and results are nil, bool, float64,

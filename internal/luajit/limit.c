@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Garbage may exceed the limit. From soft_limit bytes on, the next safe point collects it, and
  * stops the run if the live bytes exceed the limit. Allocations fail only beyond hard_limit,
@@ -25,13 +26,18 @@ static void hook(lua_State *L, lua_Debug *ar);
 static void arm(plua_vm *vm) {
 	if (!vm->L) return;
 	if (vm->armed) lua_sethook(vm->L, NULL, 0, 0);
-	lua_sethook(vm->L, hook, LUA_MASKCOUNT, 1);
+	lua_sethook(vm->L, hook, LUA_MASKCOUNT | (vm->covers ? LUA_MASKLINE : 0), 1);
 	vm->armed = 1;
 }
 
 static void disarm(plua_vm *vm) {
-	if (vm->armed) lua_sethook(vm->L, NULL, 0, 0);
+	if (vm->armed) lua_sethook(vm->L, vm->covers ? hook : NULL, vm->covers ? LUA_MASKLINE : 0, 0);
 	vm->armed = 0;
+}
+
+void plua_vm_cover(plua_vm *vm) {
+	vm->covers = 1;
+	lua_sethook(vm->L, hook, LUA_MASKLINE, 0);
 }
 
 int plua_vm_raise(lua_State *L) {
@@ -135,9 +141,36 @@ static void collect(lua_State *L, plua_vm *vm, size_t more) {
 	if (vm->used + more > vm->limit) plua_vm_stop(vm, PLUA_MEMORY);
 }
 
+/* lines_of returns the lines of the text with this chunk name, or NULL for the host's own code. */
+static plua_lines *lines_of(plua_vm *vm, const char *chunk) {
+	if (!strcmp(chunk, vm->chunk)) return &vm->lines;
+	for (plua_file *file = vm->files; file; file = file->next)
+		if (!strcmp(chunk, file->chunk)) return &file->lines;
+	return NULL;
+}
+
+/* note_line records the line of a hook. Memory for it does not count as the script's; a line for
+ * which there is none is left out. */
+static void note_line(lua_State *L, plua_vm *vm, lua_Debug *ar) {
+	plua_lines *lines = lua_getinfo(L, "S", ar) ? lines_of(vm, ar->source) : NULL;
+	if (!lines || ar->currentline <= 0) return;
+	uint32_t line = (uint32_t)ar->currentline;
+	if (line >= lines->count) {
+		uint32_t count = line + 1 < 256 ? 256 : 2 * (line + 1);
+		char *ran = realloc(lines->ran, count);
+		if (!ran) return;
+		memset(ran + lines->count, 0, count - lines->count);
+		lines->ran = ran, lines->count = count;
+	}
+	lines->ran[line] = 1;
+}
+
 static void hook(lua_State *L, lua_Debug *ar) {
-	(void)ar;
 	plua_vm *vm = plua_vm_of(L);
+	if (ar->event == LUA_HOOKLINE) {
+		note_line(L, vm, ar);
+		return;
+	}
 	if (vm->over_limit) collect(L, vm, 0);
 	lock(vm);
 	cancel_late_stop(vm);

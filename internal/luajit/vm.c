@@ -94,8 +94,10 @@ void plua_vm_close(plua_vm *vm) {
 	lua_close(vm->L);
 	for (plua_file *file = vm->files, *next; file; file = next) {
 		next = file->next;
+		free(file->lines.ran);
 		free(file);
 	}
+	free(vm->lines.ran);
 	plua_slab_close(&vm->slab);
 	free(vm->strbuf.data);
 	free(vm->log.data);
@@ -225,7 +227,7 @@ const char *plua_vm_add_file(plua_vm *vm, const char *name) {
 	// A file that failed can be required again and again.
 	for (plua_file *file = vm->files; file; file = file->next)
 		if (!strcmp(file->chunk, chunk)) return file->chunk;
-	plua_file *file = malloc(sizeof *file);
+	plua_file *file = calloc(1, sizeof *file);
 	if (!file) return NULL;
 	memcpy(file->chunk, chunk, sizeof chunk);
 	file->next = vm->files;

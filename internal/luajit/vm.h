@@ -65,9 +65,16 @@ typedef struct plua_frame {
 	struct plua_frame *outer;
 } plua_frame;
 
+/* The lines of a text that ran, a byte for each. */
+typedef struct plua_lines {
+	char *ran;
+	uint32_t count;
+} plua_lines;
+
 /* A file that the script required. */
 typedef struct plua_file {
 	struct plua_file *next;
+	plua_lines lines;
 	char chunk[LUA_IDSIZE];
 } plua_file;
 
@@ -107,6 +114,8 @@ typedef struct plua_vm {
 	/* recharge counts memory held by C code for the VM again, after a collection; or NULL. */
 	void (*recharge)(struct plua_vm *vm);
 	plua_slab slab;
+	int covers;       /* lines are recorded, see plua_vm_cover */
+	plua_lines lines; /* of the script's own text */
 	plua_file *files;
 	char chunk[LUA_IDSIZE]; /* chunk name of the script, "@email.lua" */
 	plua_error error;
@@ -204,6 +213,10 @@ void plua_vm_continue(plua_vm *vm);
 
 /* plua_vm_clear_stop lets waiting calls of a broken VM continue and end. */
 void plua_vm_clear_stop(plua_vm *vm);
+
+/* plua_vm_cover records which lines of the script and of its files run. Nothing may be running, and
+ * the VM must not compile: compiled code calls no hooks. */
+void plua_vm_cover(plua_vm *vm);
 
 /* plua_vm_collect frees all garbage. Nothing may be running. */
 void plua_vm_collect(plua_vm *vm);

@@ -56,11 +56,11 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 		return nil, errors.New("a script uses modules in C, such as the node database, only on LuaJIT, which this build does not have")
 	}
 	opts.Limits = opts.Limits.WithDefaults()
-	proto, err := compile(code)
+	proto, err := compile(code, opts.Trial.Covers() != nil)
 	if err != nil {
 		return nil, err
 	}
-	modules, err := stdlib.Modules(opts.Modules)
+	modules, err := stdlib.Modules(opts.Modules, opts.Trial)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 		source:  stdlib.NewSource(code, modules),
 		modules: modules,
 		stats:   opts.Stats,
-		lines:   stdlib.NewLog(opts.Log),
+		lines:   stdlib.ScriptLog(&opts),
 	}
 	p.name = code.Name + "@" + p.source.Version()
 	p.builders.New = func() any { return script.NewResultBuilder(&p.opts, p) }
@@ -91,10 +91,14 @@ func load(ctx context.Context, code script.Code, opts script.Options) (script.Sc
 	return p, nil
 }
 
-func compile(code script.Code) (*lua.FunctionProto, error) {
+// compile compiles code. If covered is true, each of its statements first reports its line.
+func compile(code script.Code, covered bool) (*lua.FunctionProto, error) {
 	chunk, err := luasyntax.Parse(newReader(code.Text), code.Name)
 	if err != nil {
 		return nil, syntaxError(code, err)
+	}
+	if covered {
+		chunk = reportLines(chunk, code.Name)
 	}
 	proto, err := lua.Compile(chunk, code.Name)
 	if err != nil {

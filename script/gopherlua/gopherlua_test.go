@@ -18,6 +18,8 @@ func TestConformance(t *testing.T) {
 	scripttest.Test(t, gopherlua.Language(), scripttest.Features{})
 }
 
+func TestTrial(t *testing.T) { scripttest.TestTrial(t, gopherlua.Language()) }
+
 func TestHandler(t *testing.T) { scripttest.TestHandler(t, gopherlua.Handler()) }
 
 // TestArrayErrors writes what an array cannot have: the error says which indexes can be written.

@@ -24,7 +24,7 @@ func (m *machine) openModules(json *lua.LTable) {
 		}
 		m.required[module.Name] = m.readOnly(module.Name, functions)
 	}
-	m.globals.RawSetString("os", m.readOnly("os", m.moduleFunctions(stdlib.OS())))
+	m.globals.RawSetString("os", m.readOnly("os", m.moduleFunctions(stdlib.OS(m.opts.Trial))))
 }
 
 // moduleFunctions wraps the functions of a module.
@@ -87,7 +87,7 @@ func (m *machine) requireFile(l *lua.LState, name string) lua.LValue {
 	if err != nil {
 		l.RaiseError("%s", err.Error())
 	}
-	proto, err := compile(script.Code{Name: path, Text: text})
+	proto, err := compile(script.Code{Name: path, Text: text}, m.opts.Trial.Covers() != nil)
 	if err != nil {
 		l.Error(lua.LString(err.Error()), 0)
 	}

@@ -30,6 +30,9 @@ func (m *machine) sandbox() *lua.LTable {
 		m.globals.RawSetString(name, standard.RawGetString(name))
 	}
 	m.setFunctions(m.globals, m.baseLibrary(standard))
+	if c := m.opts.Trial.Covers(); c != nil {
+		m.setFunctions(m.globals, map[string]lua.LGFunction{lineFunction: lineReporter(c)})
+	}
 	if !m.opts.Value { // what the function returns is for no sink
 		m.setFunctions(m.globals, map[string]lua.LGFunction{"to": m.to})
 	}

@@ -76,7 +76,7 @@ var namedModule = regexp.MustCompile(`\brequire\s*[(,]?\s*["']([A-Za-z0-9_.-]+)[
 // readNamedFiles reads the files that a loaded script may require later: those named in quotes in
 // the script or in a file that it requires. Other files cannot be required afterwards.
 func (w *worker) readNamedFiles(code *script.Code) error {
-	modules, err := stdlib.Modules(w.options.Modules)
+	modules, err := stdlib.Modules(w.options.Modules, nil)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ import (
 // line. opts are those that the script is loaded with.
 func Check(code script.Code, opts script.Options) []*script.Error {
 	c := checker{opts: opts, set: make(map[string]bool), seen: make(map[string]bool), modules: stdlib.Reserved()}
-	modules, err := stdlib.Modules(opts.Modules)
+	modules, err := stdlib.Modules(opts.Modules, nil)
 	if err != nil {
 		return nil // the script does not load
 	}

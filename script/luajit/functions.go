@@ -218,6 +218,7 @@ func (fn *Function) call(ctx context.Context, args *Values, take func(encoded []
 	if c.Engine.HasEffects() {
 		fn.of.readEffects(c.Engine)
 	}
+	fn.of.readLines(c.Engine)
 	m.Release()
 	return results, err
 }

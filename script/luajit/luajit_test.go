@@ -18,4 +18,6 @@ var features = scripttest.Features{Memory: true, MixedOrder: true}
 func TestCompiled(t *testing.T)    { scripttest.Test(t, luajit.Language, features) }
 func TestInterpreted(t *testing.T) { scripttest.Test(t, luajit.Interpreted, features) }
 
+func TestTrial(t *testing.T) { scripttest.TestTrial(t, luajit.Language) }
+
 func TestHandler(t *testing.T) { scripttest.TestHandler(t, luajit.Handler()) }

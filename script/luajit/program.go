@@ -39,17 +39,17 @@ type program struct {
 
 func (p *program) prepare(code script.Code, opts script.Options, interpreted bool) error {
 	opts.Limits = opts.Limits.WithDefaults()
-	modules, err := stdlib.Modules(opts.Modules)
+	modules, err := stdlib.Modules(opts.Modules, opts.Trial)
 	if err != nil {
 		return err
 	}
-	p.code, p.opts, p.interpreted = code, opts, interpreted
+	p.code, p.opts, p.interpreted = code, opts, interpreted || opts.Trial.Covers() != nil
 	p.source = stdlib.NewSource(code, modules)
-	p.log = stdlib.NewLog(opts.Log)
+	p.log = stdlib.ScriptLog(&opts)
 	p.series = make(map[string]script.Series)
-	p.host = &luajit.Host{Functions: functions(append(modules, stdlib.OS())), File: p.source.Require}
+	p.host = &luajit.Host{Functions: functions(append(modules, stdlib.OS(opts.Trial))), File: p.source.Require, Clock: opts.Trial != nil}
 	p.name = p.version()
-	if !interpreted {
+	if !p.interpreted {
 		p.probe()
 	}
 	return nil
@@ -73,14 +73,14 @@ func (p *program) joinPool(ctx context.Context, use string, open opener) error {
 }
 
 // key is the same for programs whose VMs are. Those that require files of their own
-// share none: what stands in a file may change.
+// share none: what stands in a file may change. Neither do those in a trial.
 func (p *program) key(use string) string {
 	h := sha256.New()
 	add := func(v ...any) { _, _ = fmt.Fprintf(h, "%q\n", fmt.Sprintf("%#v", v)) } // never fails
 	add(use, p.interpreted, p.code.Name, string(p.code.Text), p.code.Func, p.opts.Limits, p.opts.Sinks, p.opts.Value)
 	add(unsafe.SliceData(p.opts.Modules), len(p.opts.Modules))
 	add(p.opts.Extension)
-	if p.code.Files != nil && bytes.Contains(p.code.Text, []byte("require")) {
+	if p.opts.Trial != nil || p.code.Files != nil && bytes.Contains(p.code.Text, []byte("require")) {
 		add(fmt.Sprintf("%p", p))
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
@@ -155,9 +155,22 @@ func (p *program) limits() luajit.Options {
 
 // loadInto runs the text of the script in an engine.
 func (p *program) loadInto(ctx context.Context, e *luajit.Engine) error {
+	if p.opts.Trial.Covers() != nil {
+		e.VM.Cover()
+	}
 	err := e.Load(ctx, p.code.Name, p.code.Text)
 	p.readEffects(e)
+	p.readLines(e)
 	return p.loadError(err)
+}
+
+// readLines takes over which lines ran.
+func (p *program) readLines(e *luajit.Engine) {
+	c := p.opts.Trial.Covers()
+	if c == nil {
+		return
+	}
+	e.VM.ReadLines(func(file string, line int) { c.Add(cmp.Or(file, p.code.Name), line) })
 }
 
 // loadError turns a fault of the engine into one of the script.

@@ -24,6 +24,7 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 	}
 	if e.RunRows(ctx, in, 0) && s.plain && ctx.Err() == nil {
 		copyRows(e, in, res)
+		s.readLines(e.Engine)
 		s.release(e)
 		return nil
 	}
@@ -155,6 +156,7 @@ func (r *run) addOutcome(e *engine, out *luajit.Outcome) error {
 	if e.HasEffects() {
 		r.s.readEffects(e.Engine)
 	}
+	r.s.readLines(e.Engine)
 	return nil
 }
 

@@ -57,7 +57,7 @@ func TestSource(t *testing.T) {
 }
 
 func TestHintAtModules(t *testing.T) {
-	modules, err := Modules([]script.Module{{Name: "geo"}})
+	modules, err := Modules([]script.Module{{Name: "geo"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

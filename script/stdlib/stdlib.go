@@ -7,6 +7,7 @@
 package stdlib
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -16,10 +17,10 @@ import (
 // Reserved returns the names of the modules that engines implement themselves.
 func Reserved() []string { return []string{"json", "log", "stats"} }
 
-// Modules returns the standard modules followed by own. It returns an error for a name
-// that is taken.
-func Modules(own []script.Module) ([]script.Module, error) {
-	all := []script.Module{hashModule(), netModule(), reModule(), timeModule()}
+// Modules returns the standard modules followed by own, with the clock and the replaced
+// functions of a trial, which may be nil. It returns an error for a name that is taken.
+func Modules(own []script.Module, trial *script.Trial) ([]script.Module, error) {
+	all := []script.Module{hashModule(), netModule(), reModule(), timeModule(trial.Clock())}
 	for _, m := range own {
 		taken := slices.Contains(Reserved(), m.Name) || m.Name == "os" ||
 			slices.ContainsFunc(all, func(other script.Module) bool { return other.Name == m.Name })
@@ -33,7 +34,33 @@ func Modules(own []script.Module) ([]script.Module, error) {
 		}
 		all = append(all, m)
 	}
+	for i := range all {
+		all[i] = replaceable(all[i], trial)
+	}
 	return all, nil
+}
+
+// replaceable returns the module with functions that a trial can replace.
+func replaceable(m script.Module, trial *script.Trial) script.Module {
+	replace := trial.Replaces()
+	if replace == nil {
+		return m
+	}
+	wrap := func(functions map[string]script.Func) map[string]script.Func {
+		wrapped := make(map[string]script.Func, len(functions))
+		for name, original := range functions {
+			name = m.Name + "." + name
+			wrapped[name[len(m.Name)+1:]] = func(ctx context.Context, args []any) ([]any, error) {
+				if other := replace(name); other != nil {
+					return other(ctx, args)
+				}
+				return original(ctx, args)
+			}
+		}
+		return wrapped
+	}
+	m.Functions, m.Pure = wrap(m.Functions), wrap(m.Pure)
+	return m
 }
 
 // one returns a single result.

@@ -15,7 +15,7 @@ import (
 // function looks a function up.
 func function(t *testing.T, module, name string) script.Func {
 	t.Helper()
-	all, err := Modules(nil)
+	all, err := Modules(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestModules(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			all, err := Modules(test.own)
+			all, err := Modules(test.own, nil)
 			if test.reason != "" {
 				if err == nil || !strings.Contains(err.Error(), test.reason) {
 					t.Errorf("error is %v, want %q", err, test.reason)
@@ -92,7 +92,7 @@ func TestModules(t *testing.T) {
 
 // TestArguments passes every function what it does not expect.
 func TestArguments(t *testing.T) {
-	all, err := Modules(nil)
+	all, err := Modules(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

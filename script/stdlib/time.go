@@ -13,12 +13,12 @@ import (
 
 // timeModule measures time in seconds since 1970 in UTC, with fractions down to the
 // microsecond.
-func timeModule() script.Module {
+func timeModule(now func() time.Time) script.Module {
 	return script.Module{Name: "time", Pure: map[string]script.Func{
 		"format": formatTime,
-		"now":    func(context.Context, []any) ([]any, error) { return one(seconds(time.Now())), nil },
+		"now":    func(context.Context, []any) ([]any, error) { return one(seconds(now())), nil },
 		"parse":  parseTime,
-		"unix":   func(context.Context, []any) ([]any, error) { return one(float64(time.Now().Unix())), nil },
+		"unix":   func(context.Context, []any) ([]any, error) { return one(float64(now().Unix())), nil },
 	}}
 }
 

@@ -75,6 +75,8 @@ func fieldsOf(t reflect.Type) []Field {
 // describeType describes a type for users.
 func describeType(t reflect.Type, size bool) (string, []Field) {
 	switch {
+	case t == anyType:
+		return "value", nil
 	case size:
 		return "size", nil
 	case t == duration:
@@ -105,6 +107,10 @@ func describeType(t reflect.Type, size bool) (string, []Field) {
 
 // decode fills v from n. name is the name of the value in errors.
 func (d *document) decode(n *node, v reflect.Value, name string, size bool) {
+	if v.Type() == anyType && !n.broken {
+		v.Set(reflect.ValueOf(Any{node: n, origin: origin{d, n.at}}))
+		return
+	}
 	if n.shape == null || n.broken {
 		return
 	}
@@ -224,7 +230,7 @@ func (d *document) decodeStruct(n *node, v reflect.Value, name string, also ...s
 		case f.moved && e != nil:
 			d.addFault(e.at, f.Help, "key %q is no longer part of %s", f.Key, name)
 		case f.moved:
-		case e != nil && e.value.shape != null:
+		case e != nil && (e.value.shape != null || v.FieldByIndex(f.index).Type() == anyType):
 			d.decode(e.value, v.FieldByIndex(f.index), f.Key, f.size)
 		case e != nil && e.value.broken:
 		case f.Required && !slices.Contains(meant, f.Key):

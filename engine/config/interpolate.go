@@ -27,8 +27,9 @@ type variableUse struct {
 	at  place
 }
 
-// maskVariables replaces every use of a variable by its private-use character.
-func maskVariables(text string) (string, []variableUse, *Error) {
+// maskVariables replaces every use of a variable by its private-use character. If fill is false, it
+// takes variables for plain text.
+func maskVariables(text string, fill bool) (string, []variableUse, *Error) {
 	for offset, r := range text {
 		if r >= maskFirst && r <= maskLast {
 			return "", nil, errorAt(text, offset, fmt.Sprintf("character %U is not allowed in a configuration", r))
@@ -36,6 +37,9 @@ func maskVariables(text string) (string, []variableUse, *Error) {
 		if r == utf8.RuneError && !strings.HasPrefix(text[offset:], "\uFFFD") {
 			return "", nil, errorAt(text, offset, "the file is not UTF-8")
 		}
+	}
+	if !fill {
+		return text, nil, nil
 	}
 	found := variable.FindAllStringIndex(text, -1)
 	if len(found) > maskLast-maskFirst {

@@ -30,6 +30,7 @@ type node struct {
 	shape   shape
 	broken  bool // a fault was added for it
 	at      place
+	typed   bool   // of a scalar: YAML reads it as a number, true or false, and not as text
 	raw     string // of a scalar: as written, variables by name
 	text    string // of a scalar: variables filled in
 	items   []*node
@@ -54,6 +55,7 @@ func (n *node) get(key string) *entry {
 // A document is a parsed file, with the faults found in it so far.
 type document struct {
 	file        string
+	example     string // a minimal text, for hints
 	lines       []string
 	expressions []variableUse
 	lookup      func(string) (string, bool)
@@ -65,36 +67,43 @@ type document struct {
 // lineBreaks replaces every line break of YAML by a newline.
 var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// parse reads the text into nodes. The node is nil if the text is not YAML.
+// parse reads the text of a configuration into nodes. The node is nil if the text is not YAML.
 func parse(file, text string, lookup func(string) (string, bool)) (*document, *node) {
+	d := &document{file: file, example: pipelineExample, lookup: lookup}
+	return d, d.parse(text)
+}
+
+// parse reads the text into nodes. Without lookup it fills in no variables.
+func (d *document) parse(text string) *node {
 	text = lineBreaks.Replace(text)
-	d := &document{file: file, lines: strings.Split(text, "\n"), lookup: lookup, anchors: map[string]*node{}, secrets: secretsIn(text)}
-	masked, expressions, fault := maskVariables(text)
+	d.lines, d.anchors, d.secrets = strings.Split(text, "\n"), map[string]*node{}, secretsIn(text)
+	masked, expressions, fault := maskVariables(text, d.lookup != nil)
 	if fault != nil {
 		d.addFault(place{fault.Line, fault.Column}, "", "%s", fault.Message)
-		return d, nil
+		return nil
 	}
 	d.expressions = expressions
 	tree, err := parser.ParseBytes([]byte(masked), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		d.addSyntaxFault(err)
-		return d, nil
+		return nil
 	}
 	root := &node{at: place{1, 1}}
 	for i, doc := range tree.Docs {
 		switch {
 		case doc.Body == nil:
 		case i > 0:
-			d.addFault(d.convertNode(doc.Body).at, "put all pipelines below one key pipelines", "a second document is not allowed")
+			d.addFault(d.convertNode(doc.Body).at, "write all of it in one document, without ---", "a second document is not allowed")
 		default:
 			root = d.convertNode(doc.Body)
 		}
 	}
-	return d, root
+	return root
 }
 
-// indentHint is the hint for invalid YAML, which is nearly always a fault of indentation.
-const indentHint = "keys of one mapping begin in the same column, and those below a key two spaces further:\n" + pipelineExample
+// indentHint is the hint for invalid YAML, which is nearly always a fault of indentation. An
+// example follows it.
+const indentHint = "keys of one mapping begin in the same column, and those below a key two spaces further:\n"
 
 func (d *document) addSyntaxFault(err error) {
 	var y yaml.Error
@@ -103,7 +112,7 @@ func (d *document) addSyntaxFault(err error) {
 		return
 	}
 	at := y.GetToken().Position
-	hint := indentHint
+	hint := indentHint + d.example
 	if at.Line >= 1 && at.Line <= len(d.lines) {
 		line := d.lines[at.Line-1]
 		if start := line[:len(line)-len(strings.TrimLeft(line, " \t"))]; strings.Contains(start, "\t") {
@@ -146,7 +155,10 @@ func (d *document) convertNode(y ast.Node) *node {
 	case *ast.LiteralNode:
 		return d.convertScalar(y.Value.GetToken().Value, at)
 	case ast.ScalarNode:
-		return d.convertScalar(y.GetToken().Value, at)
+		n := d.convertScalar(y.GetToken().Value, at)
+		_, isText := y.(*ast.StringNode)
+		n.typed = !isText
+		return n
 	}
 	return &node{at: at, broken: true}
 }
@@ -176,7 +188,7 @@ func (d *document) convertMapping(y ast.MapNode, at place) *node {
 
 func (d *document) convertScalar(masked string, at place) *node {
 	n := &node{shape: scalar, at: at, raw: d.rawText(masked)}
-	if strings.Contains(masked, "${") {
+	if d.lookup != nil && strings.Contains(masked, "${") {
 		d.addFault(at, "close it with } on the same line, or write $$ for a dollar sign", "the variable after ${ is not closed")
 		n.broken = true
 	}

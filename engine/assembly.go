@@ -249,7 +249,7 @@ func (a *Assembly) loadScript(ctx context.Context, p *Pipeline, log *slog.Logger
 	if s := p.Config.Script; s != nil && (s.Language == "" || strings.TrimSpace(s.Text) == "") {
 		return nil // the configuration has reported it
 	}
-	code, err := a.locateCode(p, log)
+	code, err := a.locateCode(p, p.scriptSinks(), log)
 	if err != nil {
 		return err
 	}

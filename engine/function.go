@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
@@ -38,7 +39,7 @@ func (a *Assembly) addFunction(ctx context.Context, of config.Computed) error {
 	if !slices.Contains(computed.Types(), typ) {
 		return of.At(errors.New("a function cannot be of type "+of.Type), "")
 	}
-	c := &code{languages: a.opts.Kinds.Languages, hasScript: true, sinks: []script.Sink{{}}, log: a.opts.Log.With("function", of.Name)}
+	c := &code{languages: a.opts.Kinds.Languages, hasScript: true, now: time.Now, sinks: []script.Sink{{}}, log: a.opts.Log.With("function", of.Name)}
 	p := piece{language: c.languages[0].Name, function: of.FuncName, from: of, cut: of.CommentHint(of.Func), options: script.Options{
 		Sinks: c.sinks, Value: true, Log: c.log, Modules: a.opts.Kinds.Modules, Stats: a.shared.stats, Pool: a.shared.pool,
 	}}
@@ -58,7 +59,7 @@ func (a *Assembly) addTableColumn(ctx context.Context, table string, of config.C
 	if computed.IsBuilt(of.Func) {
 		return of.At(errors.New(of.Func+" does not compute from the row"), "let the pipelines that write the table compute it")
 	}
-	c := &code{pipeline: table, languages: a.opts.Kinds.Languages, sinks: []script.Sink{{}}, log: a.opts.Log.With("table", table, "column", of.Name)}
+	c := &code{pipeline: table, now: time.Now, languages: a.opts.Kinds.Languages, sinks: []script.Sink{{}}, log: a.opts.Log.With("table", table, "column", of.Name)}
 	if err := a.locateColumn(c, of, c.log); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
@@ -30,6 +31,7 @@ type code struct {
 	pieces      []piece           // the script's comes first
 	columns     []computed.Column // without their scripts
 	columnIndex []int             // for each piece of a column, its index in columns
+	now         func() time.Time  // of make://timestamp
 	log         *slog.Logger
 	mistakes    []error // in the first version, which loads nevertheless
 }
@@ -56,9 +58,9 @@ type configured interface {
 // pluginLanguage is the language of code in a file that ends in .so.
 const pluginLanguage = "plugin"
 
-// locateCode finds out where the code of a pipeline is, and reads none of it.
-func (a *Assembly) locateCode(p *Pipeline, log *slog.Logger) (*code, error) {
-	c := &code{pipeline: p.Config.Name, languages: a.opts.Kinds.Languages, isolation: a.opts.Isolation, sinks: p.scriptSinks(), log: log}
+// locateCode finds out where the code of a pipeline is, for these sinks, and reads none of it.
+func (a *Assembly) locateCode(p *Pipeline, sinks []script.Sink, log *slog.Logger) (*code, error) {
+	c := &code{pipeline: p.Config.Name, languages: a.opts.Kinds.Languages, isolation: a.opts.Isolation, sinks: sinks, log: log, now: time.Now}
 	if s := p.Config.Script; s != nil {
 		c.hasScript = true
 		options := c.scriptOptions(len(p.Config.Computed) > 0)
@@ -237,7 +239,7 @@ func (c *code) combine(ctx context.Context, loaded []script.Script) (script.Scri
 	for i, index := range c.columnIndex {
 		columns[index].Code = loaded[i]
 	}
-	return computed.New(c.pipeline, first, columns, c.sinks), nil
+	return computed.New(c.pipeline, first, columns, c.sinks, c.now), nil
 }
 
 // hint is for a text that was taken for a path and looks like code.

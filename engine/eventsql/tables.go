@@ -3,6 +3,7 @@
 package eventsql
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
+	eventsink "github.com/perigeedb/perigee/sink/eventstore"
 )
 
 // Configure implements engine.Service: it applies the declared tables. If a declaration cannot
@@ -104,6 +106,42 @@ func tableColumn(c *config.Column) event.Column {
 	column := event.Column{Name: c.Name, Path: strings.Split(field, "."), Type: kind, Unit: unit(c.Unit), Required: c.Required}
 	fmt.Sscanf(digits, "%d,%d", &column.Digits.Precision, &column.Digits.Scale)
 	return column
+}
+
+// Columns implements engine.ColumnService: it returns the declared columns of the table that a
+// sink of the store writes.
+func (s *Store) Columns(c *config.Config, of config.Sink) []event.Column {
+	var settings eventsink.Config
+	if of.Kind != eventsink.Name || of.Decode(&settings) != nil {
+		return nil
+	}
+	for i := range c.Tables {
+		if t := &c.Tables[i]; strings.EqualFold(t.Name, settings.Table) {
+			return declaredColumns(t)
+		}
+	}
+	return nil
+}
+
+// declaredColumns returns the columns that a row brings along, and not those that the table
+// computes.
+func declaredColumns(t *config.Table) (columns []event.Column) {
+	timed := t.Time == ""
+	for _, column := range t.Columns {
+		one := tableColumn(&column)
+		if column.Name == t.Time {
+			timed, one.Required, one.Unit = true, true, cmp.Or(one.Unit, unit(t.TimeUnit))
+		}
+		columns = append(columns, one)
+	}
+	if !timed {
+		one := event.Column{Name: t.Time, Path: []string{t.Time}, Type: event.Timestamp, Unit: unit(t.TimeUnit), Required: true}
+		if one.Unit == event.Nanoseconds {
+			one.Type = event.TimestampNS
+		}
+		columns = append([]event.Column{one}, columns...)
+	}
+	return columns
 }
 
 // unit returns the unit of that name, or the default.

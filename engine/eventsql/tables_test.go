@@ -5,6 +5,7 @@ package eventsql
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,8 +13,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/lua"
+	"github.com/perigeedb/perigee/source"
+	"github.com/perigeedb/perigee/source/generate"
 )
 
 func TestMain(m *testing.M) {
@@ -128,5 +134,40 @@ func TestQueryOfRelativeFolder(t *testing.T) {
 	var out bytes.Buffer
 	if err := Query(t.Context(), "data", Request{SQL: "SELECT id FROM t", Format: "csv"}, &out); err != nil || out.String() != "id\n1\n" {
 		t.Errorf("got %q, %v", out.String(), err)
+	}
+}
+
+// TestColumnsOfASink compares the columns of the table that a sink writes with its declaration.
+func TestColumnsOfASink(t *testing.T) {
+	s := new(Store)
+	opts := engine.Options{Kinds: engine.Kinds{Sources: []source.Kind{generate.Kind()}, Sinks: s.Kinds(), Languages: []script.Language{lua.Language()}}, Services: []engine.Service{s}}
+	c, err := config.Parse("p.yaml", "data: "+t.TempDir()+`
+tables:
+  Clicks: {time: at, time_unit: ms, columns: [{name: n, type: "decimal(5,2)"}, {name: user, type: string, field: who.name}]}
+  seen: {time: t, columns: [{name: t, type: timestamp_ns, unit: us}]}
+pipelines:
+  a: {source: {generate: {events: 1}}, sinks: {x: {eventstore: {table: clicks}}, y: {eventstore: {table: seen}}, z: {eventstore: {table: other}}}}
+`, config.Known{Sources: []string{"generate"}, Sinks: []string{"eventstore"}, Languages: []string{"lua"}, ColumnTypes: event.TableTypeNames()}, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages, err := engine.LoadStages(t.Context(), c, "a", opts, engine.StageOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stages.Close()
+	var got []string
+	for _, sink := range stages.Sinks {
+		got = append(got, fmt.Sprintf("%s %t", sink.Config.Name, sink.Documents))
+		for _, c := range sink.Columns {
+			got = append(got, fmt.Sprint(c.Name, c.Path, c.Type, c.Unit, c.Digits, c.Required))
+		}
+	}
+	want := []string{
+		"x true", "at[at] timestamp ms  true", "n[n] decimal s (5,2) false", "user[who name] string s  false",
+		"y true", "t[t] timestamp_ns us  true", "z false",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("columns are\n%q\nwant\n%q", got, want)
 	}
 }

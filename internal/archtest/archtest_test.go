@@ -103,6 +103,7 @@ var may = map[string][]string{
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":   {"internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},
+	"engine/trial":    {"engine", "engine/config", "event", "internal/document/pure", "script", "script/stdlib"},
 	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/output", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 
 	"internal/boltfile":         {"internal/durable"},

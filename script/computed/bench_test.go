@@ -3,6 +3,7 @@ package computed
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
@@ -34,7 +35,7 @@ func BenchmarkColumns(b *testing.B) {
 				}
 				columns = append(columns, Column{Name: fmt.Sprint("c", i), Type: event.Int64, Code: loaded})
 			}
-			s := New("p", inner, columns, []script.Sink{{}})
+			s := New("p", inner, columns, []script.Sink{{}}, time.Now)
 			defer s.Close()
 			res := &event.Result{Outputs: make([]event.Output, 1)}
 			b.ReportAllocs()

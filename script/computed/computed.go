@@ -71,9 +71,10 @@ type Script struct {
 }
 
 // New adds columns to the rows of inner, which was loaded with Options.Together. sinks are
-// the sinks of the result. Close closes inner and the code of the columns.
-func New(pipeline string, inner script.Script, columns []Column, sinks []script.Sink) *Script {
-	return &Script{pipeline: pipeline, inner: inner, columns: columns, options: script.Options{Sinks: sinks}, now: time.Now}
+// the sinks of the result, and now is the clock of Timestamp. Close closes inner and the code of
+// the columns.
+func New(pipeline string, inner script.Script, columns []Column, sinks []script.Sink, now func() time.Time) *Script {
+	return &Script{pipeline: pipeline, inner: inner, columns: columns, options: script.Options{Sinks: sinks}, now: now}
 }
 
 // String returns the names and versions of the script and of the columns' code.

@@ -44,8 +44,8 @@ func behind(t *testing.T, text string, sinks []script.Sink, columns ...Column) *
 			t.Fatal(err)
 		}
 	}
-	s := New("p", inner, columns, sinks)
-	s.now = func() time.Time { return time.UnixMicro(1_795_334_400_123_450).In(time.FixedZone("", 3600)) }
+	now := func() time.Time { return time.UnixMicro(1_795_334_400_123_450).In(time.FixedZone("", 3600)) }
+	s := New("p", inner, columns, sinks, now)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

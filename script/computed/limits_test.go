@@ -3,6 +3,7 @@ package computed
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -36,7 +37,7 @@ func events(n int) *event.Batch {
 // run again by the caller.
 func TestLimitOfTheScript(t *testing.T) {
 	inner := limited(t, `function main(event) return {text = ("x"):rep(30)} end`, false)
-	s := New("p", inner, []Column{code(t, "c", event.Int64, "function main(row) return #row.text end")}, oneSink)
+	s := New("p", inner, []Column{code(t, "c", event.Int64, "function main(row) return #row.text end")}, oneSink, time.Now)
 	defer s.Close()
 	res := &event.Result{Outputs: make([]event.Output, 1)}
 	err := s.Run(t.Context(), events(5), res)
@@ -54,7 +55,7 @@ func TestLimitOfTheScript(t *testing.T) {
 // run, but not for ever.
 func TestLimitOfAColumn(t *testing.T) {
 	values := limited(t, `function main(row) return ("x"):rep(30) end`, true)
-	s := New("p", behind(t, "", oneSink).inner, []Column{{Name: "c", Type: event.String, Code: values}}, oneSink)
+	s := New("p", behind(t, "", oneSink).inner, []Column{{Name: "c", Type: event.String, Code: values}}, oneSink, time.Now)
 	t.Cleanup(func() { values.Close() })
 	res := &event.Result{Outputs: make([]event.Output, 1)}
 	if err := s.Run(t.Context(), events(8), res); err != nil || res.Outputs[0].Len() != 8 {

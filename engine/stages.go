@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/script"
+)
+
+// Stages are what a pipeline does with events between its source and its sinks: its script,
+// its computed columns, and the conversion to the columns of each sink. They run without a
+// source, a server or a data folder, and never reload their code.
+type Stages struct {
+	script.Script // one output for each sink
+
+	Config config.Pipeline
+	Sinks  []StageSink
+	// Code is that of the script; its Text is nil if the pipeline has none. Language is that
+	// of the script.
+	Code     script.Code
+	Language string
+	// Codes are the code of the script and of the computed columns.
+	Codes []script.Code
+	// MaxEvent is the size beyond which an event becomes a dead letter, see script.MaxEvent.
+	MaxEvent int
+
+	loadValue func(ctx context.Context, code script.Code) (script.Script, error)
+}
+
+// LoadValue loads other code with the language, the limits and the modules of the script, and
+// script.Options.Value. The pipeline must have a script.
+func (s *Stages) LoadValue(ctx context.Context, code script.Code) (script.Script, error) {
+	return s.loadValue(ctx, code)
+}
+
+// A StageSink is what a sink stores.
+type StageSink struct {
+	Config config.Sink
+	// Columns are those that the sink stores; nil if it stores documents.
+	Columns []event.Column
+	// Documents says that a row also keeps the fields that have no column.
+	Documents bool
+}
+
+// StageOptions are how Stages differ from those of a running engine.
+type StageOptions struct {
+	Log   *slog.Logger  // of the code; nil discards it
+	Trial *script.Trial // may be nil
+	// Code replaces the script of the pipeline, such as by another version of it.
+	Code *script.Code
+	// Modules are added to those of the options.
+	Modules []script.Module
+	// Documents keeps the documents of all rows, also for sinks that read only columns.
+	Documents bool
+}
+
+// A ColumnService is a Service that knows the columns of sinks whose kind does not tell them.
+type ColumnService interface {
+	Service
+	// Columns returns the columns that a sink stores besides all other fields of its rows; nil
+	// if it knows none.
+	Columns(c *config.Config, s config.Sink) []event.Column
+}
+
+// FindPipeline returns a pipeline by its name, or the only one for "". An error lists the
+// names.
+func FindPipeline(c *config.Config, name string) (config.Pipeline, error) {
+	if name == "" && len(c.Pipelines) == 1 {
+		return c.Pipelines[0], nil
+	}
+	var names []string
+	for _, p := range c.Pipelines {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	if name == "" {
+		return config.Pipeline{}, event.WithHint(fmt.Errorf("%s has %d pipelines", c.File, len(names)), "name one: "+strings.Join(names, ", "))
+	}
+	return config.Pipeline{}, event.WithHint(fmt.Errorf("%s has no pipeline %q", c.File, name), config.SuggestName(name, names))
+}
+
+// LoadStages loads the stages of one pipeline. Scripts in Lua run in this process, even if
+// the configuration isolates them: sandbox and limits are the same. Faults of the
+// configuration are config.Errors. The caller closes the Stages.
+func LoadStages(ctx context.Context, c *config.Config, pipeline string, opts Options, with StageOptions) (*Stages, error) {
+	opts = opts.withDefaults()
+	opts.Kinds.Modules = slices.Concat(opts.Kinds.Modules, with.Modules)
+	resolved, err := c.Resolve(opts.Kinds.names())
+	if resolved == nil {
+		return nil, err
+	}
+	a := &Assembly{Config: resolved, opts: opts, shared: newShared()}
+	if err := config.Join(err, a.createLoader()); err != nil {
+		return nil, err
+	}
+	defer a.loader.Close()
+	chosen, err := FindPipeline(resolved, pipeline)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.readSchemas(ctx); err != nil {
+		return nil, err
+	}
+	return a.loadStages(ctx, chosen, with)
+}
+
+func (a *Assembly) loadStages(ctx context.Context, chosen config.Pipeline, with StageOptions) (*Stages, error) {
+	log := with.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	p := &Pipeline{Config: chosen}
+	err := a.createSinks(p, log)
+	sinks := a.stageSinks(p)
+	for _, s := range p.Sinks { // only their traits are needed
+		err = config.Join(err, s.Sink.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	forScript := p.scriptSinks()
+	for i, s := range sinks {
+		forScript[i].Columns = s.Columns
+		forScript[i].Bare = forScript[i].Bare && !with.Documents
+	}
+	code, err := a.locateCode(p, forScript, log)
+	if err != nil {
+		return nil, err
+	}
+	code.now = with.Trial.Clock()
+	return a.loadCode(ctx, p, code, sinks, with)
+}
+
+// stageSinks describes what the sinks of a pipeline store.
+func (a *Assembly) stageSinks(p *Pipeline) (sinks []StageSink) {
+	for _, s := range p.Sinks {
+		one := StageSink{Config: s.Config, Columns: s.Sink.Traits().Columns}
+		for _, service := range a.opts.Services {
+			if known, ok := service.(ColumnService); ok && one.Columns == nil {
+				one.Columns = known.Columns(a.Config, s.Config)
+				one.Documents = one.Columns != nil
+			}
+		}
+		sinks = append(sinks, one)
+	}
+	return sinks
+}
+
+// loadCode loads the code of a pipeline once.
+func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks []StageSink, with StageOptions) (*Stages, error) {
+	stages := &Stages{Config: p.Config, Sinks: sinks, MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent)}
+	var texts []script.Code
+	for i := range code.pieces {
+		piece := &code.pieces[i]
+		piece.options.Trial, piece.options.Stats = with.Trial, nil
+		if piece.language != pluginLanguage {
+			piece.isolated = false
+		}
+		text, _, err := a.loader.Code(ctx, piece.origin, "")
+		if err != nil {
+			return nil, piece.from.At(err, cmp.Or(event.HintOf(err), piece.cut, piece.hint(err)))
+		}
+		if i == 0 && code.hasScript {
+			stages.Language = piece.language
+			if with.Code != nil {
+				text = *with.Code
+			}
+			stages.Code = text
+			stages.loadValue = code.valueLoader(*piece)
+		}
+		texts = append(texts, text)
+	}
+	if with.Code != nil && !code.hasScript {
+		return nil, errors.New("pipeline " + p.Config.Name + " has no script")
+	}
+	loaded, err := code.loadVersion(ctx, texts, false)
+	if err != nil {
+		return nil, err
+	}
+	stages.Script, stages.Codes = loaded, texts
+	return stages, nil
+}
+
+// valueLoader returns Stages.loadValue for the piece of the script.
+func (c *code) valueLoader(p piece) func(ctx context.Context, code script.Code) (script.Script, error) {
+	options := p.options
+	options.Sinks, options.Value, options.Together = []script.Sink{{}}, true, false
+	return func(ctx context.Context, code script.Code) (script.Script, error) {
+		loaded, err := find(c.languages, languageName, p.language).Load(ctx, code, options)
+		return loaded, p.from.At(p.locate(err, code), event.HintOf(err))
+	}
+}

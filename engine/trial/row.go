@@ -1,0 +1,77 @@
+package trial
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document/pure"
+)
+
+// AppendRow appends a row of a sink as JSON, as the sink stores it: an object of its columns, in
+// their order, with null where the row has no value; or the document, if the sink stores
+// documents. A timestamp is a string of RFC 3339 in UTC.
+func AppendRow(to []byte, sink *engine.StageSink, out *event.Output, row int) []byte {
+	if sink.Columns == nil || out.Columns == nil {
+		return append(to, out.Doc(row)...)
+	}
+	to = append(to, '{')
+	for i := range sink.Columns {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = append(pure.AppendString(to, sink.Columns[i].Name), ':')
+		to = appendCell(to, sink.Columns[i].Type, &out.Columns.Vectors[i], row)
+	}
+	if sink.Documents {
+		to = appendRest(to, sink.Columns, out.Doc(row))
+	}
+	return append(to, '}')
+}
+
+func appendCell(to []byte, typ event.Type, v *event.Vector, row int) []byte {
+	if v.Null[row] != 0 {
+		return append(to, "null"...)
+	}
+	switch typ {
+	case event.Bool:
+		return strconv.AppendBool(to, v.Ints[row] != 0)
+	case event.Int32, event.Int64:
+		return strconv.AppendInt(to, v.Ints[row], 10)
+	case event.Float64:
+		return strconv.AppendFloat(to, v.Floats[row], 'g', -1, 64)
+	case event.Timestamp:
+		return appendTime(to, time.UnixMicro(v.Ints[row]))
+	case event.TimestampNS:
+		return appendTime(to, time.Unix(0, v.Ints[row]))
+	case event.Decimal, event.JSON:
+		return append(to, v.Text(row)...)
+	}
+	return pure.AppendString(to, string(v.Text(row)))
+}
+
+func appendTime(to []byte, at time.Time) []byte {
+	return append(at.UTC().AppendFormat(append(to, '"'), time.RFC3339Nano), '"')
+}
+
+// appendRest appends the fields of a document that have no column, sorted by name.
+func appendRest(to []byte, columns []event.Column, doc []byte) []byte {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(doc, &fields) != nil {
+		return to // the extractor has accepted it
+	}
+	for i := range columns {
+		if len(columns[i].Path) == 1 {
+			delete(fields, columns[i].Path[0])
+		}
+		delete(fields, columns[i].Name) // of which the column has the value
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		to = append(append(pure.AppendString(append(to, ','), name), ':'), fields[name]...)
+	}
+	return to
+}

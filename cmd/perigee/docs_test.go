@@ -13,6 +13,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/suite"
 )
 
 // TestMetricsPage compares the reference of metrics with the code.
@@ -181,5 +182,27 @@ func TestNodePage(t *testing.T) {
 	}
 	if _, commands, _ := strings.Cut(string(page), "## Commands\n\n"); commands != want.String() {
 		t.Errorf("docs/reference/node-database.md must end with:\n%s", want.String())
+	}
+}
+
+// TestTestsPage compares the reference of test files with the code.
+func TestTestsPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/tests.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for _, s := range suite.Sections() {
+		fmt.Fprintf(&want, "\n## %s\n\n%s\n\n| key | value | meaning |\n|---|---|---|\n", s.Name, s.Doc)
+		for _, f := range s.Fields {
+			help := f.Help
+			if f.Required {
+				help = "required: " + help
+			}
+			fmt.Fprintf(&want, "| `%s` | %s | %s |\n", f.Key, f.Kind, strings.ReplaceAll(help, "|", "\\|"))
+		}
+	}
+	if !strings.HasSuffix(string(page), "\n"+strings.TrimSpace(want.String())+"\n") {
+		t.Errorf("docs/reference/tests.md must end with:%s", want.String())
 	}
 }

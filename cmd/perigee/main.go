@@ -30,6 +30,7 @@ type commands struct {
 	Check      checkCommand      `cmd:"" group:"Pipelines:" help:"Check a configuration and its scripts; no server is needed."`
 	Eval       evalCommand       `cmd:"" group:"Scripts:" help:"Run a script on lines of JSON from standard input."`
 	Inspect    inspectCommand    `cmd:"" group:"Trying it out:" help:"Show the fields of events: types, values, times, and what is odd."`
+	Test       testCommand       `cmd:"" group:"Scripts:" help:"Run tests of pipelines; no server is needed."`
 	Query      queryCommand      `cmd:"" group:"Event store:" help:"Query the event store with SQL."`
 	Tail       tailCommand       `cmd:"" group:"Event store:" help:"Follow the rows that a running engine appends to a table."`
 	Table      tableCommand      `cmd:"" group:"Event store:" help:"Show and change the tables of the event store, and delete rows."`
@@ -89,6 +90,8 @@ func perigee(args []string, c console) int {
 		args = []string{"--help"}
 	case args[0] == "help":
 		args = append(args[1:], "--help")
+	case args[0] == "test":
+		args = acceptSingleDash(args)
 	case args[0] == "--version" || args[0] == "-v":
 		args = []string{"version"}
 	}

@@ -30,6 +30,8 @@ var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 //	Address string `yaml:"address,required" help:"host and port"`
 //	Memory  int    `yaml:"memory,size"      help:"memory limit"`
 //
+// A tag "kind" describes the values of a field of type Any.
+//
 // A field without a yaml tag is not part of the configuration, except the fields of an
 // embedded struct. A key of earlier versions is tagged "moved": the configuration is refused,
 // and the help of the key names the new place of the setting.
@@ -67,6 +69,9 @@ func fieldsOf(t reflect.Type) []Field {
 			continue
 		}
 		f.Kind, f.Fields = describeType(t.Field(i).Type, f.size)
+		if kind, given := t.Field(i).Tag.Lookup("kind"); given {
+			f.Kind = kind
+		}
 		fields = append(fields, f)
 	}
 	return fields

@@ -23,8 +23,9 @@ var elsewhere = map[string][]string{
 	"host": {"address", "url"}, "addr": {"address"}, "server": {"address", "url"}, "servers": {"brokers"}, "uri": {"url"},
 	"paths": {"path"}, "filename": {"path"}, "dir": {"path", "folder"}, "key": {"list", "stream"}, "queue": {"list", "stream"},
 	"database": {"db"}, "fields": {"columns"}, "delimiter": {"separator"}, "port": {"listen", "address"},
-	"input": {"source"}, "inputs": {"source"}, "output": {"sink"}, "outputs": {"sinks"}, "transform": {"script"}, "code": {"script"},
+	"input": {"source", "events"}, "inputs": {"source", "events"}, "output": {"sink", "rows"}, "outputs": {"sinks", "rows"}, "transform": {"script"}, "code": {"script"},
 	"postgresql": {"postgres"}, "mariadb": {"mysql"}, "pg": {"postgres"}, "stdin": {"file"}, "duckdb": {"eventstore"}, "valkey": {"redis"}, "jetstream": {"nats"},
+	"row": {"rows"}, "tests": {"cases"}, "given": {"events"}, "expect": {"rows"}, "expected": {"rows"}, "mocks": {"with"}, "mock": {"with"},
 }
 
 // suggestName returns a hint with the most similar known name.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
@@ -20,6 +21,9 @@ import (
 //
 //go:embed call.lua
 var caller string
+
+// callerPlace is the place of an error in caller, which tells nothing about the script.
+var callerPlace = regexp.MustCompile(`^call(:\d+)?: `)
 
 // Functions are the functions of a pipeline's script.
 type Functions struct {
@@ -67,7 +71,7 @@ func (f *Functions) Call(ctx context.Context, function string, arguments []json.
 	}
 	if len(f.result.Dead) > 0 {
 		dead := &f.result.Dead[0]
-		return nil, &script.Error{Message: dead.Error, Traceback: dead.Traceback}
+		return nil, &script.Error{Message: callerPlace.ReplaceAllString(dead.Error, ""), Traceback: dead.Traceback}
 	}
 	var returned struct {
 		R []json.RawMessage `json:"r"`

@@ -104,6 +104,7 @@ var may = map[string][]string{
 	},
 	"engine/config":   {"internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},
 	"engine/trial":    {"engine", "engine/config", "event", "internal/document/pure", "script", "script/stdlib"},
+	"engine/suite":    {"engine", "engine/config", "engine/trial", "event", "internal/terminal", "script", "script/luasyntax"},
 	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/output", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 
 	"internal/boltfile":         {"internal/durable"},
@@ -120,7 +121,7 @@ var may = map[string][]string{
 	"internal/audit":            {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
-		"admin", "engine", "engine/config", "engine/eventsql", "event", "pipeline",
+		"admin", "engine", "engine/config", "engine/eventsql", "engine/suite", "event", "pipeline",
 		"internal/datafolder", "internal/durable", "internal/sqltext", "internal/terminal", "nodedb", "nodedb/lua",
 		"source", "source/file", "source/format", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/stubs", "script/tuning",

@@ -118,6 +118,11 @@ func (a *Assembly) loadStages(ctx context.Context, chosen config.Pipeline, with 
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	if s := chosen.Script; s != nil && s.Language != pluginLanguage {
+		here := *s
+		here.Isolate = ""
+		chosen.Script = &here
+	}
 	p := &Pipeline{Config: chosen}
 	err := a.createSinks(p, log)
 	sinks := a.stageSinks(p)
@@ -162,9 +167,6 @@ func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks 
 	for i := range code.pieces {
 		piece := &code.pieces[i]
 		piece.options.Trial, piece.options.Stats = with.Trial, nil
-		if piece.language != pluginLanguage {
-			piece.isolated = false
-		}
 		text, _, err := a.loader.Code(ctx, piece.origin, "")
 		if err != nil {
 			return nil, piece.from.At(err, cmp.Or(event.HintOf(err), piece.cut, piece.hint(err)))

@@ -254,6 +254,25 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestIsolated loads a script that the configuration isolates, in a program that starts no workers.
+func TestIsolated(t *testing.T) {
+	c := &config.Config{Data: t.TempDir(), Pipelines: []config.Pipeline{{
+		Name: "p", Source: config.Source{Kind: "generate", Settings: map[string]any{"events": 1}}, Sinks: []config.Sink{{Kind: "stdout"}},
+		Script: &config.Script{Text: "function main(event) event.n = 1 return event end", Isolate: config.IsolateProcess},
+	}}}
+	p, err := trial.Load(t.Context(), c, "p", options(), trial.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if got := run(t, p, `{}`).rows[0]; len(got) != 1 || got[0] != `{"n":1}` {
+		t.Errorf("rows %s", got)
+	}
+	if c.Pipelines[0].Script.Isolate == "" {
+		t.Error("the configuration was changed")
+	}
+}
+
 // TestPipelines names a pipeline that does not exist.
 func TestPipelines(t *testing.T) {
 	c := &config.Config{Data: t.TempDir(), Pipelines: []config.Pipeline{{Name: "orders"}, {Name: "mails"}}}

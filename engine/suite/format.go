@@ -26,6 +26,7 @@ type CaseSettings struct {
 	Each      config.Any    `yaml:"each" kind:"list or path" help:"like events; the case runs once for each event and must hold for each"`
 	Call      *CallSettings `yaml:"call" help:"call of one function of the script, in place of events"`
 	Now       instant       `yaml:"now" help:"time that the script and make://timestamp read, as RFC 3339 or a date"`
+	Fresh     bool          `yaml:"fresh" help:"load the script again before the case, without what earlier cases left in its variables (default false)"`
 	With      config.Any    `yaml:"with" kind:"mapping" help:"results of functions in Go: {module.function: value}, or {module: {function: value}}"`
 	Fails     config.Any    `yaml:"fails" kind:"mapping" help:"errors of functions in Go: {module.function: message}"`
 	Rows      config.Any    `yaml:"rows" kind:"mapping or list" help:"rows by sink, as its columns store them: {sink: [row, …]}; for the only sink a list"`

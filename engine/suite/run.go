@@ -18,12 +18,13 @@ import (
 
 // A runner runs the cases of a file on its pipeline, one after the other.
 type runner struct {
-	file      *testFile
-	opts      Settings
-	pipeline  *trial.Pipeline
-	functions *trial.Functions // nil without a case that calls one
-	covered   *script.Coverage
-	folder    string // of the configuration; messages name files in it by their relative paths
+	file         *testFile
+	opts         Settings
+	loadPipeline func() (*trial.Pipeline, error)
+	pipeline     *trial.Pipeline
+	functions    *trial.Functions // nil without a case that calls one
+	covered      *script.Coverage
+	folder       string // of the configuration; messages name code relative to it
 }
 
 func (r *runner) close() {
@@ -53,6 +54,13 @@ type row struct {
 func (r *runner) run(ctx context.Context, c *testCase) Result {
 	began := time.Now()
 	j := &judge{runner: r, testCase: c, result: Result{Name: c.settings.Name, File: r.file.path, Line: c.at.Line()}}
+	if c.settings.Fresh {
+		if err := r.refresh(ctx); err != nil {
+			j.differ("loading the script", c.at.Get("fresh").Line(), "", err.Error())
+			return j.result
+		}
+	}
+	r.pipeline.TakeLog() // what code logged while it was loaded
 	r.pipeline.Freeze(c.settings.Now.Time)
 	r.pipeline.Replace(c.with)
 	switch {
@@ -99,8 +107,14 @@ func (r *runner) process(ctx context.Context, events []input) (*outcome, error) 
 
 // shortenPaths makes the messages of dead letters the same on all machines.
 func (r *runner) shortenPaths(dead []event.Dead) {
-	for i := range dead {
-		dead[i].Error = strings.ReplaceAll(dead[i].Error, r.folder+string(filepath.Separator), "")
+	for _, code := range r.pipeline.Codes {
+		short, err := filepath.Rel(r.folder, code.Name)
+		if err != nil || !filepath.IsAbs(code.Name) {
+			continue
+		}
+		for i := range dead {
+			dead[i].Error = strings.ReplaceAll(dead[i].Error, code.Name, filepath.ToSlash(short))
+		}
 	}
 }
 

@@ -169,10 +169,27 @@ func (r *runner) load(ctx context.Context) error {
 	if err := r.file.checkReplaced(opts.Kinds.Modules); err != nil {
 		return err
 	}
-	if r.pipeline, err = trial.Load(ctx, c, name, opts, with); err != nil {
+	r.loadPipeline = func() (*trial.Pipeline, error) { return trial.Load(ctx, c, name, opts, with) }
+	if r.pipeline, err = r.loadPipeline(); err != nil {
 		return err
 	}
 	return r.bind(ctx)
+}
+
+// refresh loads the pipeline, and the functions if a case calls one, without the state that earlier
+// cases left.
+func (r *runner) refresh(ctx context.Context) error {
+	pipeline, err := r.loadPipeline()
+	if err != nil {
+		return err
+	}
+	called := r.functions != nil
+	r.close()
+	r.pipeline, r.functions = pipeline, nil
+	if called {
+		r.functions, err = pipeline.LoadFunctions(ctx)
+	}
+	return err
 }
 
 // loadConfig loads the configuration of the file, with its variables.

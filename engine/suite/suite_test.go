@@ -308,6 +308,44 @@ cases:
 	}
 }
 
+// TestFresh counts in a variable of a script that also logs while it is loaded, and whose folder is
+// not that of the configuration.
+func TestFresh(t *testing.T) {
+	path := project(t, `
+env: {PASSWORD: x}
+cases:
+  - {name: first, events: [{email: x}, {email: x}], subset: true, documents: [{n: 1}, {n: 2}], log: []}
+  - {name: second, events: [{email: x}], subset: true, documents: [{n: 3}], log: []}
+  - {name: fresh, fresh: true, events: [{email: x}], subset: true, documents: [{n: 1}], log: []}
+  - {name: call, call: {function: count, returns: 1}}
+  - {name: call again, call: {function: count, returns: 2}}
+  - {name: call afresh, fresh: true, call: {function: count, returns: 1}, log: []}
+  - {name: message, events: [{}], dead: {message: '^../shared/mail.lua:10: no email$'}}
+`)
+	folder := filepath.Dir(path)
+	shared := filepath.Join(filepath.Dir(folder), "shared")
+	code := `
+print "loading"
+local n = 0
+function count() n = n + 1 return n end
+function main(event)
+  event.n = count()
+  if event.email then
+    return event
+  end
+  error "no email"
+end
+`
+	err := errors.Join(os.MkdirAll(shared, 0o700), os.WriteFile(filepath.Join(shared, "mail.lua"), []byte(code), 0o600),
+		os.WriteFile(filepath.Join(folder, "pipeline.yaml"), []byte(strings.Replace(pipelineText, "mail.lua", "../shared/mail.lua", 1)), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := runCases(t, path, settings()); got != "ok   mail_test.yaml: 7 cases\n" {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 // TestEventFiles reads events from a file with lines and from an array.
 func TestEventFiles(t *testing.T) {
 	path := project(t, `

@@ -8,8 +8,8 @@ import (
 )
 
 // A Trial makes the runs of code repeatable and observable, for tests. Code that is loaded with
-// one writes all of its log lines, at any rate. Go plugins ignore it: they call Go directly. Its
-// fields are optional, and its functions are safe for concurrent use.
+// one writes all of its log lines, at any rate. Go plugins, which call Go directly, and isolated
+// scripts ignore it. Its fields are optional, and its functions are safe for concurrent use.
 type Trial struct {
 	// Now is the clock of the modules time and os, in place of the system's. os.clock, which
 	// measures processor time, keeps its own.

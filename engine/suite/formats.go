@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/perigeedb/perigee/internal/terminal"
 )
 
 // A junitWriter writes JUnit's XML, which most CI systems read.
@@ -95,7 +97,7 @@ func (t *tapWriter) printf(format string, args ...any) {
 
 // tapName escapes a description.
 func tapName(name string) string {
-	return strings.NewReplacer("\\", "\\\\", "#", "\\#", "\n", " ").Replace(name)
+	return strings.NewReplacer("\\", "\\\\", "#", "\\#").Replace(terminal.EscapeLine(name))
 }
 
 // Report implements Writer.

@@ -464,7 +464,7 @@ func TestFormats(t *testing.T) {
 env: {PASSWORD: x}
 cases:
   - {name: "good # one", events: [{kind: test}], dropped: 1}
-  - {name: "bad <one>", events: [{email: "a@b.c\u001b[31m"}], subset: true, rows: {db: [{domain: x}]}}
+  - {name: "bad\e <one>", events: [{email: "a@b.c\u001b[31m"}], subset: true, rows: {db: [{domain: x}]}}
 `)
 	report, err := suite.Run(t.Context(), path, settings())
 	if err != nil {
@@ -494,14 +494,14 @@ cases:
 	if err := xml.Unmarshal([]byte(write("junit", false)), &junit); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprintf("%.60q", fmt.Sprint(junit.Suites[0].Tests, junit.Suites[0].Failures, junit.Suites[1].Errors, junit.Suites[0].Cases[1].Name, junit.Suites[0].Cases[1].Line, junit.Suites[1].Cases[0].Error)); got != `"2 1 1bad <one>5no case"` {
+	if got := fmt.Sprintf("%.60q", fmt.Sprint(junit.Suites[0].Tests, junit.Suites[0].Failures, junit.Suites[1].Errors, junit.Suites[0].Cases[1].Name, junit.Suites[0].Cases[1].Line, junit.Suites[1].Cases[0].Error)); got != "\"2 1 1bad\uFFFD <one>5no case\"" {
 		t.Errorf("JUnit has %s", got)
 	}
 	if !strings.Contains(junit.Suites[0].Cases[1].Failure, `- "x"`) {
 		t.Errorf("JUnit has the failure %q", junit.Suites[0].Cases[1].Failure)
 	}
 	tap := write("tap", false)
-	for _, want := range []string{"TAP version 14\nok 1 - ", `good \# one`, "\nnot ok 2 - ", "\n  ---\n  at: {file: ", "\nnot ok 3 - other_test.yaml: load\n", "\n1..3\n"} {
+	for _, want := range []string{"TAP version 14\nok 1 - ", `good \# one`, "\nnot ok 2 - ", `bad\\x1b <one>`, "\n  ---\n  at: {file: ", "\nnot ok 3 - other_test.yaml: load\n", "\n1..3\n"} {
 		if !strings.Contains(tap, want) {
 			t.Errorf("TAP lacks %q:\n%s", want, tap)
 		}

@@ -38,13 +38,13 @@ type code struct {
 
 // A piece is one text of code and the way it is loaded.
 type piece struct {
-	origin   loader.Origin
-	language string
-	function string
-	isolated bool // in processes of its own
-	options  script.Options
-	from     configured
-	cut      string // the hint if YAML has cut the code at a comment
+	origin      loader.Origin
+	language    string
+	function    string
+	isolated    bool // in processes of its own
+	options     script.Options
+	from        configured
+	commentHint string // the hint if YAML has cut the code at a comment
 }
 
 // configured is where code stands in the configuration.
@@ -70,7 +70,7 @@ func (a *Assembly) locateCode(p *Pipeline, sinks []script.Sink, log *slog.Logger
 		if isolated && c.isolation == nil {
 			return nil, s.At(errors.New("isolate: this program does not start script workers"), "call isolate.Init first in main, and set engine.Options.Isolation to its result")
 		}
-		err := c.add(piece{language: s.Language, function: s.Func, isolated: isolated, options: options, from: s, cut: s.CommentHint(s.Text)}, s.Text, a.Config.Base, "script of "+p.Config.Name)
+		err := c.add(piece{language: s.Language, function: s.Func, isolated: isolated, options: options, from: s, commentHint: s.CommentHint(s.Text)}, s.Text, a.Config.Base, "script of "+p.Config.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (a *Assembly) locateColumn(c *code, of config.Computed, log *slog.Logger) e
 		return nil
 	}
 	c.columnIndex = append(c.columnIndex, len(c.columns)-1)
-	p := piece{language: c.languages[0].Name, function: of.FuncName, from: of, cut: of.CommentHint(of.Func), options: script.Options{
+	p := piece{language: c.languages[0].Name, function: of.FuncName, from: of, commentHint: of.CommentHint(of.Func), options: script.Options{
 		Sinks: []script.Sink{{}}, Value: true, Log: log, Modules: a.opts.Kinds.Modules,
 		Stats: a.shared.stats, Pool: a.shared.pool,
 	}}
@@ -154,7 +154,7 @@ func (c *code) load(ctx context.Context, l *loader.Loader, log *slog.Logger) (sc
 	loaded, err := reload.New(ctx, settings)
 	if unread, ok := errors.AsType[*reload.ReadError](err); ok {
 		p := c.pieces[unread.Origin]
-		return nil, p.from.At(unread.Err, cmp.Or(event.HintOf(err), p.cut, p.hint(err)))
+		return nil, p.from.At(unread.Err, cmp.Or(event.HintOf(err), p.commentHint, p.hint(err)))
 	}
 	if err != nil {
 		return nil, err
@@ -197,10 +197,10 @@ func (c *code) loadPiece(ctx context.Context, p *piece, text script.Code, trial 
 	loaded, err := language.Load(ctx, text, options)
 	if err != nil {
 		err = p.locate(err, text)
-		if fault, ok := err.(*config.Error); ok && p.cut != "" {
-			fault.Hint = p.cut
+		if fault, ok := err.(*config.Error); ok && p.commentHint != "" {
+			fault.Hint = p.commentHint
 		}
-		return nil, p.from.At(err, cmp.Or(p.cut, event.HintOf(err)))
+		return nil, p.from.At(err, cmp.Or(p.commentHint, event.HintOf(err)))
 	}
 	if language.Check != nil && !trial {
 		for _, mistake := range language.Check(text, options) {

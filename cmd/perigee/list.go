@@ -18,21 +18,23 @@ import (
 )
 
 type listCommand struct {
-	What   string `arg:"" optional:"" help:"sources, sinks, tables, languages, metrics, functions or system-tables (of SQL), or the name of one kind (default: all of these); or stubs, the LuaCATS definitions of what scripts can use."`
+	What   string `arg:"" optional:"" help:"config, pipeline, sources, sinks, tables, languages, metrics, functions or system-tables (of SQL), or the name of one kind (default: all of these); or stubs, the LuaCATS definitions of what scripts can use."`
 	Config string `type:"path" placeholder:"FILE" help:"Also list the SQL functions of this configuration."`
 	Into   string `type:"path" placeholder:"FOLDER" help:"With stubs: write a file for each module into this folder."`
 }
 
 func (listCommand) Help() string {
-	return `Lists the sources, sinks and languages of this binary, with the type and the meaning of every setting. It
-also lists the metrics at /metrics, and the functions and the system tables for queries. With --config it
-includes the SQL functions of that configuration.
+	return `Lists every key of a configuration and of a pipeline, and the sources, sinks and languages of this binary, each
+with type, default, example and meaning. It also lists the metrics at /metrics, and the functions and the
+system tables for queries. With --config it includes the SQL functions of that configuration.
 
 "perigee list stubs" prints definitions for editors: the event, to, and every module with its parameters and
 results, in LuaCATS form. With --into it writes the files that .luarc.json of "perigee init" names.
 
 Examples:
   perigee list
+  perigee list config
+  perigee list pipeline
   perigee list sinks
   perigee list redis
   perigee list metrics
@@ -53,6 +55,15 @@ func (l *listCommand) Run(c *console) error {
 		found = found || match
 		return match
 	}
+	keys := kinds.Describe()
+	if wanted("config", "config") {
+		fmt.Fprintln(c.out, "the configuration")
+		printFields(c.out, withoutPipeline(keys.Keys), "  ")
+	}
+	if wanted("pipeline", "pipeline") {
+		fmt.Fprintln(c.out, "a pipeline: pipelines: {NAME: {…}, …}")
+		printFields(c.out, keys.Pipeline(), "  ")
+	}
 	for _, k := range kinds.Sources {
 		if wanted("sources", k.Name) {
 			printHeading(c.out, "source", k.Name, k.Doc)
@@ -67,7 +78,7 @@ func (l *listCommand) Run(c *console) error {
 	}
 	if wanted("sinks", "sinks") {
 		fmt.Fprintln(c.out, "several sinks: sinks: {NAME: {KIND: {…}, routed: true}, …}")
-		fmt.Fprintln(c.out, "  routed  bool: the sink gets only rows that the script routes to it: return to(\"NAME\", event)")
+		printFields(c.out, config.SinkKeys(), "  ")
 	}
 	if wanted("tables", "tables") {
 		fmt.Fprintln(c.out, "tables of the event store: tables: {NAME: {…}, …}")
@@ -137,7 +148,7 @@ func (l *listCommand) printConfigured(c *console) error {
 }
 
 func (l *listCommand) unknown(kinds engine.Kinds) error {
-	known := []string{"sources", "sinks", "tables", "languages", "metrics", "functions", "system-tables", "stubs"}
+	known := []string{"config", "pipeline", "sources", "sinks", "tables", "languages", "metrics", "functions", "system-tables", "stubs"}
 	for _, k := range kinds.Sources {
 		known = append(known, k.Name)
 	}
@@ -159,6 +170,19 @@ func printHeading(w io.Writer, what, name, doc string) {
 	fmt.Fprintf(w, "%s %s: %s\n", what, name, doc)
 }
 
+// withoutPipeline returns the keys of a configuration without those of a pipeline, which are
+// a list of their own.
+func withoutPipeline(keys []config.Field) []config.Field {
+	keys = slices.Clone(keys)
+	for i := range keys {
+		if keys[i].Key == "pipelines" {
+			keys[i].Help += "; perigee list pipeline lists the keys of one"
+			keys[i].Fields = nil
+		}
+	}
+	return keys
+}
+
 // printFields prints one line for each key, and those of nested mappings below it.
 func printFields(w io.Writer, fields []config.Field, indent string) {
 	width := 0
@@ -166,17 +190,47 @@ func printFields(w io.Writer, fields []config.Field, indent string) {
 		width = max(width, len(f.Key))
 	}
 	for _, f := range fields {
-		kind := f.Kind
-		if f.Required {
-			kind += ", required"
-		}
-		line := fmt.Sprintf("%s%-*s  %s", indent, width, f.Key, kind)
-		if f.Help != "" {
-			line += ": " + f.Help
-		}
-		fmt.Fprintln(w, strings.TrimRight(line, " "))
+		fmt.Fprintf(w, "%s%-*s  %s: %s%s\n", indent, width, f.Key, typeOf(f), f.Help, describeValues(f))
 		printFields(w, f.Fields, indent+"  ")
 	}
+}
+
+// typeOf returns the type of a key, with its unit.
+func typeOf(f config.Field) string {
+	kind := f.Kind
+	if f.Unit != "" {
+		kind += " (" + f.Unit + ")"
+	}
+	if f.Required {
+		kind += ", required"
+	}
+	return kind
+}
+
+// describeValues returns default and example of a key, in parentheses.
+func describeValues(f config.Field) string {
+	var parts []string
+	if value := defaultOf(f); value != "" {
+		parts = append(parts, "default "+value)
+	}
+	if example := f.ExampleOf(); example != "" && f.Kind != "bool" {
+		parts = append(parts, "such as "+example)
+	}
+	if f.Since != config.FirstVersion {
+		parts = append(parts, "since "+f.Since)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, "; ") + ")"
+}
+
+// defaultOf returns the default of a key as a reader sees it.
+func defaultOf(f config.Field) string {
+	if f.Env != "" {
+		return "$" + f.Env
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(f.Default, "("), ")")
 }
 
 func printMetrics(w io.Writer) {

@@ -5,7 +5,9 @@
 // key and a duplicate key are each an Error with file, line, column, the source line and
 // the nearest known name; Load reports all of them at once. Any value may contain
 // environment variables: ${NAME}, ${NAME:-default} or ${NAME:?message}; $$ is a dollar
-// sign. The value of a variable is never parsed as YAML and never part of an error.
+// sign. If NAME is not set and NAME_FILE is, the value is the content of the file that
+// NAME_FILE names. The value of a variable is never parsed as YAML and never part of an
+// error.
 //
 //	c := &config.Config{
 //		Data: dir,
@@ -53,6 +55,9 @@ type Config struct {
 	faults    Errors // of the file
 	dataAt    origin
 	dataNamed bool // Data is not the default
+	dataGiven bool // Data is from UseData
+	document  *document
+	root      *node // of the file
 }
 
 // Allow lists the hosts that code may come from.
@@ -63,10 +68,10 @@ type Allow struct {
 
 // S3 locates the service of s3:// addresses. Empty fields come from the environment.
 type S3 struct {
-	Endpoint  string `yaml:"endpoint" help:"http(s)://host:port of the service (default AWS_ENDPOINT_URL)"`
-	Region    string `yaml:"region" help:"region of the buckets (default AWS_REGION)"`
-	AccessKey string `yaml:"access_key" help:"default AWS_ACCESS_KEY_ID"`
-	SecretKey string `yaml:"secret_key" help:"default AWS_SECRET_ACCESS_KEY; give it as ${NAME}"`
+	Endpoint  string `yaml:"endpoint" env:"AWS_ENDPOINT_URL" example:"https://minio.example.com:9000" help:"http(s)://host:port of the service"`
+	Region    string `yaml:"region" env:"AWS_REGION" example:"eu-central-1" help:"region of the buckets"`
+	AccessKey string `yaml:"access_key,secret" env:"AWS_ACCESS_KEY_ID" example:"${S3_ACCESS_KEY}" help:"name of the access key"`
+	SecretKey string `yaml:"secret_key,secret" env:"AWS_SECRET_ACCESS_KEY" example:"${S3_SECRET_KEY}" help:"secret of the access key; give it as ${NAME}"`
 	origin
 }
 
@@ -103,17 +108,17 @@ type Sink struct {
 
 // A Computed is a column whose value a function computes from the row.
 type Computed struct {
-	Name     string `yaml:"name,required" help:"field to set"`
-	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, string, timestamp or json"`
-	Func     string `yaml:"func,required" help:"Lua code, a path, an address, a Go plugin (.so), make://identifier or make://timestamp"`
-	FuncName string `yaml:"funcname" help:"function to call (default main, in a plugin Main)"`
+	Name     string `yaml:"name,required" example:"domain" help:"field to set"`
+	Type     string `yaml:"type,required" choices:"@types" example:"string" help:"bool, int32, int64, float64, string, timestamp or json"`
+	Func     string `yaml:"func,required" example:"domain.lua" help:"Lua code, a path, an address, a Go plugin (.so), make://identifier or make://timestamp"`
+	FuncName string `yaml:"funcname" default:"(main, in a plugin Main)" example:"domain" help:"function to call"`
 	origin
 }
 
 // Batch bounds a batch; 0 for the default.
 type Batch struct {
-	Events int `yaml:"events" help:"maximum number of events in a batch (default 1000)"`
-	Bytes  int `yaml:"bytes,size" help:"maximum number of bytes in a batch (default 1MiB)"`
+	Events int `yaml:"events" default:"1000" unit:"events" example:"5000" help:"maximum number of events in a batch"`
+	Bytes  int `yaml:"bytes,size" default:"1MiB" example:"4MiB" help:"maximum number of bytes in a batch"`
 }
 
 // A Script is code, or the location of code, with its limits.
@@ -132,27 +137,28 @@ const IsolateProcess = "process"
 
 // ScriptSettings are the keys of a script beside its code.
 type ScriptSettings struct {
+	FuncName string `yaml:"funcname" default:"(main, in a plugin Main)" example:"trim" help:"function to call"`
 	Limits
-	Pool    Pool   `yaml:"pool"`
-	Isolate string `yaml:"isolate" help:"process: run the script in separate processes, for authors you do not trust"`
+	Pool    Pool   `yaml:"pool" help:"number of VMs that run the script"`
+	Isolate string `yaml:"isolate" choices:"process" example:"process" help:"process: run the script in separate processes, for authors you do not trust"`
 }
 
 // A Pool sets the number of VMs of a script; 0 for the adaptive default.
 type Pool struct {
-	Core   int           `yaml:"core" help:"number of permanent VMs (default one per core of the machine; -1 for none)"`
-	Max    int           `yaml:"max" help:"maximum number of VMs (default eight per core of the machine; -1 for no limit)"`
+	Core   int           `yaml:"core" default:"(one per core of the machine)" unit:"VMs" example:"2" help:"number of permanent VMs; -1 for none"`
+	Max    int           `yaml:"max" default:"(eight per core of the machine)" unit:"VMs" example:"16" help:"maximum number of VMs; -1 for no limit"`
 	Eager  bool          `yaml:"eager" help:"create a VM as soon as none is free, instead of only while all wait"`
-	Idle   time.Duration `yaml:"idle" help:"idle time after which a VM beyond the core is released (default 10s)"`
-	Memory int           `yaml:"memory,size" help:"memory limit of all VMs (default 512MiB)"`
+	Idle   time.Duration `yaml:"idle" default:"10s" example:"1m" help:"idle time after which a VM beyond the core is released"`
+	Memory int           `yaml:"memory,size" default:"512MiB" example:"256MiB" help:"memory limit of all VMs"`
 }
 
 // Limits of a script; 0 for the default.
 type Limits struct {
-	EventTime time.Duration `yaml:"event_time" help:"time limit of an event (default 100ms)"`
-	BatchTime time.Duration `yaml:"batch_time" help:"time limit of a batch (default 2s)"`
-	WallTime  time.Duration `yaml:"wall_time" help:"wall-clock time limit of an event, including waits (default 10 times event_time)"`
-	Memory    int           `yaml:"memory,size" help:"memory limit of one VM (default 64MiB)"`
-	Output    int           `yaml:"output,size" help:"maximum output of a batch (default 64MiB)"`
+	EventTime time.Duration `yaml:"event_time" default:"100ms" example:"1s" help:"time limit of an event"`
+	BatchTime time.Duration `yaml:"batch_time" default:"2s" example:"10s" help:"time limit of a batch"`
+	WallTime  time.Duration `yaml:"wall_time" default:"(10 times event_time)" example:"30s" help:"wall-clock time limit of an event, including waits"`
+	Memory    int           `yaml:"memory,size" default:"64MiB" example:"256MiB" help:"memory limit of one VM"`
+	Output    int           `yaml:"output,size" default:"64MiB" example:"128MiB" help:"maximum output of a batch"`
 }
 
 // settings are the settings of a kind before they are decoded.
@@ -311,7 +317,7 @@ func Parse(path, text string, known Known, lookup func(string) (string, bool)) (
 		return nil, fmt.Errorf("find the folder of %s: %w", path, err)
 	}
 	d, root := parse(path, text, lookup)
-	c := &Config{File: path, Folder: folder, Base: folder}
+	c := &Config{File: path, Folder: folder, Base: folder, document: d, root: root}
 	if root != nil {
 		d.readConfig(root, c, known)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -329,13 +330,13 @@ func TestAt(t *testing.T) {
 
 func TestFields(t *testing.T) {
 	want := []Field{
-		{Key: "columns", Kind: "list of mapping", Help: "what the table holds", Fields: []Field{
-			{Key: "name", Kind: "string", Required: true, Help: "of the column"},
-			{Key: "type", Kind: "string"},
+		{Key: "columns", Kind: "list of mapping", Help: "what the table holds", Since: FirstVersion, Fields: []Field{
+			{Key: "name", Kind: "string", Required: true, Help: "of the column", Since: FirstVersion},
+			{Key: "type", Kind: "string", Since: FirstVersion},
 		}},
-		{Key: "options", Kind: "mapping to string"},
+		{Key: "options", Kind: "mapping to string", Since: FirstVersion},
 	}
-	same := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".index" || p.Last().String() == ".size" }, cmp.Ignore())
+	same := cmp.FilterPath(func(p cmp.Path) bool { return slices.Contains([]string{".index", ".size", ".typ"}, p.Last().String()) }, cmp.Ignore())
 	if diff := cmp.Diff(want, Fields(&mysqlSettings{}), same, cmp.AllowUnexported(Field{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

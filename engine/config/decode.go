@@ -15,22 +15,44 @@ type Field struct {
 	Key      string
 	Kind     string // "string", "duration", "size", "list of …", …
 	Required bool
+	Secret   bool     // no command shows the value
+	Choices  []string // the only values of a string; empty for any value
+	Unit     string   // of a number
+	Default  string   // as in YAML, or a description in parentheses; empty for none
+	Env      string   // environment variable that is the default
+	Example  string   // as in YAML
+	Since    string   // first version with the key
 	Help     string
 	Fields   []Field // of a mapping, or of the mappings in a list
+	typ      reflect.Type
 	index    []int
 	size     bool
+	known    bool // other code checks the choices, which are names in Known
+	apart    bool // decodeStruct leaves the key to another reader
 	moved    bool // the key is refused, with Help as hint
 }
+
+// FirstVersion is the version with every key that names no other.
+const FirstVersion = "0.1"
 
 var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 
 // Fields lists the keys of a config struct, or of the struct that a pointer points to,
 // from its tags:
 //
-//	Address string `yaml:"address,required" help:"host and port"`
-//	Memory  int    `yaml:"memory,size"      help:"memory limit"`
+//	Address string `yaml:"address,required" example:"localhost:6379" help:"host and port"`
+//	Token   string `yaml:"token,secret" example:"${TOKEN}" help:"token of the client"`
+//	Memory  int    `yaml:"memory,size" default:"64MiB" example:"1GiB" help:"memory limit"`
+//	Order   string `yaml:"order" default:"source" choices:"source,any" help:"order of rows"`
 //
-// A tag "kind" describes the values of a field of type Any.
+// The tags are the only description of a key: the reference, the JSON Schema, "perigee list"
+// and "perigee config show" print them. Tag default holds YAML, or a description in
+// parentheses; tag since names the first version, if that is not FirstVersion; tag env
+// names the environment variable that is the default. The decoder refuses a value that is
+// not among the choices, except if the choices are "@types" or "@column_types", which
+// stand for names in Known.
+//
+// A tag "kind" describes the values of a field whose type does not, such as Any.
 //
 // A field without a yaml tag is not part of the configuration, except the fields of an
 // embedded struct. A key of earlier versions is tagged "moved": the configuration is refused,
@@ -58,19 +80,24 @@ func fieldsOf(t reflect.Type) []Field {
 			continue
 		}
 		key, options, _ := strings.Cut(tag, ",")
-		f := Field{Key: key, Help: t.Field(i).Tag.Get("help"), index: []int{i}}
+		text := t.Field(i).Tag.Get
+		f := Field{
+			Key: key, Unit: text("unit"), Default: text("default"), Env: text("env"), Example: text("example"),
+			Since: orElse(text("since"), FirstVersion), Help: text("help"), typ: t.Field(i).Type, index: []int{i},
+		}
+		if choices := text("choices"); choices != "" {
+			f.Choices, f.known = strings.Split(choices, ","), choices[0] == '@'
+		}
 		for option := range strings.SplitSeq(options, ",") {
 			f.Required = f.Required || option == "required"
+			f.Secret = f.Secret || option == "secret"
 			f.size = f.size || option == "size"
+			f.apart = f.apart || option == "apart"
 			f.moved = f.moved || option == "moved"
 		}
-		if f.moved {
-			fields = append(fields, f)
-			continue
-		}
-		f.Kind, f.Fields = describeType(t.Field(i).Type, f.size)
-		if kind, given := t.Field(i).Tag.Lookup("kind"); given {
-			f.Kind = kind
+		if !f.moved {
+			f.Kind, f.Fields = describeType(t.Field(i).Type, f.size)
+			f.Kind = orElse(text("kind"), f.Kind)
 		}
 		fields = append(fields, f)
 	}
@@ -170,7 +197,7 @@ func (d *document) hasShape(n *node, want shape, name string) bool {
 	if n.shape == scalar {
 		have = quoteShort(n.raw)
 	}
-	d.addFault(n.at, "", "%s must be %s, not %s", name, shapeNames[want], have)
+	d.addFault(n.at, shapeHint(n, want, name), "%s must be %s, not %s", name, shapeNames[want], have)
 	return false
 }
 
@@ -179,13 +206,13 @@ func (d *document) hasShape(n *node, want shape, name string) bool {
 func (d *document) hintShape(n *node, t reflect.Type, name string) {
 	fault := d.faults[len(d.faults)-1]
 	fields := fieldsOf(t)
-	if len(fields) == 0 || n.shape != scalar || fault.Hint != "" || strings.Contains(name, " ") && !strings.HasPrefix(name, "item ") {
+	if len(fields) == 0 || n.shape != scalar || strings.Contains(name, " ") && !strings.HasPrefix(name, "item ") {
 		return
 	}
 	chosen := slices.IndexFunc(fields, func(f Field) bool { return f.Required })
 	first := fields[max(chosen, 0)]
 	value := n.raw
-	if shown := setScalar(reflect.New(t.FieldByIndex(first.index).Type).Elem(), value, first.size); first.Fields != nil || shown != "" || value == "0" {
+	if shapeOf(first.typ.Kind()) != scalar || setScalar(reflect.New(first.typ).Elem(), value, first.size) != "" || value == "0" {
 		value = "…"
 	}
 	key := name + ": "
@@ -200,7 +227,7 @@ func (d *document) decodeList(n *node, v reflect.Value, name string) {
 	for i, item := range n.items {
 		one := fmt.Sprintf("item %d of %s", i+1, name)
 		if item.shape == null {
-			d.addFault(item.at, "", "%s is empty", one)
+			d.addFault(item.at, "write a value, or remove the item", "%s is empty", one)
 			continue
 		}
 		d.decode(item, v.Index(i), one, false)
@@ -216,7 +243,8 @@ func (d *document) decodeMap(n *node, v reflect.Value) {
 	}
 }
 
-// decodeStruct fills a struct by its tags. also lists further valid keys of n.
+// decodeStruct fills a struct by its tags, except for keys that are apart. also lists further
+// valid keys of n.
 func (d *document) decodeStruct(n *node, v reflect.Value, name string, also ...string) {
 	fields := fieldsOf(v.Type())
 	known := slices.Clone(also)
@@ -234,9 +262,13 @@ func (d *document) decodeStruct(n *node, v reflect.Value, name string, also ...s
 		switch {
 		case f.moved && e != nil:
 			d.addFault(e.at, f.Help, "key %q is no longer part of %s", f.Key, name)
-		case f.moved:
-		case e != nil && (e.value.shape != null || v.FieldByIndex(f.index).Type() == anyType):
-			d.decode(e.value, v.FieldByIndex(f.index), f.Key, f.size)
+		case f.moved, f.apart:
+		case e != nil && (e.value.shape != null || f.typ == anyType) && !(f.Required && e.value.isBlank()):
+			faults := len(d.faults)
+			if d.isChoice(e.value, f) {
+				d.decode(e.value, v.FieldByIndex(f.index), f.Key, f.size)
+			}
+			d.addRemedy(f, e.value, faults)
 		case e != nil && e.value.broken:
 		case f.Required && !slices.Contains(meant, f.Key):
 			d.reportMissing(n, e, f, name)
@@ -244,12 +276,34 @@ func (d *document) decodeStruct(n *node, v reflect.Value, name string, also ...s
 	}
 }
 
+// isBlank reports whether a scalar is an empty text.
+func (n *node) isBlank() bool { return n.shape == scalar && n.text == "" && !n.broken }
+
+// isChoice reports whether a value is among the choices of its key, and adds a fault otherwise.
+// An empty variable means the default.
+func (d *document) isChoice(n *node, f Field) bool {
+	if n.shape != scalar || n.broken || len(f.Choices) == 0 || f.known ||
+		slices.Contains(f.Choices, n.text) || n.text == "" && n.raw != "" {
+		return true
+	}
+	wanted := "one of " + strings.Join(f.Choices, ", ")
+	if len(f.Choices) == 1 {
+		wanted = f.Choices[0]
+	}
+	d.addFault(n.at, orElse(suggestNear(n.text, f.Choices), "remove the key for its default"), "%s must be %s, not %s", f.Key, wanted, quoteShort(n.raw))
+	return false
+}
+
 func (d *document) reportMissing(n *node, e *entry, f Field, name string) {
+	hint := f.Help
+	if example := f.suggestExample(); example != "" {
+		hint += "; " + example
+	}
 	if e != nil {
-		d.addFault(e.at, f.Help, "key %q of %s has no value", f.Key, name)
+		d.addFault(e.at, hint, "key %q of %s has no value", f.Key, name)
 		return
 	}
-	d.addFault(n.at, f.Help, "key %q is missing in %s", f.Key, name)
+	d.addFault(n.at, hint, "key %q is missing in %s", f.Key, name)
 }
 
 // reportUnknown adds a fault for every unknown key, and returns the most similar known keys.
@@ -257,6 +311,9 @@ func (d *document) reportUnknown(n *node, name string, known, moved []string) (m
 	for _, e := range n.entries {
 		if !slices.Contains(known, e.key) && !slices.Contains(moved, e.key) {
 			hint := suggestName(e.key, known)
+			if level := suggestLevel(e.key); level != "" && suggestNear(e.key, known) == "" {
+				hint = level
+			}
 			if key, value, found := strings.Cut(e.key, ":"); found && slices.Contains(known, key) && e.value.shape == null {
 				hint = fmt.Sprintf("write a space after the colon: %s: %s", key, value)
 				meant = append(meant, key)

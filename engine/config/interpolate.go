@@ -1,7 +1,10 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -85,28 +88,82 @@ func unmask(s string, put func(index int) string) string {
 
 func isMask(r rune) bool { return r >= maskFirst && r <= maskLast }
 
+// fileSuffix follows the name of a variable in the name of the variable that names a file
+// with the value, as in the images of databases.
+const fileSuffix = "_FILE"
+
+// valueMax is the maximum size of the file with a value; it guards against wrong files.
+const valueMax = 1 << 20
+
 // evaluate returns the value by the rules of a shell: with a default or a message, an empty
 // variable counts as unset.
 func (x variableUse) evaluate(lookup func(string) (string, bool)) (string, error) {
+	value, _, err := x.resolve(lookup)
+	return value, err
+}
+
+// resolve is like evaluate, and also returns the origin of the value, for people.
+func (x variableUse) resolve(lookup func(string) (string, bool)) (value, from string, err error) {
 	if x.raw == "$$" {
-		return "$", nil
+		return "$", "", nil
 	}
 	m := inside.FindStringSubmatch(x.raw)
 	if m == nil {
-		return "", fmt.Errorf("invalid variable %s: use ${NAME}, ${NAME:-default} or ${NAME:?message}", x.raw)
+		return "", "", fmt.Errorf("invalid variable %s: use ${NAME}, ${NAME:-default} or ${NAME:?message}", x.raw)
 	}
 	name, operator, word := m[1], m[2], m[3]
-	value, set := lookup(name)
+	value, from, set, err := lookupValue(name, lookup)
 	switch {
+	case err != nil:
+		return "", "", err
 	case operator == ":-" && value == "":
-		return word, nil
+		return word, "default of variable " + name, nil
 	case operator == ":?" && value == "":
 		if word == "" {
 			word = "it must be set"
 		}
-		return "", fmt.Errorf("environment variable %s: %s", name, word)
+		return "", "", fmt.Errorf("environment variable %s: %s", name, word)
 	case !set:
-		return "", &unsetError{name}
+		return "", "", &unsetError{name}
 	}
-	return value, nil
+	return value, from, nil
 }
+
+// lookupValue returns the value of a variable, or the content of the file that the variable
+// with the suffix _FILE names, without its last line break.
+func lookupValue(name string, lookup func(string) (string, bool)) (value, from string, set bool, err error) {
+	value, set = lookup(name)
+	path, named := lookup(name + fileSuffix)
+	switch {
+	case !named || path == "":
+		return value, "environment variable " + name, set, nil
+	case value != "":
+		return "", "", false, &valueFileError{name, errors.New("both are set: unset one of them")}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", "", false, &valueFileError{name, err}
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, valueMax+1))
+	switch {
+	case err != nil:
+		return "", "", false, &valueFileError{name, err}
+	case len(content) > valueMax:
+		return "", "", false, &valueFileError{name, fmt.Errorf("%s is larger than %d bytes", path, valueMax)}
+	}
+	value = strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+	return value, fmt.Sprintf("file %s, named by %s", path, name+fileSuffix), true, nil
+}
+
+// A valueFileError is a variable whose value cannot be read from a file.
+type valueFileError struct {
+	name  string
+	cause error
+}
+
+func (e *valueFileError) Error() string {
+	return fmt.Sprintf("environment variables %s and %[1]s%s: %v", e.name, fileSuffix, e.cause)
+}
+
+func (e *valueFileError) Unwrap() error { return e.cause }

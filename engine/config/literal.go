@@ -100,11 +100,8 @@ func (p *Pipeline) toNode(known Known) *node {
 		n.set("source", kindNode(p.Source.Kind, p.Source.Settings))
 	}
 	if p.Script != nil {
-		s := nodeOf(reflect.ValueOf(ScriptSettings{p.Script.Limits, p.Script.Pool, p.Script.Isolate}), false)
+		s := nodeOf(reflect.ValueOf(ScriptSettings{p.Script.Func, p.Script.Limits, p.Script.Pool, p.Script.Isolate}), false)
 		s.set(cmp.Or(p.Script.Language, orElse(known.Languages...)), &node{shape: scalar, raw: p.Script.Text, text: p.Script.Text})
-		if p.Script.Func != "" {
-			s.set("funcname", &node{shape: scalar, raw: p.Script.Func, text: p.Script.Func})
-		}
 		n.set("script", s)
 	}
 	if len(p.Computed) > 0 {
@@ -123,12 +120,7 @@ func (p *Pipeline) toNode(known Known) *node {
 		}
 		n.set("sinks", sinks)
 	}
-	rest := nodeOf(reflect.ValueOf(struct {
-		Lanes    int           `yaml:"lanes"`
-		Batch    Batch         `yaml:"batch"`
-		MaxEvent int           `yaml:"max_event,size"`
-		Lease    time.Duration `yaml:"lease"`
-	}{p.Lanes, p.Batch, p.MaxEvent, p.Lease}), false)
+	rest := nodeOf(reflect.ValueOf(pipelineNumbers{p.Lanes, p.Batch, p.MaxEvent, p.Lease}), false)
 	n.entries = append(n.entries, rest.entries...)
 	return n
 }

@@ -147,9 +147,9 @@ func (d *document) convertNode(y ast.Node) *node {
 		if n := d.anchors[y.Value.GetToken().Value]; n != nil {
 			return n
 		}
-		d.addFault(at, "", "unknown anchor &%s: declare it above", y.Value.GetToken().Value)
+		d.addFault(at, "declare it above, or quote a text that begins with *", "unknown anchor &%s", y.Value.GetToken().Value)
 	case *ast.TagNode:
-		d.addFault(at, "", "tags are not supported")
+		d.addFault(at, "remove it, or quote a text that begins with !", "tags are not supported")
 	case *ast.NullNode:
 		return &node{at: at}
 	case *ast.LiteralNode:
@@ -173,11 +173,11 @@ func (d *document) convertMapping(y ast.MapNode, at place) *node {
 		}
 		switch it.Key().(type) {
 		case *ast.MergeKeyNode, *ast.MappingKeyNode:
-			d.addFault(e.at, "", "%q keys are not supported", e.key)
+			d.addFault(e.at, "write the keys out", "%q keys are not supported", e.key)
 			continue
 		}
 		if first := n.get(e.key); first != nil {
-			d.addFault(e.at, "", "key %q is given twice, first on line %d", e.key, first.at.line)
+			d.addFault(e.at, "remove one of them", "key %q is given twice, first on line %d", e.key, first.at.line)
 			continue
 		}
 		e.value = d.convertNode(it.Value())
@@ -197,9 +197,10 @@ func (d *document) convertScalar(masked string, at place) *node {
 		value, err := x.evaluate(d.lookup)
 		if err != nil {
 			hint := ""
-			var unset *unsetError
-			if errors.As(err, &unset) {
+			if unset, ok := errors.AsType[*unsetError](err); ok {
 				hint = fmt.Sprintf("set it, or write a default: ${%s:-default}", unset.name)
+			} else if file, ok := errors.AsType[*valueFileError](err); ok {
+				hint = fmt.Sprintf("set %s to the value, or %[1]s%s to the path of a file with the value", file.name, fileSuffix)
 			}
 			if strings.Contains(n.raw, "function") {
 				hint = "in code, write $" + x.raw + " for " + x.raw

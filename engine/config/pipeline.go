@@ -19,15 +19,46 @@ const leaseMin = time.Second
 // pipelineName matches the names of pipelines, which become part of keys in databases.
 var pipelineName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 
+// topKeys are the keys of a configuration.
+type topKeys struct {
+	Data      string                  `yaml:"data" default:"perigee-data" example:"/var/lib/perigee" help:"data folder; a relative path starts in the folder of the configuration"`
+	HTTP      string                  `yaml:"http" default:"127.0.0.1:4290" example:"off" help:"address of metrics, readiness and status; off disables it"`
+	Reload    string                  `yaml:"reload" kind:"duration or off" default:"30s" example:"5m" help:"interval between checks for new versions of scripts, at least 1s; off disables the checks"`
+	Allow     []string                `yaml:"allow" example:"[code.example.com]" help:"hosts that scripts may be loaded from"`
+	S3        S3                      `yaml:"s3" help:"service of s3:// addresses"`
+	Query     Query                   `yaml:"query,apart" help:"HTTP address for SQL over the event store, and limits of a query"`
+	Tables    map[string]Table        `yaml:"tables,apart" help:"tables of the event store, by name; an undeclared table is created on first use"`
+	Functions []Computed              `yaml:"functions,apart" help:"functions of SQL, with a row as argument"`
+	Computed  []Computed              `yaml:"computed,apart" help:"columns whose value a function computes from the row, for every pipeline"`
+	Pipelines map[string]pipelineKeys `yaml:"pipelines,apart,required" help:"pipelines, by name"`
+}
+
+// pipelineKeys are the keys of a pipeline.
+type pipelineKeys struct {
+	Source   struct{}            `yaml:"source,apart,required" kind:"source" example:"{file: {path: events.ndjson}}" help:"kind of the source, with its settings"`
+	Script   ScriptSettings      `yaml:"script,apart" kind:"script" example:"trim.lua" help:"code, a path or an address; or a mapping with the code below the name of its language, beside the keys of a script"`
+	Computed []Computed          `yaml:"computed,apart" help:"columns whose value a function computes from the row, after those of every pipeline"`
+	Sink     struct{}            `yaml:"sink,apart" kind:"sink" example:"{stdout: {}}" help:"kind of the only sink, with its settings; required without sinks"`
+	Sinks    map[string]sinkKeys `yaml:"sinks,apart" kind:"mapping to sink" help:"several sinks by name, instead of sink: {NAME: {KIND: {…}, routed: true}, …}"`
+	pipelineNumbers
+}
+
+// pipelineNumbers are the keys of a pipeline that are numbers.
+type pipelineNumbers struct {
+	Lanes    int           `yaml:"lanes" default:"4" unit:"batches" example:"8" help:"number of batches of a partition in flight at the same time"`
+	Batch    Batch         `yaml:"batch" help:"limits of a batch, which sinks commit in one transaction"`
+	MaxEvent int           `yaml:"max_event,size" default:"1MiB" example:"4MiB" help:"maximum size of an event; a larger one becomes a dead letter of stage parse"`
+	Lease    time.Duration `yaml:"lease" default:"10s" example:"30s" help:"time after which other workers take over the partitions of a silent worker, at least 1s"`
+}
+
+// sinkKeys are the keys of one of several sinks beside its kind.
+type sinkKeys struct {
+	Routed bool `yaml:"routed" example:"true" help:"the sink gets only rows that the script routes to it: return to(\"NAME\", event)"`
+}
+
 // readConfig reads the top level of the file.
 func (d *document) readConfig(root *node, c *Config, known Known) {
-	var top struct {
-		Data   string   `yaml:"data"`
-		HTTP   string   `yaml:"http"`
-		Reload string   `yaml:"reload"`
-		Allow  []string `yaml:"allow"`
-		S3     S3       `yaml:"s3"`
-	}
+	var top topKeys
 	if root.shape == null {
 		d.addFault(root.at, `begin with "pipelines:"`, "the configuration is empty")
 		return
@@ -39,7 +70,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 		d.addFault(root.at, "here a pipeline has a source and a sink:\n"+pipelineExample, "this looks like a Redpanda Connect configuration")
 		return
 	}
-	d.decodeStruct(root, reflect.ValueOf(&top).Elem(), "the configuration", "computed", "functions", "pipelines", "query", "tables")
+	d.decodeStruct(root, reflect.ValueOf(&top).Elem(), "the configuration")
 	c.Allow, c.S3 = Allow{top.Allow, d.originOf(root, "allow")}, top.S3
 	c.S3.origin = d.originOf(root, "s3")
 	c.Reload = d.readReload(root, orElse(top.Reload, DefaultReload))
@@ -47,7 +78,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	d.readQuery(root, c)
 	c.HTTP = top.HTTP
 	if err := validateHTTP(c.HTTP); err != nil {
-		d.addFault(root.get("http").value.at, `use "off" to disable the listener`, "http: %v", err)
+		d.addFault(root.get("http").value.at, `write host:port, such as 127.0.0.1:4290, or "off" to disable the listener`, "http: %v", err)
 	}
 	c.Tables = d.readTables(root, known)
 	c.Functions = d.readComputed(root, "functions", nil, known)
@@ -56,9 +87,9 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	switch {
 	case e == nil && slices.ContainsFunc(root.entries, func(e entry) bool { return nearest.Name(e.key, []string{"pipelines"}) != "" }):
 	case e == nil:
-		d.addFault(root.at, "", `key "pipelines" is missing in the configuration`)
+		d.addFault(root.at, "add a pipeline:\n"+pipelineExample, `key "pipelines" is missing in the configuration`)
 	case e.value.shape == null || e.value.shape == mapping && len(e.value.entries) == 0:
-		d.addFault(e.at, "", "the configuration has no pipeline")
+		d.addFault(e.at, "add a pipeline:\n"+pipelineExample, "the configuration has no pipeline")
 	case e.value.shape != mapping && !e.value.broken:
 		d.hasShape(e.value, mapping, "pipelines")
 		d.faults[len(d.faults)-1].Hint = "each pipeline is below its name:\n" + pipelineExample
@@ -92,9 +123,10 @@ func (d *document) readReload(root *node, text string) time.Duration {
 	if text == "off" {
 		return 0
 	}
-	every, err := time.ParseDuration(text)
+	every, err := parseDuration(text)
 	if err != nil || every < time.Second {
-		d.addFault(root.get("reload").value.at, "", "reload must be a duration of at least 1s, or off, not %s", quoteShort(text))
+		value := root.get("reload").value
+		d.addFault(value.at, `use a time with its unit, such as 30s or 5m, or "off"`, "reload must be a duration of at least 1s, or off, not %s", quoteShort(value.raw))
 	}
 	return every
 }
@@ -124,7 +156,7 @@ func (d *document) readComputed(n *node, key string, before []Computed, known Kn
 func (d *document) checkComputed(item *node, what string, c Computed, before []Computed, known Known) bool {
 	faults := len(d.faults)
 	if c.Name != "" && slices.ContainsFunc(before, func(b Computed) bool { return b.Name == c.Name }) {
-		d.addFault(item.get("name").value.at, "", "%s %s is computed twice", what, c.Name)
+		d.addFault(item.get("name").value.at, "rename or remove one of them", "%s %s is computed twice", what, c.Name)
 	}
 	if c.Type != "" && !slices.Contains(known.Types, c.Type) {
 		d.addFault(item.get("type").value.at, suggestName(c.Type, known.Types), "unknown type %q of %s %s", c.Type, what, c.Name)
@@ -137,19 +169,14 @@ func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pip
 	if !pipelineName.MatchString(e.key) {
 		d.addFault(e.at, "use up to 64 letters, digits and _ . -", "invalid pipeline name %s", quoteShort(e.key))
 	}
-	var rest struct {
-		Lanes    int           `yaml:"lanes"`
-		Batch    Batch         `yaml:"batch"`
-		MaxEvent int           `yaml:"max_event,size"`
-		Lease    time.Duration `yaml:"lease"`
-	}
+	var rest pipelineKeys
 	if e.value.shape == null {
 		e.value = &node{shape: mapping, at: e.at}
 	}
 	if !d.hasShape(e.value, mapping, "pipeline "+e.key) {
 		return p
 	}
-	d.decodeStruct(e.value, reflect.ValueOf(&rest).Elem(), "pipeline "+e.key, "source", "script", "computed", "sink", "sinks")
+	d.decodeStruct(e.value, reflect.ValueOf(&rest).Elem(), "pipeline "+e.key)
 	p.Computed = d.readComputed(e.value, "computed", everywhere, known)
 	p.Lanes, p.Batch, p.MaxEvent, p.Lease = rest.Lanes, rest.Batch, rest.MaxEvent, rest.Lease
 	d.checkNotNegative(e.value, "lanes", rest.Lanes)
@@ -167,7 +194,7 @@ func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pip
 
 func (d *document) checkNotNegative(n *node, key string, value int) {
 	if value < 0 {
-		d.addFault(n.get(key).value.at, "", "%s must not be negative", key)
+		d.addFault(n.get(key).value.at, "remove the key for its default", "%s must not be negative", key)
 	}
 }
 
@@ -243,20 +270,14 @@ func (d *document) readScript(e *entry, languages []string) *Script {
 		return s
 	}
 	var settings ScriptSettings
-	d.decodeStruct(e.value, reflect.ValueOf(&settings).Elem(), "script", append([]string{"funcname"}, languages...)...)
-	s.Limits, s.Pool, s.Isolate = settings.Limits, settings.Pool, settings.Isolate
-	if s.Isolate != "" && s.Isolate != IsolateProcess {
-		d.addFault(e.value.get("isolate").value.at, "remove the key to run the script in the engine's own process", "isolate must be process, not %s", quoteShort(s.Isolate))
-	}
-	if name := e.value.get("funcname"); name != nil && !name.value.broken && d.hasShape(name.value, scalar, "funcname") {
-		s.Func = name.value.text
-	}
+	d.decodeStruct(e.value, reflect.ValueOf(&settings).Elem(), "script", languages...)
+	s.Func, s.Limits, s.Pool, s.Isolate = settings.FuncName, settings.Limits, settings.Pool, settings.Isolate
 	for _, l := range languages {
 		given := e.value.get(l)
 		switch {
 		case given == nil:
 		case s.Language != "":
-			d.addFault(given.at, "", "a script has one language: both %s and %s are given", s.Language, l)
+			d.addFault(given.at, "remove one of them", "a script has one language: both %s and %s are given", s.Language, l)
 		case d.hasShape(given.value, scalar, l):
 			s.Language, s.Text, s.at = l, d.readScriptText(given.value), given.value.at
 		}
@@ -269,7 +290,7 @@ func (d *document) readScript(e *entry, languages []string) *Script {
 
 func (d *document) readScriptText(n *node) string {
 	if strings.TrimSpace(n.text) == "" {
-		d.addFault(n.at, "", "the script has no code")
+		d.addFault(n.at, "write the code or a path, or remove script: events then pass unchanged", "the script has no code")
 	}
 	return n.text
 }
@@ -293,7 +314,7 @@ func orElse(texts ...string) string {
 }
 
 // UseData replaces the data folder that the configuration names.
-func (c *Config) UseData(folder string) { c.Data, c.dataNamed = folder, true }
+func (c *Config) UseData(folder string) { c.Data, c.dataNamed, c.dataGiven = folder, true, true }
 
 // FormerData returns the default folder of earlier versions, in the working folder. It
 // returns "" if that is the data folder, or if the configuration names one.

@@ -11,12 +11,12 @@ import (
 
 // Query configures the HTTP address for SQL over the event store, and the limits of a query.
 type Query struct {
-	Listen string        `yaml:"listen" help:"address for SQL over HTTP, such as 127.0.0.1:4292 (default none)"`
-	Token  string        `yaml:"token" help:"token that clients send as Authorization: Bearer TOKEN; required beyond loopback; write it as ${NAME}"`
-	Cert   string        `yaml:"cert" help:"certificate file, for TLS"`
-	Key    string        `yaml:"key" help:"key file of the certificate"`
-	Time   time.Duration `yaml:"time" help:"time limit of a query (default 30s)"`
-	Memory int           `yaml:"memory,size" help:"memory limit of a query (default 256MiB)"`
+	Listen string        `yaml:"listen" default:"(none)" example:"127.0.0.1:4292" help:"address for SQL over HTTP"`
+	Token  string        `yaml:"token,secret" example:"${QUERY_TOKEN}" help:"token that clients send as Authorization: Bearer TOKEN; required beyond loopback; write it as ${NAME}"`
+	Cert   string        `yaml:"cert" example:"tls/server.crt" help:"certificate file, for TLS"`
+	Key    string        `yaml:"key" example:"tls/server.key" help:"key file of the certificate"`
+	Time   time.Duration `yaml:"time" default:"30s" example:"2m" help:"time limit of a query"`
+	Memory int           `yaml:"memory,size" default:"256MiB" example:"1GiB" help:"memory limit of a query"`
 	origin
 }
 
@@ -51,7 +51,7 @@ func (d *document) readQuery(root *node, c *Config) {
 	}
 	d.decode(e.value, reflect.ValueOf(&c.Query).Elem(), "query", false)
 	if err := c.Query.validate(); err != nil {
-		d.addFault(e.value.at, "", "query: %v", err)
+		d.addFault(e.value.at, "for example: query: {listen: 127.0.0.1:4292, time: 30s, memory: 256MiB}", "query: %v", err)
 	}
 	for _, file := range []*string{&c.Query.Cert, &c.Query.Key} {
 		if *file != "" && !filepath.IsAbs(*file) {

@@ -6,10 +6,17 @@ import (
 	"strings"
 )
 
+// telling matches the names of keys and variables whose values are secrets.
+const telling = `(?i:password|passwd|passphrase|secret|token|credential|authorization|api[_-]?key|access[_-]?key)`
+
+var tellingName = regexp.MustCompile(telling)
+
+func isTelling(name string) bool { return tellingName.MatchString(name) }
+
 // secretPatterns match secrets: the literal value of a key with a telling name, and a
 // password in a URL. They search the text, because errors quote invalid YAML too.
 var secretPatterns = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)["']?[\w-]*(?:password|passwd|passphrase|secret|token|credential|authorization|api[_-]?key|access[_-]?key)[\w-]*["']?[ \t]*:[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([^\s"'{\[,#}][^,#}\n]*))`),
+	regexp.MustCompile(`["']?[\w-]*` + telling + `[\w-]*["']?[ \t]*:[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([^\s"'{\[,#}][^,#}\n]*))`),
 	regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@"']*:([^@/\s"']+)@`),
 }
 

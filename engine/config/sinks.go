@@ -76,7 +76,7 @@ func (d *document) readSink(e entry, kinds []string) Sink {
 // checkSinks checks the sinks of a pipeline together.
 func (d *document) checkSinks(pipeline entry, at *entry, all []Sink) {
 	if len(all) > sinksMax {
-		d.addFault(at.at, "", "pipeline %s has %d sinks; at most %d are allowed", pipeline.key, len(all), sinksMax)
+		d.addFault(at.at, "divide the sinks among several pipelines", "pipeline %s has %d sinks; at most %d are allowed", pipeline.key, len(all), sinksMax)
 	}
 	routed := func(s Sink) bool { return s.Routed }
 	first := slices.IndexFunc(all, routed)
@@ -89,6 +89,6 @@ func (d *document) checkSinks(pipeline entry, at *entry, all []Sink) {
 	}
 	if s := pipeline.value.get("script"); s == nil || s.value.shape == null && !s.value.broken {
 		e := at.value.get(all[first].Name).value.get("routed")
-		d.addFault(e.at, "", "sink %s is routed, but pipeline %s has no script to route rows to it", all[first].Name, pipeline.key)
+		d.addFault(e.at, "remove routed, or add a script that returns to(\"NAME\", event)", "sink %s is routed, but pipeline %s has no script to route rows to it", all[first].Name, pipeline.key)
 	}
 }

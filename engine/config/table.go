@@ -17,14 +17,14 @@ import (
 // undeclared table, which is created without settings on first use.
 type Table struct {
 	Name      string
-	Schema    string        `yaml:"schema" help:"file or address (https://…, s3://…) with the keys event, time, time_unit, unknown, unique and columns of this table"`
-	Event     string        `yaml:"event" help:"column with the event's name; files are sorted by it and have a bloom filter on it"`
-	Time      string        `yaml:"time" help:"column with the event's own time; an event without it becomes a dead letter"`
-	TimeUnit  string        `yaml:"time_unit" help:"unit of numbers since 1970: s, ms, us or ns; text accepts only RFC 3339 (default: RFC 3339, or a number of seconds). With ns the column is of type timestamp_ns"`
-	Retention time.Duration `yaml:"retention" help:"age, by the event's own time, after which rows are removed, such as 30d (default: rows are kept)"`
-	Sort      []string      `yaml:"sort" help:"columns to sort files by (default: the event column, then the time column)"`
-	Bloom     []string      `yaml:"bloom" help:"further columns with a bloom filter in every file, for searches for rare values"`
-	Unknown   string        `yaml:"unknown" help:"undeclared fields: add a column for each, keep them in the JSON column _rest, or drop them (default add)"`
+	Schema    string        `yaml:"schema" example:"emails.yaml" help:"file or address (https://…, s3://…) with the keys event, time, time_unit, unknown, unique and columns of this table"`
+	Event     string        `yaml:"event" example:"event_name" help:"column with the event's name; files are sorted by it and have a bloom filter on it"`
+	Time      string        `yaml:"time" example:"at" help:"column with the event's own time; an event without it becomes a dead letter"`
+	TimeUnit  string        `yaml:"time_unit" default:"(RFC 3339, or a number of seconds)" choices:"s,ms,us,ns,text" example:"ms" help:"unit of numbers since 1970: s, ms, us or ns; text accepts only RFC 3339. With ns the column is of type timestamp_ns"`
+	Retention time.Duration `yaml:"retention" default:"(rows are kept)" example:"30d" help:"age, by the event's own time, after which rows are removed"`
+	Sort      []string      `yaml:"sort" default:"(the event column, then the time column)" example:"[user_id, at]" help:"columns to sort files by"`
+	Bloom     []string      `yaml:"bloom" example:"[user_id]" help:"further columns with a bloom filter in every file, for searches for rare values"`
+	Unknown   string        `yaml:"unknown" default:"add" choices:"add,keep,drop" example:"keep" help:"undeclared fields: add a column for each, keep them in the JSON column _rest, or drop them"`
 	Unique    Unique        `yaml:"unique" help:"drop an event if an event with the same key arrived within a window before it"`
 	Columns   []Column      `yaml:"columns" help:"columns with a declared type; events that do not fit become dead letters"`
 	Computed  []Computed    `yaml:"computed" help:"columns whose value a function computes from the event, for every pipeline; table recompute fills them for stored rows"`
@@ -44,17 +44,17 @@ type tableSchema struct {
 
 // Unique drops repeated events of a producer.
 type Unique struct {
-	Key    []string      `yaml:"key,required" help:"declared columns that identify an event"`
-	Window time.Duration `yaml:"window,required" help:"time since the arrival of the event with the same key, such as 1d"`
-	Memory int           `yaml:"memory,size" help:"memory limit of the keys of a window, 18 to 28 bytes each (default 256MiB)"`
+	Key    []string      `yaml:"key,required" example:"[id]" help:"declared columns that identify an event"`
+	Window time.Duration `yaml:"window,required" example:"1d" help:"time since the arrival of the event with the same key"`
+	Memory int           `yaml:"memory,size" default:"256MiB" example:"1GiB" help:"memory limit of the keys of a window, 18 to 28 bytes each"`
 }
 
 // A Column is a column of a table with a declared type.
 type Column struct {
-	Name     string `yaml:"name,required" help:"name of the column"`
-	Type     string `yaml:"type,required" help:"bool, int32, int64, float64, decimal(18,2), string, bytes, timestamp, timestamp_ns or json"`
-	Field    string `yaml:"field" help:"field of the event, such as user.email (default: the name)"`
-	Unit     string `yaml:"unit" help:"unit of a timestamp: s, ms, us or ns for numbers since 1970; text accepts only RFC 3339"`
+	Name     string `yaml:"name,required" example:"amount" help:"name of the column"`
+	Type     string `yaml:"type,required" choices:"@column_types" example:"decimal(18,2)" help:"bool, int32, int64, float64, decimal(18,2), string, bytes, timestamp, timestamp_ns or json"`
+	Field    string `yaml:"field" default:"(the name)" example:"user.email" help:"field of the event"`
+	Unit     string `yaml:"unit" choices:"s,ms,us,ns,text" example:"ms" help:"unit of a timestamp: s, ms, us or ns for numbers since 1970; text accepts only RFC 3339"`
 	Required bool   `yaml:"required" help:"an event without the field becomes a dead letter"`
 	origin
 }
@@ -64,11 +64,6 @@ const (
 	UnknownAdd  = "add"
 	UnknownKeep = "keep"
 	UnknownDrop = "drop"
-)
-
-var (
-	unknownModes = []string{UnknownAdd, UnknownKeep, UnknownDrop}
-	timeUnits    = []string{"s", "ms", "us", "ns", "text"}
 )
 
 // restColumn is the name of the column with all fields that have no separate column.
@@ -191,12 +186,6 @@ func (t *Table) AtSchema(err error, hint string) error { return t.atKey("schema"
 
 // checkTable checks the settings of a table in n, together with all its other settings.
 func (d *document) checkTable(n *node, t *Table, known Known) {
-	if n.get("unknown") != nil {
-		d.checkChoice(n, "unknown", t.Unknown, unknownModes)
-	}
-	if n.get("time_unit") != nil {
-		d.checkChoice(n, "time_unit", t.TimeUnit, timeUnits)
-	}
 	for _, key := range []string{"time_unit", "retention"} {
 		if setting := n.get(key); t.Time == "" && setting != nil {
 			d.addFault(setting.at, "name the column with the event's time: time: COLUMN", "%s of table %s needs a time column", key, t.Name)
@@ -229,13 +218,6 @@ func (d *document) checkTable(n *node, t *Table, known Known) {
 	}
 }
 
-// checkChoice adds a fault if the value of a key is not one of the choices.
-func (d *document) checkChoice(n *node, key, value string, choices []string) {
-	if value != "" && !slices.Contains(choices, value) {
-		d.addFault(n.get(key).value.at, suggestNear(value, choices), "%s must be one of %s, not %s", key, strings.Join(choices, ", "), quoteShort(value))
-	}
-}
-
 // checkColumn checks column i of a table, declared in n.
 func (d *document) checkColumn(n *node, t *Table, i int, known Known) {
 	c := t.Columns[i]
@@ -245,7 +227,7 @@ func (d *document) checkColumn(n *node, t *Table, i int, known Known) {
 	case strings.EqualFold(c.Name, restColumn):
 		d.addFault(n.get("name").value.at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", restColumn)
 	case before:
-		d.addFault(n.get("name").value.at, "", "column %s is declared twice", c.Name)
+		d.addFault(n.get("name").value.at, "remove one of them; SQL ignores the case of names", "column %s is declared twice", c.Name)
 	}
 	if c.Type == "" {
 		return
@@ -258,7 +240,6 @@ func (d *document) checkColumn(n *node, t *Table, i int, known Known) {
 	case message != "":
 		d.addFault(at, "write the total number of digits and the number after the point, such as decimal(18,2)", "type %q of column %s: %s", c.Type, c.Name, message)
 	}
-	d.checkChoice(n, "unit", c.Unit, timeUnits)
 	if c.Unit != "" && !isTime(base) {
 		d.addFault(n.get("unit").value.at, "only timestamps have a unit", "column %s is of type %s", c.Name, c.Type)
 	}
@@ -342,7 +323,7 @@ func (d *document) checkUnique(n *node, t *Table) {
 		}
 	}
 	if m := t.Unique.Memory; n.get("memory") != nil && m < 1<<20 {
-		d.addFault(n.get("memory").value.at, "", "memory must be at least 1MiB")
+		d.addFault(n.get("memory").value.at, "the default is 256MiB", "memory must be at least 1MiB")
 	}
 	key := n.get("key")
 	if key == nil || key.value.shape != sequence {
@@ -371,7 +352,7 @@ func (d *document) checkUnique(n *node, t *Table) {
 		case base == "float64" || base == "decimal" || base == "json":
 			d.addFault(item.at, "use columns of another type, such as int64 or string", "key names column %s of type %s, which may spell equal values differently", item.text, base)
 		case slices.ContainsFunc(key.value.items[:i], func(n *node) bool { return strings.EqualFold(n.text, item.text) }):
-			d.addFault(item.at, "", "key names column %s twice", quoteShort(item.text))
+			d.addFault(item.at, "remove one of them", "key names column %s twice", quoteShort(item.text))
 		}
 	}
 }

@@ -12,13 +12,13 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]string{
-		"localhost":               "missing port in address: use host:port",
+		"localhost":               "missing port in address",
 		"localhost:":              `invalid port ""`,
 		"localhost:http":          `invalid port "http"`,
 		"localhost:65536":         `invalid port "65536"`,
 		"localhost:-1":            `invalid port "-1"`,
 		"::1:80":                  "too many colons",
-		"redis://localhost:6379":  "without redis:// (localhost:6379)",
+		"redis://localhost:6379":  `invalid address "redis://localhost:6379"`,
 		"user@localhost:6379":     `invalid host "user@localhost"`,
 		"local host:6379":         `invalid host "local host"`,
 		"localhost:6379/database": `invalid port "6379/database"`,

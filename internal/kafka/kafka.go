@@ -21,12 +21,12 @@ import (
 
 // Config are the settings that connect to a cluster.
 type Config struct {
-	Brokers   []string `yaml:"brokers" help:"some brokers of the cluster, as host:port (default 127.0.0.1:9092)"`
+	Brokers   []string `yaml:"brokers" default:"[127.0.0.1:9092]" example:"[kafka-1:9092, kafka-2:9092]" help:"some brokers of the cluster, as host:port"`
 	TLS       bool     `yaml:"tls" help:"use TLS"`
-	CA        string   `yaml:"ca" help:"file with the CA certificates that signed the brokers'; turns TLS on"`
-	User      string   `yaml:"user" help:"name to log in with"`
-	Password  string   `yaml:"password" help:"give it as ${NAME}"`
-	Mechanism string   `yaml:"mechanism" help:"plain, scram-sha-256 or scram-sha-512 (default scram-sha-512)"`
+	CA        string   `yaml:"ca" example:"tls/ca.pem" help:"file with the CA certificates that signed the brokers'; turns TLS on"`
+	User      string   `yaml:"user" example:"perigee" help:"name to log in with"`
+	Password  string   `yaml:"password,secret" example:"${KAFKA_PASSWORD}" help:"password of the user; give it as ${NAME}"`
+	Mechanism string   `yaml:"mechanism" default:"scram-sha-512" example:"plain" help:"how to log in: plain, scram-sha-256 or scram-sha-512"`
 }
 
 // Options returns the options for a client. Relative paths start at folder.

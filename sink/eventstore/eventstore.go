@@ -16,7 +16,7 @@ import (
 
 // Config is the sink's part of a pipeline's configuration.
 type Config struct {
-	Table string `yaml:"table,required" help:"Table of the event store, created on first use. Declare its columns, time column and retention below tables"`
+	Table string `yaml:"table,required" example:"emails" help:"table of the event store, created on first use. Declare its columns, time column and retention below tables"`
 
 	Time    struct{} `yaml:"time,moved" help:"declare the table at the top of the configuration: tables: {NAME: {time: COLUMN}}"`
 	Columns struct{} `yaml:"columns,moved" help:"declare the table at the top of the configuration: tables: {NAME: {columns: […]}}"`

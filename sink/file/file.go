@@ -38,13 +38,13 @@ import (
 
 // Config are the settings below "file".
 type Config struct {
-	Folder string        `yaml:"folder,required" help:"Folder of the files; created if it does not exist"`
-	Name   string        `yaml:"name" help:"Prefix of the files' names (default: the pipeline's name, followed by the sink's if it has several)"`
-	Pack   string        `yaml:"pack" help:"Compression: none, gzip or zstd (default none)"`
-	Bytes  int           `yaml:"bytes,size" help:"Rotate files of this size, after compression (default 128MiB)"`
-	Age    time.Duration `yaml:"age" help:"Rotate files after this age, counted from the first row (default 1h)"`
-	Access string        `yaml:"access" help:"Permissions of the files, in octal (default \"0640\"); the folder gets those plus the right to enter"`
-	Order  string        `yaml:"order" help:"Order of the lines of a partition: source, or any, which lets lanes write without waiting for each other (default source)"`
+	Folder string        `yaml:"folder,required" example:"archive" help:"folder of the files; created if it does not exist"`
+	Name   string        `yaml:"name" default:"(the pipeline's name, followed by the sink's if it has several)" example:"emails" help:"prefix of the files' names"`
+	Pack   string        `yaml:"pack" default:"none" choices:"none,gzip,zstd" example:"zstd" help:"compression: none, gzip or zstd"`
+	Bytes  int           `yaml:"bytes,size" default:"128MiB" example:"1GiB" help:"rotate files of this size, after compression"`
+	Age    time.Duration `yaml:"age" default:"1h" example:"15m" help:"rotate files after this age, counted from the first row"`
+	Access string        `yaml:"access" default:"\"0640\"" example:"\"0600\"" help:"permissions of the files, in octal; the folder gets those plus the right to enter"`
+	Order  string        `yaml:"order" default:"source" choices:"source,any" help:"order of the lines of a partition: source, or any, which lets lanes write without waiting for each other"`
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)

@@ -22,12 +22,12 @@ import (
 
 // Config are the settings below "http".
 type Config struct {
-	URL     string        `yaml:"url,required" help:"URL that batches are posted to"`
-	Token   string        `yaml:"token" help:"Token that is sent as Authorization: Bearer TOKEN; take it from the environment: ${NAME}"`
-	Format  string        `yaml:"format" help:"Format of the bodies: ndjson, array, or each for one request per event (default ndjson)"`
-	Gzip    bool          `yaml:"gzip" help:"Compress the bodies"`
-	Timeout time.Duration `yaml:"timeout" help:"Time that the receiver has to answer (default 30s)"`
-	Order   string        `yaml:"order" help:"Order of the requests of a partition: source, or any, which lets lanes post without waiting for each other (default source)"`
+	URL     string        `yaml:"url,required" example:"https://example.com/events" help:"URL that batches are posted to"`
+	Token   string        `yaml:"token,secret" example:"${RECEIVER_TOKEN}" help:"token that is sent as Authorization: Bearer TOKEN; take it from the environment: ${NAME}"`
+	Format  string        `yaml:"format" default:"ndjson" choices:"ndjson,array,each" help:"format of the bodies: ndjson, array, or each for one request per event"`
+	Gzip    bool          `yaml:"gzip" help:"compress the bodies"`
+	Timeout time.Duration `yaml:"timeout" default:"30s" example:"5s" help:"time that the receiver has to answer"`
+	Order   string        `yaml:"order" default:"source" choices:"source,any" help:"order of the requests of a partition: source, or any, which lets lanes post without waiting for each other"`
 }
 
 // Kind offers the sink to configurations.

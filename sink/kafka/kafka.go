@@ -30,10 +30,10 @@ import (
 // Config are the settings below "kafka".
 type Config struct {
 	kafka.Config
-	Topic    string `yaml:"topic,required" help:"Topic to write to"`
-	Key      string `yaml:"key" help:"Field that becomes the record's key, as a.b.c; records of one key go to one partition of the topic (default none)"`
-	Compress string `yaml:"compress" help:"Compression: none, gzip, snappy, lz4 or zstd (default zstd)"`
-	Order    string `yaml:"order" help:"Order of records in a partition of the topic: source, or any, which lets lanes write without waiting for each other (default source)"`
+	Topic    string `yaml:"topic,required" example:"emails" help:"topic to write to"`
+	Key      string `yaml:"key" default:"(none)" example:"user.id" help:"field that becomes the record's key, as a.b.c; records of one key go to one partition of the topic"`
+	Compress string `yaml:"compress" default:"zstd" choices:"none,gzip,snappy,lz4,zstd" help:"compression: none, gzip, snappy, lz4 or zstd"`
+	Order    string `yaml:"order" default:"source" choices:"source,any" help:"order of records in a partition of the topic: source, or any, which lets lanes write without waiting for each other"`
 }
 
 // Kind offers the sink to configurations.

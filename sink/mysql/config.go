@@ -17,21 +17,21 @@ import (
 
 // Config says where rows go and what they are made of.
 type Config struct {
-	Address    string            `yaml:"address" help:"host and port of the server (127.0.0.1:3306)"`
-	Socket     string            `yaml:"socket" help:"path of the server's socket, instead of address"`
-	User       string            `yaml:"user,required" help:"account that writes"`
-	Password   sqlsink.Secret    `yaml:"password" help:"its password; take it from the environment: ${MYSQL_PASSWORD}"`
-	Database   string            `yaml:"database,required" help:"database of the table"`
-	Table      string            `yaml:"table,required" help:"table that rows are inserted into"`
+	Address    string            `yaml:"address" default:"(127.0.0.1:3306, unless socket is set)" example:"db.example.com:3306" help:"host and port of the server"`
+	Socket     string            `yaml:"socket" example:"/run/mysqld/mysqld.sock" help:"path of the server's socket, instead of address"`
+	User       string            `yaml:"user,required" example:"perigee" help:"account that writes"`
+	Password   sqlsink.Secret    `yaml:"password,secret" example:"${MYSQL_PASSWORD}" help:"its password; take it from the environment: ${MYSQL_PASSWORD}"`
+	Database   string            `yaml:"database,required" example:"mail" help:"database of the table"`
+	Table      string            `yaml:"table,required" example:"emails" help:"table that rows are inserted into"`
 	Create     bool              `yaml:"create" help:"create the table from the columns if it does not exist"`
 	Columns    []Column          `yaml:"columns,required" help:"the columns to fill, in any order"`
-	PrimaryKey []string          `yaml:"primary_key" help:"columns of the primary key of a table that the sink creates"`
-	Indexes    []string          `yaml:"indexes" help:"indexes of a table that the sink creates: names of columns, separated by commas"`
-	Mode       sqlsink.Mode      `yaml:"mode" help:"for a row whose key exists already: insert rejects it, upsert replaces the existing row, ignore keeps it (insert)"`
-	Update     []string          `yaml:"update" help:"columns that an upsert replaces (all that are part of no key)"`
-	Method     Method            `yaml:"method" help:"how rows are inserted: bulk (arrays of parameters, MariaDB only), insert (statements of several rows), or auto for bulk where the server has it (auto)"`
-	TLS        sqlsink.TLS       `yaml:"tls" help:"encryption of the connection: require (the certificate is not checked) or verify (it must be valid for the host); a plain connection beyond this machine is logged"`
-	Params     map[string]string `yaml:"params" help:"further settings of the connection, such as compress: true"`
+	PrimaryKey []string          `yaml:"primary_key" example:"[id]" help:"columns of the primary key of a table that the sink creates"`
+	Indexes    []string          `yaml:"indexes" example:"[\"user_id, at\"]" help:"indexes of a table that the sink creates: names of columns, separated by commas"`
+	Mode       sqlsink.Mode      `yaml:"mode" default:"insert" choices:"insert,upsert,ignore" example:"upsert" help:"for a row whose key exists already: insert rejects it, upsert replaces the existing row, ignore keeps it"`
+	Update     []string          `yaml:"update" default:"(all that are part of no key)" example:"[opened, at]" help:"columns that an upsert replaces"`
+	Method     Method            `yaml:"method" default:"auto" choices:"auto,insert,bulk" example:"insert" help:"how rows are inserted: bulk (arrays of parameters, MariaDB only), insert (statements of several rows), or auto for bulk where the server has it"`
+	TLS        sqlsink.TLS       `yaml:"tls" choices:"require,verify" example:"verify" help:"encryption of the connection: require (the certificate is not checked) or verify (it must be valid for the host); a plain connection beyond this machine is logged"`
+	Params     map[string]string `yaml:"params" example:"{compress: true}" help:"further settings of the connection"`
 }
 
 // The types of a Config's fields, for callers that make one in Go.

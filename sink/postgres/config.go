@@ -14,20 +14,20 @@ import (
 
 // Config says where rows go and what they are made of.
 type Config struct {
-	Address    string            `yaml:"address" help:"host and port of the server, or the folder of its socket (127.0.0.1:5432)"`
-	User       string            `yaml:"user,required" help:"role that writes"`
-	Password   sqlsink.Secret    `yaml:"password" help:"its password; take it from the environment: ${POSTGRES_PASSWORD}"`
-	Database   string            `yaml:"database,required" help:"database of the table"`
-	Schema     string            `yaml:"schema" help:"schema of the table, and of the tables that remember what is committed (public)"`
-	Table      string            `yaml:"table,required" help:"table that rows are copied into"`
+	Address    string            `yaml:"address" default:"127.0.0.1:5432" example:"db.example.com:5432" help:"host and port of the server, or the folder of its socket"`
+	User       string            `yaml:"user,required" example:"perigee" help:"role that writes"`
+	Password   sqlsink.Secret    `yaml:"password,secret" example:"${POSTGRES_PASSWORD}" help:"its password; take it from the environment: ${POSTGRES_PASSWORD}"`
+	Database   string            `yaml:"database,required" example:"mail" help:"database of the table"`
+	Schema     string            `yaml:"schema" default:"public" example:"events" help:"schema of the table, and of the tables that remember what is committed"`
+	Table      string            `yaml:"table,required" example:"emails" help:"table that rows are copied into"`
 	Create     bool              `yaml:"create" help:"create the table from the columns if it does not exist"`
 	Columns    []Column          `yaml:"columns,required" help:"the columns to fill, in any order"`
-	PrimaryKey []string          `yaml:"primary_key" help:"columns of the primary key of a table that the sink creates"`
-	Indexes    []string          `yaml:"indexes" help:"indexes of a table that the sink creates: names of columns, separated by commas"`
-	Mode       sqlsink.Mode      `yaml:"mode" help:"for a row whose key exists already: insert rejects it, upsert replaces the existing row, ignore keeps it (insert)"`
-	Update     []string          `yaml:"update" help:"columns that an upsert replaces (all that are not part of the key)"`
-	TLS        sqlsink.TLS       `yaml:"tls" help:"encryption of the connection: require (the certificate is not checked) or verify (it must be valid for the host); a connection beyond this machine that may be plain is logged"`
-	Params     map[string]string `yaml:"params" help:"further settings of the connection, such as sslmode: verify-full"`
+	PrimaryKey []string          `yaml:"primary_key" example:"[id]" help:"columns of the primary key of a table that the sink creates"`
+	Indexes    []string          `yaml:"indexes" example:"[\"user_id, at\"]" help:"indexes of a table that the sink creates: names of columns, separated by commas"`
+	Mode       sqlsink.Mode      `yaml:"mode" default:"insert" choices:"insert,upsert,ignore" example:"upsert" help:"for a row whose key exists already: insert rejects it, upsert replaces the existing row, ignore keeps it"`
+	Update     []string          `yaml:"update" default:"(all that are not part of the key)" example:"[opened, at]" help:"columns that an upsert replaces"`
+	TLS        sqlsink.TLS       `yaml:"tls" choices:"require,verify" example:"verify" help:"encryption of the connection: require (the certificate is not checked) or verify (it must be valid for the host); a connection beyond this machine that may be plain is logged"`
+	Params     map[string]string `yaml:"params" example:"{sslmode: verify-full}" help:"further settings of the connection"`
 }
 
 // The types of a Config's fields, for callers that make one in Go.

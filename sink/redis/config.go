@@ -9,17 +9,17 @@ import (
 
 // Config are the settings below "redis". Just one of List, Stream and Hash is given.
 type Config struct {
-	Address  string `yaml:"address" help:"Host and port, or the path of a socket (default 127.0.0.1:6379)"`
-	Username string `yaml:"username" help:"User, if the server has several"`
-	Password string `yaml:"password" help:"Password; take it from the environment: ${REDIS_PASSWORD}"`
-	DB       int    `yaml:"db" help:"Number of the database (default 0)"`
-	TLS      bool   `yaml:"tls" help:"Encrypt the connection and check the server's certificate"`
-	CA       string `yaml:"ca" help:"File with the certificates to trust, in PEM (default those of the system)"`
-	List     string `yaml:"list" help:"Key of the list that documents are appended to"`
-	Stream   string `yaml:"stream" help:"Key of the stream that documents are appended to"`
-	Field    string `yaml:"field" help:"Field of a stream's entry that holds the document (default data)"`
-	Order    string `yaml:"order" help:"Order of the documents of a partition in a list or stream: source, or any, which lets lanes write without waiting for each other (default source)"`
-	Hash     string `yaml:"hash" help:"Key of the hash that each document becomes, with fields of the document in braces: user:{user.id}"`
+	Address  string `yaml:"address" default:"127.0.0.1:6379" example:"redis.example.com:6379" help:"host and port, or the path of a socket"`
+	Username string `yaml:"username" example:"perigee" help:"user, if the server has several"`
+	Password string `yaml:"password,secret" example:"${REDIS_PASSWORD}" help:"password; take it from the environment: ${REDIS_PASSWORD}"`
+	DB       int    `yaml:"db" default:"0" example:"2" help:"number of the database"`
+	TLS      bool   `yaml:"tls" help:"encrypt the connection and check the server's certificate"`
+	CA       string `yaml:"ca" default:"(those of the system)" example:"tls/ca.pem" help:"file with the certificates to trust, in PEM"`
+	List     string `yaml:"list" example:"emails" help:"key of the list that documents are appended to"`
+	Stream   string `yaml:"stream" example:"emails" help:"key of the stream that documents are appended to"`
+	Field    string `yaml:"field" default:"data" example:"event" help:"field of a stream's entry that holds the document"`
+	Order    string `yaml:"order" default:"source" choices:"source,any" help:"order of the documents of a partition in a list or stream: source, or any, which lets lanes write without waiting for each other"`
+	Hash     string `yaml:"hash" example:"user:{user.id}" help:"key of the hash that each document becomes, with fields of the document in braces: user:{user.id}"`
 }
 
 // Kind offers the sink to configurations.

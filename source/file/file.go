@@ -34,9 +34,9 @@ import (
 
 // Config are the settings below "file".
 type Config struct {
-	Path   string `yaml:"path,required" help:"file with one event per line, or a pattern such as logs/*.ndjson*; - is standard input"`
-	Follow bool   `yaml:"follow" help:"wait for more lines at the end of the file, and for more files (default false)"`
-	AtOnce int    `yaml:"at_once" help:"how many files of a pattern are read at the same time (default 4)"`
+	Path   string `yaml:"path,required" example:"events.ndjson" help:"file with one event per line, or a pattern such as logs/*.ndjson*; - is standard input"`
+	Follow bool   `yaml:"follow" help:"wait for more lines at the end of the file, and for more files"`
+	AtOnce int    `yaml:"at_once" default:"4" unit:"files" example:"8" help:"how many files of a pattern are read at the same time"`
 	format.Settings
 }
 

@@ -19,9 +19,9 @@ import (
 
 // Settings are the settings that sources share. They are embedded in theirs.
 type Settings struct {
-	Format    string   `yaml:"format" help:"what an event is: json, lines (any text), csv or logfmt (default json)"`
-	Separator string   `yaml:"separator" help:"with csv: the character between fields, or tab (default ,)"`
-	Columns   []string `yaml:"columns" help:"with csv: the names of the fields (default: the first line has them)"`
+	Format    string   `yaml:"format" default:"json" choices:"json,lines,csv,logfmt" example:"csv" help:"what an event is: json, lines (any text), csv or logfmt"`
+	Separator string   `yaml:"separator" default:"\",\"" example:"tab" help:"with csv: the character between fields, or tab"`
+	Columns   []string `yaml:"columns" default:"(the first line has them)" example:"[id, name]" help:"with csv: the names of the fields"`
 }
 
 // Values of Settings.Format.

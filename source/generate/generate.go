@@ -18,9 +18,9 @@ import (
 
 // Config are the settings below "generate".
 type Config struct {
-	Events uint64 `yaml:"events,required" help:"number of events"`
-	Seed   uint64 `yaml:"seed" help:"a different seed generates different events (default 0)"`
-	Rate   uint64 `yaml:"rate" help:"events per second (default: unlimited)"`
+	Events uint64 `yaml:"events,required" unit:"events" example:"1000000" help:"number of events"`
+	Seed   uint64 `yaml:"seed" default:"0" example:"7" help:"a different seed generates different events"`
+	Rate   uint64 `yaml:"rate" default:"(unlimited)" unit:"events per second" example:"5000" help:"events per second"`
 }
 
 // Kind offers the source to configurations.

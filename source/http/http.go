@@ -32,14 +32,14 @@ import (
 
 // Config are the settings below "http".
 type Config struct {
-	Listen   string        `yaml:"listen,required" help:"address to listen on, as 127.0.0.1:4291"`
-	Path     string        `yaml:"path" help:"path that events are posted to (default /)"`
-	Token    string        `yaml:"token" help:"clients must send it as Authorization: Bearer TOKEN; required beyond loopback; give it as ${NAME}"`
-	Cert     string        `yaml:"cert" help:"file with the certificate, for TLS"`
-	Key      string        `yaml:"key" help:"file with its key"`
-	MaxBody  int           `yaml:"max_body,size" help:"maximum size of a body, decompressed (default 16MiB)"`
-	Spool    int           `yaml:"spool,size" help:"maximum size of the spool on disk; when it is full, clients get 503 (default 1GiB)"`
-	Remember time.Duration `yaml:"remember" help:"how long an Idempotency-Key is remembered (default 24h)"`
+	Listen   string        `yaml:"listen,required" example:"127.0.0.1:4291" help:"address to listen on, as 127.0.0.1:4291"`
+	Path     string        `yaml:"path" default:"/" example:"/events" help:"path that events are posted to"`
+	Token    string        `yaml:"token,secret" example:"${EVENTS_TOKEN}" help:"clients must send it as Authorization: Bearer TOKEN; required beyond loopback; give it as ${NAME}"`
+	Cert     string        `yaml:"cert" example:"tls/server.crt" help:"file with the certificate, for TLS"`
+	Key      string        `yaml:"key" example:"tls/server.key" help:"file with its key"`
+	MaxBody  int           `yaml:"max_body,size" default:"16MiB" example:"64MiB" help:"maximum size of a body, decompressed"`
+	Spool    int           `yaml:"spool,size" default:"1GiB" example:"10GiB" help:"maximum size of the spool on disk; when it is full, clients get 503"`
+	Remember time.Duration `yaml:"remember" default:"24h" example:"7d" help:"how long an Idempotency-Key is remembered"`
 	format.Settings
 }
 

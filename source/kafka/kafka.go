@@ -30,9 +30,9 @@ import (
 // Config are the settings below "kafka".
 type Config struct {
 	kafka.Config
-	Topic string `yaml:"topic,required" help:"name of the topic"`
-	Start string `yaml:"start" help:"where to start in a partition that no sink has a position of: earliest or latest (default earliest)"`
-	Group string `yaml:"group" help:"consumer group to commit the position to, for tools that watch its lag; it is never read"`
+	Topic string `yaml:"topic,required" example:"emails" help:"name of the topic"`
+	Start string `yaml:"start" default:"earliest" choices:"earliest,latest" help:"where to start in a partition that no sink has a position of: earliest or latest"`
+	Group string `yaml:"group" example:"perigee-emails" help:"consumer group to commit the position to, for tools that watch its lag; it is never read"`
 	format.Settings
 }
 

@@ -30,15 +30,15 @@ import (
 
 // Config are the settings below "nats".
 type Config struct {
-	URL         string `yaml:"url" help:"URL of a server, or of several, separated by commas (default nats://127.0.0.1:4222)"`
-	Stream      string `yaml:"stream,required" help:"name of the JetStream stream"`
-	Subject     string `yaml:"subject" help:"read only messages with this subject, which may have * and >; most efficient when these are most of the stream"`
-	Trim        bool   `yaml:"trim" help:"purge messages from the stream when every sink has committed them (default false)"`
-	User        string `yaml:"user" help:"name to log in with"`
-	Password    string `yaml:"password" help:"give it as ${NAME}"`
-	Token       string `yaml:"token" help:"give it as ${NAME}"`
-	Credentials string `yaml:"credentials" help:"file with a JWT and its private key"`
-	CA          string `yaml:"ca" help:"file with the CA certificates that signed the server's; turns TLS on"`
+	URL         string `yaml:"url" default:"nats://127.0.0.1:4222" example:"nats://nats.example.com:4222" help:"URL of a server, or of several, separated by commas"`
+	Stream      string `yaml:"stream,required" example:"EVENTS" help:"name of the JetStream stream"`
+	Subject     string `yaml:"subject" example:"events.email.>" help:"read only messages with this subject, which may have * and >; most efficient when these are most of the stream"`
+	Trim        bool   `yaml:"trim" help:"purge messages from the stream when every sink has committed them"`
+	User        string `yaml:"user" example:"perigee" help:"name to log in with"`
+	Password    string `yaml:"password,secret" example:"${NATS_PASSWORD}" help:"password of the user; give it as ${NAME}"`
+	Token       string `yaml:"token,secret" example:"${NATS_TOKEN}" help:"token to log in with; give it as ${NAME}"`
+	Credentials string `yaml:"credentials" example:"perigee.creds" help:"file with a JWT and its private key"`
+	CA          string `yaml:"ca" example:"tls/ca.pem" help:"file with the CA certificates that signed the server's; turns TLS on"`
 	format.Settings
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/format"
@@ -12,21 +13,21 @@ import (
 // Config are the settings below "redis". Exactly one of List, Lists, Stream and Streams
 // is given.
 type Config struct {
-	Address    string `yaml:"address" help:"host:port, or the path of a Unix socket (default 127.0.0.1:6379)"`
-	Username   string `yaml:"username" help:"user, if the server has several"`
-	Password   string `yaml:"password" help:"password; give it as ${REDIS_PASSWORD}"`
-	DB         int    `yaml:"db" help:"number of the database (default 0)"`
+	Address    string `yaml:"address" default:"127.0.0.1:6379" example:"redis.example.com:6379" help:"host:port, or the path of a Unix socket"`
+	Username   string `yaml:"username" example:"perigee" help:"user, if the server has several"`
+	Password   string `yaml:"password,secret" example:"${REDIS_PASSWORD}" help:"password; give it as ${REDIS_PASSWORD}"`
+	DB         int    `yaml:"db" default:"0" example:"2" help:"number of the database"`
 	TLS        bool   `yaml:"tls" help:"encrypt the connection and verify the server's certificate"`
-	CA         string `yaml:"ca" help:"file with CA certificates in PEM (default: those of the system)"`
-	List       string `yaml:"list" help:"key of the list; producers append with RPUSH"`
-	Lists      Keys   `yaml:"lists" help:"several lists; a name with *, ? or [ is a pattern, and new keys that match are read too"`
-	Stream     string `yaml:"stream" help:"key of the stream, instead of a list"`
-	Streams    Keys   `yaml:"streams" help:"several streams, as in lists"`
-	Field      string `yaml:"field" help:"field of a stream's entries that contains the event (default: the only field; several fields become an object)"`
-	Script     string `yaml:"script" help:"file with a Redis script in Lua that reads the key of list"`
-	Trim       Trim   `yaml:"trim" help:"with script: file with the script that removes events; with a stream: false keeps committed entries (default true)"`
-	Lost       string `yaml:"lost" help:"what to do when others remove entries of a stream before every sink has them: stop or report (default stop)"`
-	UntilEmpty bool   `yaml:"until_empty" help:"end when there are no more events instead of waiting for new ones (default false)"`
+	CA         string `yaml:"ca" default:"(those of the system)" example:"tls/ca.pem" help:"file with CA certificates in PEM"`
+	List       string `yaml:"list" example:"emails" help:"key of the list; producers append with RPUSH"`
+	Lists      Keys   `yaml:"lists" kind:"string or list of string" example:"[emails, bounces]" help:"several lists; a name with *, ? or [ is a pattern, and new keys that match are read too"`
+	Stream     string `yaml:"stream" example:"emails" help:"key of the stream, instead of a list"`
+	Streams    Keys   `yaml:"streams" kind:"string or list of string" example:"emails:*" help:"several streams, as in lists"`
+	Field      string `yaml:"field" default:"(the only field; several fields become an object)" example:"data" help:"field of a stream's entries that contains the event"`
+	Script     string `yaml:"script" example:"peek.lua" help:"file with a Redis script in Lua that reads the key of list"`
+	Trim       Trim   `yaml:"trim" default:"(true for a stream)" example:"trim.lua" help:"with script: file with the script that removes events; with a stream: false keeps committed entries"`
+	Lost       string `yaml:"lost" default:"(stop for a stream)" choices:"stop,report" help:"what to do when others remove entries of a stream before every sink has them: stop or report"`
+	UntilEmpty bool   `yaml:"until_empty" help:"end when there are no more events instead of waiting for new ones"`
 	format.Settings
 }
 
@@ -98,9 +99,9 @@ func (c *Config) keyKindAndNames() (keyKind, Keys, error) {
 	streams := c.Stream != "" || len(c.Streams) > 0
 	switch {
 	case given == 0:
-		return 0, nil, errors.New("no key: set list, lists, stream or streams")
+		return 0, nil, event.WithHint(errors.New("no key"), "set list, lists, stream or streams")
 	case given > 1:
-		return 0, nil, errors.New("list, lists, stream and streams exclude each other: keep one")
+		return 0, nil, event.WithHint(errors.New("list, lists, stream and streams exclude each other"), "keep one of them")
 	case streams && c.Script != "":
 		return 0, nil, errors.New("script needs list or lists: it cannot read a stream")
 	case streams && c.Field == "" && c.Format != "" && c.Format != format.JSON:

@@ -10,11 +10,11 @@ import (
 
 // A Column maps a field of the documents to a column of the table.
 type Column struct {
-	Name     string `yaml:"name,required" help:"name of the column"`
-	Type     Type   `yaml:"type,required" help:"bool, int32, int64, float64, decimal, string, timestamp or json"`
-	Field    string `yaml:"field" help:"path of the value in the document, as a.b.c (the column's name)"`
+	Name     string `yaml:"name,required" example:"id" help:"name of the column"`
+	Type     Type   `yaml:"type,required" choices:"bool,int32,int64,float64,decimal,string,timestamp,json" example:"int64" help:"bool, int32, int64, float64, decimal, string, timestamp or json"`
+	Field    string `yaml:"field" default:"(the column's name)" example:"user.email" help:"path of the value in the document"`
 	Required bool   `yaml:"required" help:"reject events without a value; a table that the sink creates says NOT NULL"`
-	SQL      string `yaml:"sql" help:"type of the column in a table that the sink creates, such as VARCHAR(100)"`
+	SQL      string `yaml:"sql" example:"VARCHAR(100)" help:"type of the column in a table that the sink creates"`
 }
 
 // A Type is an event.Type that a configuration names.

@@ -23,6 +23,7 @@ type checkCommand struct {
 	configFlags
 	Connect bool          `help:"Also connect to every server and check credentials, grants, tables and queues. Changes nothing."`
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"Time limit of --connect."`
+	Format  string        `default:"text" enum:"text,json,github,sarif" help:"text, or problems only: json, github (annotations of GitHub Actions) or sarif (2.1.0)."`
 }
 
 func (checkCommand) Help() string {
@@ -36,32 +37,58 @@ It also reports mistakes that otherwise only an event would reveal: unknown sink
 nothing sets. "perigee run" logs these as warnings. A column with the name of an SQL keyword is only a
 warning here too.
 
+With --format json, github or sarif it prints only faults and warnings, in a form for programs.
+
 Exit code: 0 without faults, 1 otherwise.
 
 Examples:
   perigee check pipeline.yaml
+  perigee check --format github pipeline.yaml
   perigee check --connect pipeline.yaml
   MYSQL_PASSWORD=secret perigee check examples/email/redis-mysql.yaml`
 }
 
 func (k *checkCommand) Run(c *console) error {
+	if write := problemWriters[k.Format]; write != nil {
+		warnings, err := k.check(c, io.Discard)
+		var all []problem
+		for _, warning := range warnings {
+			all = append(all, problemsOf("warning", warning)...)
+		}
+		if err := write(c.out, append(problemsOf("error", err), all...)); err != nil {
+			return err
+		}
+		if err != nil {
+			return exitError(exitFailure)
+		}
+		return nil
+	}
+	warnings, err := k.check(c, c.out)
+	for _, warning := range warnings {
+		printMessage(c.err, "warning", warning, "")
+	}
+	if err == nil {
+		fmt.Fprintln(c.out, "ok")
+	}
+	return err
+}
+
+// check checks the configuration and describes it on out. err are the faults.
+func (k *checkCommand) check(c *console, out io.Writer) (warnings config.Errors, err error) {
 	ctx := context.Background()
 	options := engineOptions(c, k.Allow, nil)
 	conf, err := k.load(ctx, c)
 	if conf == nil {
-		return err
+		return nil, err
 	}
 	a, err := engine.Assemble(ctx, conf, options)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	printAssembly(c.out, a)
+	printAssembly(out, a)
 	notes, err := eventsql.CheckTables(a.Config)
 	for _, note := range notes {
-		fmt.Fprintln(c.out, note)
-	}
-	for _, warning := range a.Config.KeywordColumns() {
-		printMessage(c.err, "warning", warning, "")
+		fmt.Fprintln(out, note)
 	}
 	for _, p := range a.Pipelines {
 		err = errors.Join(err, errors.Join(p.Mistakes...))
@@ -69,12 +96,9 @@ func (k *checkCommand) Run(c *console) error {
 	if !k.Connect {
 		err = errors.Join(err, checkOffline(ctx, a))
 	} else {
-		err = errors.Join(err, printConnections(c.out, a.Connect(ctx, k.Timeout)))
+		err = errors.Join(err, printConnections(out, a.Connect(ctx, k.Timeout)))
 	}
-	if err = errors.Join(err, a.Close()); err == nil {
-		fmt.Fprintln(c.out, "ok")
-	}
-	return err
+	return a.Config.KeywordColumns(), errors.Join(err, a.Close())
 }
 
 // checkOffline checks the sources that need no server.

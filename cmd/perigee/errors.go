@@ -7,8 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/perigeedb/perigee/engine/config"
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/terminal"
 )
 
@@ -45,27 +43,18 @@ func printError(w io.Writer, err error, hint string) { printMessage(w, "error", 
 
 // printMessage is like printError, with another word instead of error.
 func printMessage(w io.Writer, word string, err error, hint string) {
-	switch e := err.(type) {
-	case config.Errors:
-		for _, fault := range e {
-			printMessage(w, word, fault, "")
+	for _, p := range problemsOf(word, err) {
+		if p.at != nil {
+			fmt.Fprintf(w, "perigee: %s: %s\n", word, terminal.Escape(p.at.Error()))
+			if excerpt := p.at.Excerpt(); excerpt != "" {
+				fmt.Fprintln(w, terminal.Escape(excerpt))
+			}
+		} else {
+			fmt.Fprintf(w, "perigee: %s: %s\n", word, indentLines(p.Message))
 		}
-		return
-	case *config.Error:
-		fmt.Fprintf(w, "perigee: %s: %s\n", word, terminal.Escape(e.Error()))
-		if excerpt := e.Excerpt(); excerpt != "" {
-			fmt.Fprintln(w, terminal.Escape(excerpt))
+		if hint := cmp.Or(p.Hint, hint); hint != "" {
+			fmt.Fprintf(w, "perigee: hint: %s\n", indentLines(hint))
 		}
-	case interface{ Unwrap() []error }:
-		for _, one := range e.Unwrap() {
-			printMessage(w, word, one, "")
-		}
-		return
-	default:
-		fmt.Fprintf(w, "perigee: %s: %s\n", word, indentLines(err.Error()))
-	}
-	if hint := cmp.Or(event.HintOf(err), hint); hint != "" {
-		fmt.Fprintf(w, "perigee: hint: %s\n", indentLines(hint))
 	}
 }
 

@@ -43,6 +43,7 @@ type commands struct {
 	Resume     resumeCommand     `cmd:"" group:"Pipelines:" help:"Resume a paused pipeline."`
 	DLQ        dlqCommand        `cmd:"" group:"Pipelines:" name:"dlq" help:"Show, retry and delete dead letters (failed events)."`
 	Position   positionCommand   `cmd:"" group:"Pipelines:" help:"Show and set the positions that pipelines continue from."`
+	Config     configCommand     `cmd:"" group:"Pipelines:" help:"Show a configuration with its defaults, or the JSON Schema of configurations."`
 	Node       nodeCommand       `cmd:"" group:"Node database:" help:"Read, write and maintain a node database."`
 	Demo       demoCommand       `cmd:"" group:"Trying it out:" help:"Move a million generated events through a script into a table, and verify the result."`
 	Verify     verifyCommand     `cmd:"" group:"Trying it out:" help:"Kill processes of a pipeline at random, and check that each event is delivered once."`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/engine/eventsql"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -42,6 +43,7 @@ func comparePage(t *testing.T, name, mark, want string) {
 
 // TestConfigurationPage compares the reference of keys with the code.
 func TestConfigurationPage(t *testing.T) {
+	needsStore(t)
 	keys := linked().Describe()
 	var b strings.Builder
 	section := func(heading, doc string, fields []config.Field) {
@@ -82,6 +84,14 @@ func TestConfigurationPage(t *testing.T) {
 		section("Sink "+k.Name, fmt.Sprintf("%s Guarantee: %s.", k.Doc, linked().Sinks[i].Guarantee), k.Fields)
 	}
 	comparePage(t, "configuration.md", "## The keys\n", b.String())
+}
+
+// needsStore skips a test of a binary without the event store, whose kinds are fewer.
+func needsStore(t *testing.T) {
+	t.Helper()
+	if eventsql.Functions() == nil {
+		t.Skip("the event store needs cgo")
+	}
 }
 
 // withoutFields returns fields without the keys below some of them.

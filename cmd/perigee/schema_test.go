@@ -66,6 +66,7 @@ func validate(schema *jsonschema.Schema, text string) error {
 // TestSchemaOfExamples: the schema accepts each example, and each whole configuration in the
 // documentation.
 func TestSchemaOfExamples(t *testing.T) {
+	needsStore(t)
 	schema, count := compileSchema(t), 0
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
 	for _, folder := range []string{"../../examples", "../../docs", "../../README.md"} {

@@ -188,7 +188,7 @@ func (o origin) At(err error, hint string) error {
 	if o.document == nil {
 		return Errors{{File: literalName, Message: err.Error(), Hint: hint}}
 	}
-	alone := document{file: o.document.file, lines: o.document.lines}
+	alone := o.document.withoutFaults()
 	alone.addFault(o.at, hint, "%v", err)
 	return alone.faults
 }
@@ -243,7 +243,7 @@ func (o origin) Locate(fault *Error, code string) *Error {
 			continue
 		}
 		at := place{i + fault.Line, utf8.RuneCountInString(o.document.lines[i][:indent]) + fault.Column}
-		alone := document{file: o.document.file, lines: o.document.lines, expressions: o.document.expressions}
+		alone := o.document.withoutFaults()
 		alone.addFault(at, fault.Hint, "%s", fault.Message)
 		return alone.faults[0]
 	}

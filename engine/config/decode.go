@@ -170,10 +170,11 @@ func (d *document) decode(n *node, v reflect.Value, name string, size bool) {
 			d.decodeMap(n, v)
 		}
 	case v.Kind() == reflect.Struct:
-		if d.hasShape(n, mapping, name) {
+		if n.shape == mapping {
 			d.decodeStruct(n, v, name)
 		} else {
-			d.hintShape(n, v.Type(), name)
+			hint := orElse(structHint(n, v.Type(), name), shapeHint(n, mapping, name))
+			d.addFault(n.at, hint, "%s must be a mapping, not %s", name, n.describe())
 		}
 	default:
 		panic(fmt.Sprintf("config: %s cannot be decoded into %s", name, v.Type()))
@@ -193,33 +194,16 @@ func (d *document) hasShape(n *node, want shape, name string) bool {
 	if n.shape == want {
 		return true
 	}
-	have := shapeNames[n.shape]
-	if n.shape == scalar {
-		have = quoteShort(n.raw)
-	}
-	d.addFault(n.at, shapeHint(n, want, name), "%s must be %s, not %s", name, shapeNames[want], have)
+	d.addFault(n.at, shapeHint(n, want, name), "%s must be %s, not %s", name, shapeNames[want], n.describe())
 	return false
 }
 
-// hintShape adds a hint with the correct line to a fault about a scalar in the place of a
-// mapping.
-func (d *document) hintShape(n *node, t reflect.Type, name string) {
-	fault := d.faults[len(d.faults)-1]
-	fields := fieldsOf(t)
-	if len(fields) == 0 || n.shape != scalar || strings.Contains(name, " ") && !strings.HasPrefix(name, "item ") {
-		return
+// describe returns a scalar as it is written, or the shape of another value.
+func (n *node) describe() string {
+	if n.shape == scalar {
+		return quoteShort(n.raw)
 	}
-	chosen := slices.IndexFunc(fields, func(f Field) bool { return f.Required })
-	first := fields[max(chosen, 0)]
-	value := n.raw
-	if shapeOf(first.typ.Kind()) != scalar || setScalar(reflect.New(first.typ).Elem(), value, first.size) != "" || value == "0" {
-		value = "…"
-	}
-	key := name + ": "
-	if strings.HasPrefix(name, "item ") {
-		key = ""
-	}
-	fault.Hint = d.mask(fmt.Sprintf("write %s{%s: %s}", key, first.Key, value))
+	return shapeNames[n.shape]
 }
 
 func (d *document) decodeList(n *node, v reflect.Value, name string) {

@@ -64,6 +64,11 @@ type document struct {
 	secrets     []string // literal values that errors must not show
 }
 
+// withoutFaults returns the document for faults of one value alone.
+func (d *document) withoutFaults() *document {
+	return &document{file: d.file, lines: d.lines, expressions: d.expressions, secrets: d.secrets}
+}
+
 // lineBreaks replaces every line break of YAML by a newline.
 var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 

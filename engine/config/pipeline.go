@@ -91,8 +91,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	case e.value.shape == null || e.value.shape == mapping && len(e.value.entries) == 0:
 		d.addFault(e.at, "add a pipeline:\n"+pipelineExample, "the configuration has no pipeline")
 	case e.value.shape != mapping && !e.value.broken:
-		d.hasShape(e.value, mapping, "pipelines")
-		d.faults[len(d.faults)-1].Hint = "each pipeline is below its name:\n" + pipelineExample
+		d.addFault(e.value.at, "each pipeline is below its name:\n"+pipelineExample, "pipelines must be a mapping, not %s", e.value.describe())
 	case d.hasShape(e.value, mapping, "pipelines"):
 		for _, p := range e.value.entries {
 			c.Pipelines = append(c.Pipelines, d.readPipeline(p, everywhere, known))
@@ -297,7 +296,7 @@ func (d *document) readScriptText(n *node) string {
 
 // decodeOnly decodes one value and returns its faults.
 func (d *document) decodeOnly(n *node, into any, name string) error {
-	alone := document{file: d.file, lines: d.lines, expressions: d.expressions}
+	alone := d.withoutFaults()
 	v := reflect.ValueOf(into).Elem()
 	alone.decode(n, v, name, false)
 	return alone.faults.sorted()

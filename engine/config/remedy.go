@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,6 +37,29 @@ func shapeHint(n *node, want shape, name string) string {
 		return "write " + key + value(n.items[0])
 	}
 	return "write one value: " + key + "VALUE"
+}
+
+// structHint returns the line that the writer of a scalar in the place of a mapping meant, or "".
+func structHint(n *node, t reflect.Type, name string) string {
+	fields := fieldsOf(t)
+	isItem := strings.HasPrefix(name, "item ")
+	if len(fields) == 0 || n.shape != scalar || strings.Contains(name, " ") && !isItem {
+		return ""
+	}
+	chosen := slices.IndexFunc(fields, func(f Field) bool { return f.Required })
+	first := fields[max(chosen, 0)]
+	value := n.raw
+	switch kind := first.typ.Kind(); {
+	case kind == reflect.Slice && first.typ.Elem().Kind() == reflect.String && value != "":
+		value = "[" + value + "]"
+	case shapeOf(kind) != scalar || setScalar(reflect.New(first.typ).Elem(), value, first.size) != "" || value == "0":
+		value = "…"
+	}
+	line := "{" + first.Key + ": " + value + "}"
+	if !isItem {
+		line = name + ": " + line
+	}
+	return "write " + line
 }
 
 // shortRaw returns a scalar as it is written, or … for a long one.

@@ -7,7 +7,7 @@ import (
 )
 
 // SchemaID names the JSON Schema of configurations.
-const SchemaID = "https://perigeedb.github.io/perigee/configuration.schema.json"
+const SchemaID = "https://github.com/perigeedb/perigee/configuration.schema.json"
 
 // A rule is a JSON Schema, or a part of one.
 type rule = map[string]any

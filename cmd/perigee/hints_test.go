@@ -26,6 +26,10 @@ func TestTroubleshootingPage(t *testing.T) {
 	}
 	groups := map[string]map[string]bool{}
 	for _, site := range sites {
+		site.hints = slices.DeleteFunc(site.hints, func(h string) bool { return strings.Trim(h, "… ") == "" })
+		if len(site.hints) == 0 {
+			continue // passed on from another process
+		}
 		name := groupOf(site.folder)
 		if groups[name] == nil {
 			groups[name] = map[string]bool{}
@@ -124,12 +128,12 @@ func (h *hintSite) row() string {
 	}
 	var errs, hints []string
 	for _, text := range h.errors {
-		if strings.Trim(text, "…: ") != "" {
+		if hasWords([]string{text}) {
 			errs = append(errs, "`"+cell(strings.ReplaceAll(text, "`", "'"))+"`")
 		}
 	}
 	if len(errs) == 0 {
-		errs = []string{"*an error of the system, a server or a script*"}
+		errs = []string{"*the text of a server, the system or a script*"}
 	}
 	for _, text := range h.hints {
 		hints = append(hints, strings.NewReplacer("<", "&lt;", "*", "\\*", "_", "\\_").Replace(cell(text)))
@@ -146,6 +150,13 @@ type sourceTree struct {
 	fset     *token.FileSet
 	packages map[string]*sourcePackage // by folder
 	unread   []string                  // places of hints that cannot be read
+	calls    map[string][]sourceCall   // by folder and name of the function
+}
+
+// A sourceCall is a call, with the function that makes it.
+type sourceCall struct {
+	*reading
+	call *ast.CallExpr
 }
 
 type sourcePackage struct {
@@ -347,7 +358,22 @@ func (c hintCallee) errors(r *reading, call *ast.CallExpr) []string {
 	if c.fault < 0 || c.fault >= len(call.Args) {
 		return nil
 	}
-	return r.error(call.Args[c.fault])
+	return r.format(call.Args[c.fault:])
+}
+
+// format returns the texts of a format and its arguments, or of the last argument if the format
+// has no words.
+func (r *reading) format(args []ast.Expr) []string {
+	texts := r.error(args[0])
+	if hasWords(texts) || len(args) == 1 {
+		return texts
+	}
+	return r.error(args[len(args)-1])
+}
+
+// hasWords reports whether a text has more than placeholders.
+func hasWords(texts []string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Trim(text, "…: ;") != "" })
 }
 
 // error returns the texts of an error, or of the format of one.
@@ -362,10 +388,10 @@ func (r *reading) error(e ast.Expr) []string {
 		return r.error(cmp.Or[ast.Expr](fields["Err"], fields["Message"]))
 	case *ast.CallExpr:
 		switch name := calleeName(e); {
-		case name == "New" || name == "Errorf" || name == "Sprintf" || name == "usageError" || name == "WithHint" || name == "cmp.Or" || name == "mask":
-			return r.error(e.Args[0])
+		case name == "New" || name == "Errorf" || name == "Sprintf" || name == "usageError" || name == "WithHint" || name == "mask":
+			return r.format(e.Args)
 		case len(r.funcs[name]) == 1 && r.depth < 3:
-			if texts := r.returnsOf(r.funcs[name], (*reading).error); len(texts) <= 4 {
+			if texts := r.returnsOf(r.funcs[name], (*reading).error); len(texts) <= 8 {
 				return texts
 			}
 		}
@@ -376,6 +402,9 @@ func (r *reading) error(e ast.Expr) []string {
 			for _, one := range assigned {
 				all = append(all, r.error(one)...)
 			}
+			if len(assigned) == 0 {
+				all = r.fromCallers(e.Name)
+			}
 			return all
 		}
 		if value := r.values[e.Name]; value != nil {
@@ -384,6 +413,55 @@ func (r *reading) error(e ast.Expr) []string {
 		return nil
 	}
 	return r.text(e)
+}
+
+// fromCallers returns the texts of an error, or of its format, that callers pass as a parameter.
+func (r *reading) fromCallers(name string) (all []string) {
+	index, i := -1, 0
+	for _, field := range r.in.Type.Params.List {
+		for _, one := range field.Names {
+			if one.Name == name {
+				index = i
+			}
+			i++
+		}
+	}
+	if index < 0 || r.depth > 3 {
+		return nil
+	}
+	for _, c := range r.callsOf(r.in.Name.Name) {
+		if index < len(c.call.Args) {
+			at := &reading{r.sourceTree, c.sourcePackage, c.in, r.depth + 1}
+			all = append(all, at.error(c.call.Args[index])...)
+		}
+	}
+	return all
+}
+
+// callsOf returns the calls of a function of the package; of an exported one, in all packages.
+func (r *reading) callsOf(name string) (all []sourceCall) {
+	if r.calls == nil {
+		r.sourceTree.calls = map[string][]sourceCall{}
+		for _, p := range r.packages {
+			for _, declared := range p.funcs {
+				for _, f := range declared {
+					ast.Inspect(f, func(n ast.Node) bool {
+						if call, ok := n.(*ast.CallExpr); ok {
+							key := p.folder + "." + calleeName(call)
+							r.calls[key] = append(r.calls[key], sourceCall{&reading{r.sourceTree, p, f, 0}, call})
+						}
+						return true
+					})
+				}
+			}
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(r.packages)) {
+		if folder == r.folder || ast.IsExported(name) {
+			all = append(all, r.calls[folder+"."+name]...)
+		}
+	}
+	return all
 }
 
 // hint returns the texts of a hint. It returns none for a hint that is passed on: its origin is
@@ -666,19 +744,18 @@ func placeholders(format string) string {
 	return strings.ReplaceAll(text, "%%", "%")
 }
 
-// product returns every text of a followed by every text of b, up to a bound.
+// product returns every text of a followed by every text of b.
 func product(a, b []string) (all []string) {
-	if len(a) == 0 {
+	const few = 3 // of more, none is worth a line of its own
+	if len(a) == 0 || len(a) > few {
 		a = []string{"…"}
 	}
-	if len(b) == 0 {
+	if len(b) == 0 || len(b) > few {
 		b = []string{"…"}
 	}
 	for _, x := range a {
 		for _, y := range b {
-			if len(all) < 16 {
-				all = append(all, x+y)
-			}
+			all = append(all, x+y)
 		}
 	}
 	return all

@@ -61,7 +61,7 @@ func (e effective) absent(f Field) (v Value, ok bool) {
 	switch {
 	case f.Env != "":
 		text, set := e.lookup(f.Env)
-		return Value{Key: f.Key, Text: e.masked(f, text), Origin: "environment variable " + f.Env}, set && text != ""
+		return Value{Key: f.Key, Text: e.masked(f, &node{text: text}), Origin: "environment variable " + f.Env}, set && text != ""
 	case f.HasDefault():
 		return e.byDefault(f, f.Default), true
 	case f.Kind == "bool":
@@ -120,7 +120,7 @@ func (e effective) value(f Field, kind string, n *node) Value {
 	case kind == "mapping":
 		return Value{Values: e.mapping(f.Fields, n)}
 	}
-	return Value{Text: e.masked(f, n.text, n.raw), Origin: e.origin(n)}
+	return Value{Text: e.masked(f, n), Origin: e.origin(n)}
 }
 
 // kind returns the one kind below source or sink, with its settings.
@@ -136,7 +136,7 @@ func (e effective) kind(kinds []Kind, n *node) (values []Value) {
 // script returns a script as a mapping, with the code below its language.
 func (e effective) script(n *node) []Value {
 	code := func(language string, n *node) Value {
-		return Value{Key: language, Text: e.masked(Field{}, n.text, n.raw), Origin: e.origin(n)}
+		return Value{Key: language, Text: e.masked(Field{}, n), Origin: e.origin(n)}
 	}
 	if n.shape == scalar {
 		language := orElse(e.description.known.Languages...)
@@ -155,30 +155,43 @@ func (e effective) script(n *node) []Value {
 func (e effective) origin(n *node) string {
 	parts := []string{fmt.Sprintf("%s:%d", e.file, n.at.line)}
 	for _, raw := range variable.FindAllString(n.raw, -1) {
-		if _, from, err := (variableUse{raw: raw}).resolve(e.lookup); err == nil && from != "" {
-			parts = append(parts, from)
+		if _, from, err := (variableUse{raw: raw}).resolve(e.lookup); err == nil && from.text != "" {
+			parts = append(parts, from.text)
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// masked returns a text without secrets. raw is the text with the names of variables.
-func (e effective) masked(f Field, text string, raw ...string) string {
-	if text == "" {
+// masked returns the text of a scalar without secrets: the values of secret keys and of
+// variables with telling names, from files, or in the user part of a URL.
+func (e effective) masked(f Field, n *node) string {
+	switch {
+	case n.text == "":
 		return ""
-	}
-	secret := f.Secret
-	for _, one := range raw {
-		for _, name := range variable.FindAllString(one, -1) {
-			secret = secret || isTelling(name)
-		}
-	}
-	if secret {
+	case f.Secret:
 		return maskedSecret
+	}
+	text := n.text
+	for _, span := range variable.FindAllStringIndex(n.raw, -1) {
+		use := variableUse{raw: n.raw[span[0]:span[1]]}
+		value, from, err := use.resolve(e.lookup)
+		if err != nil || value == "" || use.raw == "$$" {
+			continue
+		}
+		if isTelling(use.raw) || from.isFile || inUserinfo(n.raw, span) {
+			text = strings.ReplaceAll(text, value, maskedSecret)
+		}
 	}
 	text = e.mask(text)
 	for _, found := range secretsIn(text) {
 		text = strings.ReplaceAll(text, found, maskedSecret)
 	}
 	return text
+}
+
+// inUserinfo reports whether a part of a text is between :// and @.
+func inUserinfo(text string, span []int) bool {
+	begin := strings.LastIndex(text[:span[0]], "://")
+	return begin >= 0 && !strings.ContainsAny(text[begin+len("://"):span[0]], "/@ \n") &&
+		strings.Contains(strings.SplitN(text[span[1]:], "\n", 2)[0], "@")
 }

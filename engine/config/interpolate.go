@@ -102,58 +102,64 @@ func (x variableUse) evaluate(lookup func(string) (string, bool)) (string, error
 	return value, err
 }
 
-// resolve is like evaluate, and also returns the origin of the value, for people.
-func (x variableUse) resolve(lookup func(string) (string, bool)) (value, from string, err error) {
+// A valueOrigin is where the value of a variable is from.
+type valueOrigin struct {
+	text   string // for people
+	isFile bool
+}
+
+// resolve is like evaluate, and also returns the origin of the value.
+func (x variableUse) resolve(lookup func(string) (string, bool)) (value string, from valueOrigin, err error) {
 	if x.raw == "$$" {
-		return "$", "", nil
+		return "$", from, nil
 	}
 	m := inside.FindStringSubmatch(x.raw)
 	if m == nil {
-		return "", "", fmt.Errorf("invalid variable %s: use ${NAME}, ${NAME:-default} or ${NAME:?message}", x.raw)
+		return "", from, fmt.Errorf("invalid variable %s: use ${NAME}, ${NAME:-default} or ${NAME:?message}", x.raw)
 	}
 	name, operator, word := m[1], m[2], m[3]
 	value, from, set, err := lookupValue(name, lookup)
 	switch {
 	case err != nil:
-		return "", "", err
+		return "", from, err
 	case operator == ":-" && value == "":
-		return word, "default of variable " + name, nil
+		return word, valueOrigin{text: "default of variable " + name}, nil
 	case operator == ":?" && value == "":
 		if word == "" {
 			word = "it must be set"
 		}
-		return "", "", fmt.Errorf("environment variable %s: %s", name, word)
+		return "", from, fmt.Errorf("environment variable %s: %s", name, word)
 	case !set:
-		return "", "", &unsetError{name}
+		return "", from, &unsetError{name}
 	}
 	return value, from, nil
 }
 
 // lookupValue returns the value of a variable, or the content of the file that the variable
 // with the suffix _FILE names, without its last line break.
-func lookupValue(name string, lookup func(string) (string, bool)) (value, from string, set bool, err error) {
+func lookupValue(name string, lookup func(string) (string, bool)) (value string, from valueOrigin, set bool, err error) {
 	value, set = lookup(name)
 	path, named := lookup(name + fileSuffix)
 	switch {
 	case !named || path == "":
-		return value, "environment variable " + name, set, nil
+		return value, valueOrigin{text: "environment variable " + name}, set, nil
 	case value != "":
-		return "", "", false, &valueFileError{name, errors.New("both are set: unset one of them")}
+		return "", from, false, &valueFileError{name, errors.New("both are set: unset one of them")}
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return "", "", false, &valueFileError{name, err}
+		return "", from, false, &valueFileError{name, err}
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, valueMax+1))
 	switch {
 	case err != nil:
-		return "", "", false, &valueFileError{name, err}
+		return "", from, false, &valueFileError{name, err}
 	case len(content) > valueMax:
-		return "", "", false, &valueFileError{name, fmt.Errorf("%s is larger than %d bytes", path, valueMax)}
+		return "", from, false, &valueFileError{name, fmt.Errorf("%s is larger than %d bytes", path, valueMax)}
 	}
 	value = strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
-	return value, fmt.Sprintf("file %s, named by %s", path, name+fileSuffix), true, nil
+	return value, valueOrigin{fmt.Sprintf("file %s, named by %s", path, name+fileSuffix), true}, true, nil
 }
 
 // A valueFileError is a variable whose value cannot be read from a file.

@@ -169,7 +169,7 @@ func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks 
 		piece.options.Trial, piece.options.Stats = with.Trial, nil
 		text, _, err := a.loader.Code(ctx, piece.origin, "")
 		if err != nil {
-			return nil, piece.from.At(err, cmp.Or(event.HintOf(err), piece.cut, piece.hint(err)))
+			return nil, piece.from.At(err, cmp.Or(event.HintOf(err), piece.commentHint, piece.hint(err)))
 		}
 		if i == 0 && code.hasScript {
 			stages.Language = piece.language

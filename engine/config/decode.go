@@ -247,7 +247,7 @@ func (d *document) decodeStruct(n *node, v reflect.Value, name string, also ...s
 		case f.moved && e != nil:
 			d.addFault(e.at, f.Help, "key %q is no longer part of %s", f.Key, name)
 		case f.moved, f.apart:
-		case e != nil && (e.value.shape != null || f.typ == anyType) && !(f.Required && e.value.isBlank()):
+		case e != nil && (f.typ == anyType || e.value.shape != null && !(f.Required && e.value.isBlank())):
 			faults := len(d.faults)
 			if d.isChoice(e.value, f) {
 				d.decode(e.value, v.FieldByIndex(f.index), f.Key, f.size)
@@ -279,9 +279,9 @@ func (d *document) isChoice(n *node, f Field) bool {
 }
 
 func (d *document) reportMissing(n *node, e *entry, f Field, name string) {
-	hint := f.Help
-	if example := f.suggestExample(); example != "" {
-		hint += "; " + example
+	hint := orElse(f.Help, f.suggestExample())
+	if example := f.suggestExample(); example != "" && f.Help != "" {
+		hint = f.Help + "; " + example
 	}
 	if e != nil {
 		d.addFault(e.at, hint, "key %q of %s has no value", f.Key, name)
@@ -295,7 +295,7 @@ func (d *document) reportUnknown(n *node, name string, known, moved []string) (m
 	for _, e := range n.entries {
 		if !slices.Contains(known, e.key) && !slices.Contains(moved, e.key) {
 			hint := suggestName(e.key, known)
-			if level := suggestLevel(e.key); level != "" && suggestNear(e.key, known) == "" {
+			if level := d.suggestLevel(e.key); level != "" && suggestNear(e.key, known) == "" {
 				hint = level
 			}
 			if key, value, found := strings.Cut(e.key, ":"); found && slices.Contains(known, key) && e.value.shape == null {

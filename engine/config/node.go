@@ -66,7 +66,7 @@ type document struct {
 
 // withoutFaults returns the document for faults of one value alone.
 func (d *document) withoutFaults() *document {
-	return &document{file: d.file, lines: d.lines, expressions: d.expressions, secrets: d.secrets}
+	return &document{file: d.file, example: d.example, lines: d.lines, expressions: d.expressions, secrets: d.secrets}
 }
 
 // lineBreaks replaces every line break of YAML by a newline.

@@ -39,10 +39,21 @@ func secretsIn(text string) (secrets []string) {
 	return slices.Compact(secrets)
 }
 
+// shortSecret is the length of secrets that are masked only as whole words: they are also part
+// of other words.
+const shortSecret = 4
+
 // mask replaces the secrets of the document in a text.
 func (d *document) mask(text string) string {
 	for _, secret := range d.secrets {
-		text = strings.ReplaceAll(text, secret, maskedSecret)
+		if len(secret) >= shortSecret {
+			text = strings.ReplaceAll(text, secret, maskedSecret)
+			continue
+		}
+		word := regexp.MustCompile(`(^|[^\pL\pN])` + regexp.QuoteMeta(secret) + `($|[^\pL\pN])`)
+		for range 2 { // the second time for words that share a separator
+			text = word.ReplaceAllString(text, "${1}"+maskedSecret+"${2}")
+		}
 	}
 	return text
 }

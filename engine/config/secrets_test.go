@@ -5,6 +5,15 @@ import (
 	"testing"
 )
 
+// TestShortSecrets: a secret of a few letters is masked as a word, and not inside others.
+func TestShortSecrets(t *testing.T) {
+	_, err := Parse("file", "s3: {secret_key: x, region: [x,x], next: x}\npipelines: {}", known, func(string) (string, bool) { return "", false })
+	got := err.Error()
+	if !strings.Contains(got, "secret_key: (secret), region: [(secret),(secret)], next: (secret)}") || !strings.Contains(got, "for example:") && !strings.Contains(got, `"next"`) {
+		t.Errorf("the error is %s", got)
+	}
+}
+
 // TestSecretsAreMasked makes faults beside secrets: no error shows one.
 func TestSecretsAreMasked(t *testing.T) {
 	for _, text := range []string{

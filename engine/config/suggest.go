@@ -41,8 +41,11 @@ var levels = []struct {
 	{fieldsOf(reflect.TypeFor[topKeys]()), "the configuration: write it at the top, without indentation"},
 }
 
-// suggestLevel returns a hint with the mapping that a key belongs to, or "".
-func suggestLevel(key string) string {
+// suggestLevel returns a hint with the mapping of a configuration that a key belongs to, or "".
+func (d *document) suggestLevel(key string) string {
+	if d.example != pipelineExample {
+		return ""
+	}
 	for _, level := range levels {
 		if slices.ContainsFunc(level.keys, func(f Field) bool { return f.Key == key }) {
 			return fmt.Sprintf("%s is a key of %s", key, level.where)

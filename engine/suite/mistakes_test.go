@@ -16,7 +16,7 @@ import (
 // form.
 func TestMistakes(t *testing.T) {
 	one := func(keys string) string {
-		return "env: {PASSWORD: x}\ncases:\n  - name: a\n    events: [{kind: test}]\n" + keys
+		return "env: {PASSWORD: pw}\ncases:\n  - name: a\n    events: [{kind: test}]\n" + keys
 	}
 	for name, test := range map[string]struct {
 		text  string
@@ -29,7 +29,7 @@ func TestMistakes(t *testing.T) {
 		"a misspelt key of the file": {"case:\n  - name: a\n", []string{`1:1: unknown key "case" in the test file|did you mean "cases"?`}},
 		"a misspelt key of a case":   {one("    row: {db: []}\n    dropped: 1\n"), []string{`5:5: unknown key "row" in case 1|did you mean "rows"?`}},
 		"a key of another tool":      {one("    output: {db: []}\n    dropped: 1\n"), []string{`5:5: unknown key "output" in case 1|did you mean "rows"?`}},
-		"no case":                    {"env: {PASSWORD: x}\ncases: []\n", []string{"2:8: the test file has no case|write at least:"}},
+		"no case":                    {"env: {PASSWORD: pw}\ncases: []\n", []string{"2:8: the test file has no case|write at least:"}},
 		"a case without a name":      {"cases:\n  - {events: [{}], dropped: 1}\n", []string{`2:6: key "name" is missing in case 1|name of the case`}},
 		"two cases of one name":      {"cases:\n  - {name: a, events: [{}], dropped: 1}\n  - {name: a, events: [{}], dropped: 1}\n", []string{`3:12: two cases are called "a", the first on line 2|give each case a name of its own`}},
 		"a case without events":      {"cases:\n  - {name: a, dropped: 1}\n", []string{`2:6: case "a" has no events|write events: [{…}]`}},
@@ -60,7 +60,7 @@ func TestMistakes(t *testing.T) {
 		"a misspelt function":     {one("    with: {geo.lokup: DE}\n    dropped: 1\n"), []string{`5:12: module geo has no function lokup|did you mean "geo.lookup"?`}},
 		"a function of the host":  {one("    with: {json.encode: x}\n    dropped: 1\n"), []string{`5:12: the functions of json cannot be replaced|`}},
 		"a module without one":    {one("    with: {geo: DE}\n    dropped: 1\n"), []string{`5:12: geo of with names no function|write geo.FUNCTION: VALUE`}},
-		"a misspelt pipeline":     {"env: {PASSWORD: x}\npipeline: mail\n" + strings.TrimPrefix(one("    dropped: 1\n"), "env: {PASSWORD: x}\n"), []string{`2:11: `, `pipeline.yaml has no pipeline "mail"|did you mean "mails"?`}},
+		"a misspelt pipeline":     {"env: {PASSWORD: pw}\npipeline: mail\n" + strings.TrimPrefix(one("    dropped: 1\n"), "env: {PASSWORD: pw}\n"), []string{`2:11: `, `pipeline.yaml has no pipeline "mail"|did you mean "mails"?`}},
 		"a misspelt config":       {"config: pipline.yaml\n" + one("    dropped: 1\n"), []string{`1:9: no configuration pipline.yaml|did you mean "pipeline.yaml"?`}},
 		"a call with rows":        {"cases:\n  - name: a\n    call: {function: f, returns: 1}\n    rows: {db: []}\n", []string{`4:12: rows needs events, and case "a" has a call|write returns or error below call`}},
 		"a call without a result": {"cases:\n  - name: a\n    call: {function: f}\n", []string{`3:12: the call expects nothing|write returns: VALUE or error: PATTERN`}},

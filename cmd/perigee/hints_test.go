@@ -500,7 +500,7 @@ func (r *reading) hint(e ast.Expr) []string {
 
 // text returns the alternatives of a text, with … for its variable parts.
 func (r *reading) text(e ast.Expr) []string {
-	if r.depth > 6 {
+	if r.depth > 12 {
 		return []string{"…"}
 	}
 	r = &reading{r.sourceTree, r.sourcePackage, r.in, r.depth + 1}
@@ -608,7 +608,7 @@ func (r *reading) returnsOf(declared []*ast.FuncDecl, read func(*reading, ast.Ex
 			case *ast.FuncLit:
 				return false
 			case *ast.ReturnStmt:
-				if len(n.Results) > 0 && inside.depth < 8 {
+				if len(n.Results) > 0 && inside.depth < 14 {
 					all = append(all, read(inside, n.Results[len(n.Results)-1])...)
 				}
 			}

@@ -75,13 +75,11 @@ func TestComputedColumns(t *testing.T) {
 	if want := []RejectedRow{{Row: 1, Column: "more", Reason: "more: no luck"}}; rejected == nil || !slices.Equal(rejected.Rows, want) {
 		t.Errorf("a row without a value: %v", err)
 	}
-	i, _, err := s.Import(context.Background(), "events", "file", TableConfig{})
+	other, _, err := table.TakeOver(context.Background(), "import of files", "file")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := i.Append(context.Background(), 0, 1, [][]byte{[]byte(`{"id":6}`)}, nil); err != nil {
-		t.Fatal(err)
-	}
+	appendDocs(t, other, 0, `{"id":6}`)
 	s.SetComputed([]ComputedColumn{computedBy("double", "2", func(testRow) (any, error) { return 0, nil })})
 	appendDocs(t, p, 2, `{"id":7,"more":70}`)
 	s.SetComputed(nil)

@@ -24,10 +24,11 @@ import (
 const crashImportFolder = "EVENTSTORE_CRASH_IMPORT"
 
 const (
-	importedFile  = "sha256:endless"
-	importedTable = "imported"
-	backupName    = "backup.tar"
-	backupPartial = "backup.partial"
+	importPipeline = "import of files" // see package fileimport
+	importedFile   = "sha256:endless"
+	importedTable  = "imported"
+	backupName     = "backup.tar"
+	backupPartial  = "backup.partial"
 )
 
 func importAndBackUp(folder string) error {
@@ -35,19 +36,25 @@ func importAndBackUp(folder string) error {
 	if err != nil {
 		return err
 	}
-	i, done, err := s.Import(context.Background(), importedTable, importedFile, TableConfig{Time: "time"})
+	table, err := s.Table(importedTable, TableConfig{Time: "time"})
+	if err != nil {
+		return err
+	}
+	p, done, err := table.TakeOver(context.Background(), importPipeline, importedFile)
 	if err != nil {
 		return err
 	}
 	next := done.Next(0)
 	w := &workload{}
 	for batch := 0; ; batch++ {
-		docs := [][]byte{}
-		for _, doc := range workDocs(importedTable, next) {
-			docs = append(docs, []byte(doc))
-		}
+		out := outputOf(next, workDocs(importedTable, next)...)
 		// One row in a batch is rejected, as with --rejected.
-		if err := i.Append(context.Background(), next, workBatch, docs[1:], []uint32{0}); err != nil {
+		first := out.Ends[0]
+		out.Data, out.Ends, out.From = out.Data[first:], out.Ends[1:], out.From[1:]
+		for i := range out.Ends {
+			out.Ends[i] -= first
+		}
+		if err := p.Append(context.Background(), out); err != nil {
 			return err
 		}
 		next += workBatch

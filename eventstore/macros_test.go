@@ -3,11 +3,8 @@
 package eventstore
 
 import (
-	"encoding/json"
-	"net/http/httptest"
 	"os"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
@@ -59,45 +56,5 @@ func TestExamplesInSQLPage(t *testing.T) {
 	}
 	if examples < 6 {
 		t.Errorf("the page has %d examples", examples)
-	}
-}
-
-// TestGrafanaDashboard runs the queries of the dashboard's panels.
-func TestGrafanaDashboard(t *testing.T) {
-	text, err := os.ReadFile("../docs/howto/grafana-dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct {
-				Columns []struct{ Selector string }
-				Options struct{ Data string } `json:"url_options"`
-			}
-		}
-	}
-	if err := json.Unmarshal(text, &dashboard); err != nil || len(dashboard.Panels) < 4 {
-		t.Fatal(len(dashboard.Panels), err)
-	}
-	s := openStore(t, t.TempDir())
-	appendDocs(t, take(t, openTable(t, s, TableConfig{Time: "time"})), 0, `{"time":"2026-01-02T00:00:10Z","event":"error","id":1}`)
-	server := httptest.NewServer(Handler(s, Limits{}))
-	defer server.Close()
-	times := strings.NewReplacer("${__from:date:iso}", "2026-01-02T00:00:00.000Z", "${__to:date:iso}", "2026-01-02T01:00:00.000Z")
-	for _, p := range dashboard.Panels {
-		for _, target := range p.Targets {
-			status, body, _ := post(t, server.URL, "application/json", times.Replace(target.Options.Data))
-			var rows []map[string]any
-			if err := json.Unmarshal([]byte(body), &rows); status != 200 || err != nil || len(rows) == 0 {
-				t.Errorf("%s: %d %s", p.Title, status, body)
-				continue
-			}
-			for _, c := range target.Columns {
-				if _, ok := rows[0][c.Selector]; !ok {
-					t.Errorf("%s: no column %s", p.Title, c.Selector)
-				}
-			}
-		}
 	}
 }

@@ -20,6 +20,9 @@ import (
 // store runs its workers from the same executable.
 func RunWorker() { sqlworker.Run() }
 
+// Version returns the version of the library that answers queries.
+func Version() string { return sqlworker.Version() }
+
 // The types of row values, besides nil, bool, int64, uint64, float32, float64, string, []byte
 // and time.Time. Lists are []any.
 type (
@@ -152,7 +155,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	running.start()
 	snapshot := s.snapshot()
 	result, err := s.worker.Query(ctx, sqlclient.Query{
-		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: describeRequired(snapshot.manifest, q.SQL), Params: q.Params, External: s.systemTables(q.SQL),
+		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: statement.DescribeRequired(snapshot.manifest, q.SQL), Params: q.Params, External: s.systemTables(q.SQL),
 		Limits: q.Limits, Parquet: q.Format == FormatParquet,
 	})
 	if err != nil {

@@ -8,9 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -252,56 +249,4 @@ func TestNothingAfterClose(t *testing.T) {
 		t.Errorf("Table: %v", err)
 	}
 	goleak.VerifyNone(t, before)
-}
-
-func TestHandler(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1,"name":"x"}`, `{"id":2}`)
-	server := httptest.NewServer(Handler(s, Limits{}))
-	defer server.Close()
-	for _, test := range []struct {
-		name, method, query, accept, sql string
-		status                           int
-		contentType, body                string
-	}{
-		{"default", "POST", "", "", `FROM events ORDER BY id`, 200, "application/json", "[\n{\"id\":1,\"name\":\"x\"},\n{\"id\":2,\"name\":null}\n]\n"},
-		{"csv", "POST", "?format=csv", "", `FROM events ORDER BY id`, 200, "text/csv; charset=utf-8", "id,name\n1,x\n2,\n"},
-		{"accept", "POST", "", "application/x-ndjson", `FROM events ORDER BY id`, 200, "application/x-ndjson", "{\"id\":1,\"name\":\"x\"}\n{\"id\":2,\"name\":null}\n"},
-		{"limit", "POST", "?format=ndjson&rows=1", "", `FROM events ORDER BY id`, 200, "application/x-ndjson", "{\"id\":1,\"name\":\"x\"}\n"},
-		{"error", "POST", "", "", "SELECT\nnope FROM events", 400, "application/json", `{"error":"Referenced column \"nope\" not found in FROM clause!","hint":"Candidate bindings: \"name\"","line":2,"column":1}` + "\n"},
-		{"format", "POST", "?format=xml", "", `SELECT 1`, 400, "application/json", `{"error":"unknown format \"xml\": one of [table json ndjson csv arrow parquet]"}` + "\n"},
-		{"bad limit", "POST", "?rows=x", "", `SELECT 1`, 400, "application/json", `{"error":"rows is \"x\", not a number of rows"}` + "\n"},
-		{"get", "GET", "", "", ``, 405, "application/json", `{"error":"send the SQL as the body of a POST"}` + "\n"},
-		{"fails before its first row", "POST", "", "", `SELECT error('no')`, 400, "application/json", `{"error":"no"}` + "\n"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			req, err := http.NewRequest(test.method, server.URL+"/query"+test.query, strings.NewReader(test.sql))
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Accept", test.accept)
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer res.Body.Close()
-			body, err := io.ReadAll(res.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if res.StatusCode != test.status || res.Header.Get("Content-Type") != test.contentType || string(body) != test.body {
-				t.Errorf("got %d %s\n%s", res.StatusCode, res.Header.Get("Content-Type"), body)
-			}
-		})
-	}
-	t.Run("fails midway", func(t *testing.T) {
-		res, err := http.Post(server.URL+"?format=csv", "", strings.NewReader(`SELECT CASE WHEN i = 500000 THEN error('no') ELSE i::VARCHAR END FROM range(1000000) t(i)`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		if _, err := io.Copy(io.Discard, res.Body); err == nil {
-			t.Error("half an answer looks like a whole one")
-		}
-	})
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/perigeedb/perigee/eventstore/systemtable"
 )
 
 // queriesTable is the SQL name of the table of running queries.
@@ -131,8 +133,8 @@ func (s *Store) executeControl(q Statement) (*Rows, error) {
 		rows = &memoryRows{columns: []ColumnInfo{{Name: "killed", Type: "UBIGINT"}}, rows: [][]any{{id}}}
 	case showQueries.MatchString(q.SQL):
 		rows = &memoryRows{}
-		for _, c := range SystemColumns(QueryInfo{}) {
-			rows.columns = append(rows.columns, c.ColumnInfo)
+		for _, c := range systemtable.Columns(QueryInfo{}) {
+			rows.columns = append(rows.columns, ColumnInfo{Name: c.Name, Type: c.Type})
 		}
 		for _, i := range s.Queries() {
 			rows.rows = append(rows.rows, []any{i.ID, i.State, i.Started, i.Seconds, i.Rows, i.Memory, i.Time, i.Client, i.SQL})

@@ -19,9 +19,9 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
+	"github.com/perigeedb/perigee/eventstore/systemtable"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/internal/durable"
 )
@@ -46,8 +46,8 @@ type Options struct {
 	Queries int   // concurrent queries; default 16
 	// QueryTime limits the time of a query, until its Rows are closed; default 30 s.
 	QueryTime time.Duration
-	System    []SystemTable // in addition to the built-in system tables
-	Log       *slog.Logger  // receives maintenance failures; nil discards them
+	System    []systemtable.Table // in addition to the built-in system tables
+	Log       *slog.Logger        // receives maintenance failures; nil discards them
 
 	// A log file is closed and sealed into a segment when it reaches SegmentBytes
 	// (default 64 MiB) or when its first row is SegmentAge old (default 10 minutes).
@@ -323,35 +323,4 @@ func (s *Store) untilClosed(ctx context.Context) (context.Context, context.Cance
 		}
 	}()
 	return ctx, func() { cancel(nil) }
-}
-
-// A TableInfo describes a table.
-type TableInfo struct {
-	Name    string
-	Time    string // the time column; "" without one
-	Version uint64 // of the schema
-	Columns []ColumnInfo
-}
-
-// A ColumnInfo describes a column of a table or of a query's result.
-type ColumnInfo = protocol.Column
-
-// Tables describes the tables, sorted by name.
-func (s *Store) Tables() []TableInfo { return tablesOf(s.current()) }
-
-func tablesOf(m *manifest.Manifest) []TableInfo {
-	var infos []TableInfo
-	for _, t := range m.Tables {
-		schema := t.Current()
-		info := TableInfo{Name: t.Name, Time: t.Time, Version: schema.Version}
-		for _, c := range schema.Columns {
-			info.Columns = append(info.Columns, ColumnInfo{Name: c.Name, Type: c.SQLType()})
-		}
-		if schema.Rest {
-			info.Columns = append(info.Columns, ColumnInfo{Name: restColumn, Type: "JSON"})
-		}
-		infos = append(infos, info)
-	}
-	slices.SortFunc(infos, func(a, b TableInfo) int { return cmp.Compare(a.Name, b.Name) })
-	return infos
 }

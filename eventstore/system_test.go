@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/perigeedb/perigee/eventstore/systemtable"
 )
 
 func TestSystemTable(t *testing.T) {
@@ -24,7 +26,7 @@ func TestSystemTable(t *testing.T) {
 	}
 	asked := 0
 	failing := errors.New("no such luck")
-	columns := SystemColumns(letter{})
+	columns := systemtable.Columns(letter{})
 	letters := func() iter.Seq2[any, error] {
 		asked++
 		return func(yield func(any, error) bool) {
@@ -36,7 +38,7 @@ func TestSystemTable(t *testing.T) {
 			}
 		}
 	}
-	s, err := Open(t.TempDir(), Options{System: []SystemTable{
+	s, err := Open(t.TempDir(), Options{System: []systemtable.Table{
 		{Name: "Letters", Columns: columns, Rows: letters},
 		{Name: "events", Columns: columns, Rows: letters},
 		{Name: "broken", Columns: columns, Rows: func() iter.Seq2[any, error] {
@@ -159,17 +161,6 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-func TestNamesTable(t *testing.T) {
-	for sql, want := range map[string]bool{
-		`FROM log`: true, `SELECT * FROM perigee."LOG"x`: true, `SELECT log(1)`: true, `FROM(log)`: true,
-		`FROM catalog`: false, `FROM log_1`: false, `FROM logé`: false, ``: false,
-	} {
-		if got := NamesTable(sql, "log"); got != want {
-			t.Errorf("%q names the table: %t", sql, got)
-		}
-	}
-}
-
 // TestSystemRowsStop takes only one row of a system table, as LIMIT does.
 func TestSystemRowsStop(t *testing.T) {
 	s := openStore(t, t.TempDir())
@@ -183,7 +174,7 @@ func TestSystemRowsStop(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if segment, ok := row.(*segmentRow); ok && segment.Kind != state {
+				if segment, ok := row.(*systemtable.Segment); ok && segment.Kind != state {
 					t.Errorf("a row of %s, want one of %s", segment.Kind, state)
 				}
 				rows++

@@ -288,7 +288,7 @@ func (t *Table) declare(c TableConfig) (*schema, error) {
 // changes.
 func (s *schema) declared(table string, c TableConfig) (*schema, error) {
 	if s.time != c.Time {
-		return nil, configError(timeHint(table, c), "the time column is %q, but the table has %q", c.Time, s.time)
+		return nil, configError(TimeHint(table, c), "the time column is %q, but the table has %q", c.Time, s.time)
 	}
 	next := s.clone()
 	next.unknown = c.Unknown
@@ -307,8 +307,8 @@ func (s *schema) declared(table string, c TableConfig) (*schema, error) {
 	return next, nil
 }
 
-// timeHint returns a hint for setting the time column of a configuration.
-func timeHint(table string, c TableConfig) string {
+// TimeHint returns a hint for setting the time column of a configuration.
+func TimeHint(table string, c TableConfig) string {
 	set := "--none"
 	if c.Time != "" {
 		set = c.Time
@@ -341,7 +341,7 @@ func (e *columnConflict) Error() string {
 // hint returns a hint for resolving the conflict.
 func (e *columnConflict) hint(table string, c TableConfig) string {
 	if strings.EqualFold(e.have.Name, c.Time) && slices.Equal(e.want.Path, e.have.Path) {
-		return timeHint(table, c)
+		return TimeHint(table, c)
 	}
 	return fmt.Sprintf("a column keeps its type: declare it under another name; or drop its values: perigee table drop-column %s %s", table, e.have.Name)
 }

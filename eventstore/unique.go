@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/keyset"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
@@ -44,12 +44,12 @@ type uniqueKeys struct {
 	repeated atomic.Uint64 // rows dropped since the store was opened
 
 	mu       sync.Mutex
-	set      *keySet
+	set      *keyset.Set
 	appended chan struct{} // closed and replaced when an append ends
 }
 
 func newUniqueKeys(table string, columns []int32, c *manifest.Unique) *uniqueKeys {
-	u := &uniqueKeys{table: table, columns: columns, set: newKeySet(c.Memory), appended: make(chan struct{})}
+	u := &uniqueKeys{table: table, columns: columns, set: keyset.New(c.Memory), appended: make(chan struct{})}
 	u.window.Store(windowOf(c))
 	return u
 }
@@ -170,16 +170,16 @@ func (u *uniqueKeys) claim(ctx context.Context, b *buffer, rows rowRuns, now tim
 	for _, run := range rows {
 		for row := run.first; row < run.end; row, i = row+1, i+1 {
 			if known[i] {
-				e := u.set.add(&hashes[i], oldest, c.now)
+				e := u.set.Add(&hashes[i], oldest, c.now)
 				if e == nil {
-					c.settle(keyReleased)
+					c.settle(keyset.Released)
 					return nil, nil, u.errFull()
 				}
-				if e.counts(oldest) {
+				if e.Counts(oldest) {
 					c.repeated++
 					continue
 				}
-				e.time = keyAppending
+				e.Time = keyset.Appending
 				c.hashes = append(c.hashes, hashes[i])
 			}
 			fresh = fresh.add(row)
@@ -209,7 +209,7 @@ func (u *uniqueKeys) lockKeys(ctx context.Context, hashes []manifest.KeyHash, kn
 func (u *uniqueKeys) isAppending(hashes []manifest.KeyHash, known []bool) bool {
 	for i := range hashes {
 		if known[i] {
-			if e := u.set.find(&hashes[i]); e != nil && e.time == keyAppending {
+			if e := u.set.Find(&hashes[i]); e != nil && e.Time == keyset.Appending {
 				return true
 			}
 		}
@@ -218,7 +218,7 @@ func (u *uniqueKeys) isAppending(hashes []manifest.KeyHash, known []bool) bool {
 }
 
 func (u *uniqueKeys) errFull() error {
-	keys, memory := u.set.size()
+	keys, memory := u.set.Size()
 	return event.WithHint(fmt.Errorf("eventstore: table %s has seen %d keys within the window of unique, which take %d MiB", u.table, keys, memory>>20),
 		"raise memory below unique, or shorten the window; rows are stored again when keys leave the window")
 }
@@ -234,7 +234,7 @@ func (c *keyClaim) end(durable bool) {
 		c.keys.repeated.Add(c.repeated)
 		c.settle(c.now)
 	} else {
-		c.settle(keyReleased)
+		c.settle(keyset.Released)
 	}
 }
 
@@ -244,7 +244,7 @@ func (c *keyClaim) settle(time uint32) {
 		return
 	}
 	for i := range c.hashes {
-		c.keys.set.find(&c.hashes[i]).time = time
+		c.keys.set.Find(&c.hashes[i]).Time = time
 	}
 	close(c.keys.appended)
 	c.keys.appended = make(chan struct{})
@@ -253,8 +253,8 @@ func (c *keyClaim) settle(time uint32) {
 // load adds a durable key to a set that no append uses yet.
 func (u *uniqueKeys) load(k manifest.Key, now uint32) {
 	if oldest := now - u.window.Load(); k.Arrived > oldest {
-		e := u.set.add(&k.Hash, oldest, now)
-		e.time = max(e.time, k.Arrived)
+		e := u.set.Add(&k.Hash, oldest, now)
+		e.Time = max(e.Time, k.Arrived)
 	}
 }
 
@@ -282,7 +282,7 @@ func (t *Table) setUnique(entry *manifest.Table) error {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.window.Store(windowOf(c))
-		u.set.partMax = newKeySet(c.Memory).partMax
+		u.set.SetLimit(c.Memory)
 		return nil
 	}
 	u := newUniqueKeys(t.Name(), columns, c)
@@ -298,9 +298,7 @@ func (t *Table) setUnique(entry *manifest.Table) error {
 func (s *Store) loadKeys(entry *manifest.Table, u *uniqueKeys) error {
 	snapshot := s.snapshot()
 	defer snapshot.release()
-	most := u.set.partMax
-	u.set.partMax = math.MaxInt
-	defer func() { u.set.partMax = most }()
+	defer u.set.LiftLimit()()
 	now := uint32(time.Now().Unix())
 	load := func(k manifest.Key) { u.load(k, now) }
 	if known := snapshot.manifest.TableByID(entry.ID); known != nil {
@@ -323,7 +321,7 @@ func (s *Store) loadKeys(entry *manifest.Table, u *uniqueKeys) error {
 
 // readKeysOfLog calls each for every key of a table's rows in a log file.
 func readKeysOfLog(folder string, end wal.FileEnd, table uint32, columns []int32, each func(manifest.Key)) error {
-	return readLogFile(manifest.LogFolder(folder), end, func(e *wal.Entry, _ int64) {
+	return wal.ReadFile(manifest.LogFolder(folder), end, func(e *wal.Entry, _ int64) {
 		if e.Table != table || e.Kind != wal.Rows || e.Columns == nil {
 			return
 		}

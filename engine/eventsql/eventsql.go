@@ -24,7 +24,9 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/fileimport"
 	"github.com/perigeedb/perigee/eventstore/output"
+	"github.com/perigeedb/perigee/eventstore/queryhttp"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/sink"
@@ -78,7 +80,7 @@ type Store struct {
 	opened      *eventstore.Store
 	query       config.Query
 	listener    *listener                        // nil without listen
-	imports     map[[2]string]*eventstore.Import // by table and file
+	imports     map[[2]string]*fileimport.Import // by table and file
 	closing     <-chan struct{}                  // closed when the engine starts to close
 }
 
@@ -200,7 +202,7 @@ func (s *Store) handler(most eventstore.Limits) http.Handler {
 			return
 		}
 		defer release()
-		eventstore.Handler(store, most).ServeHTTP(w, r)
+		queryhttp.Handler(store, most).ServeHTTP(w, r)
 	})
 }
 
@@ -303,7 +305,7 @@ func writeRows(ctx context.Context, store *eventstore.Store, q Request, out io.W
 	}
 	for _, p := range q.Params {
 		name, text, _ := strings.Cut(p, "=")
-		parsed, err := eventstore.ParseParam(name, text)
+		parsed, err := queryhttp.ParseParam(name, text)
 		if err != nil {
 			return err
 		}

@@ -19,15 +19,16 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/fileimport"
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// An Importer appends the rows of one file to a table of the event store.
+// An Importer appends the rows of one file to a table of the event store: a fileimport.Target.
 type Importer struct {
 	file     ImportFile
 	begun    importBegun
 	inferred *Inferred
-	append   func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error)
+	append   func(ctx context.Context, rows *fileimport.Batch) ([]fileimport.RejectedRow, error)
 }
 
 // An importBegun is the state of the table when an import begins.
@@ -54,7 +55,7 @@ func Import(ctx context.Context, data string, file ImportFile, use func(*Importe
 			if err != nil {
 				return err
 			}
-			return use(&Importer{file: file, begun: begun, append: func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
+			return use(&Importer{file: file, begun: begun, append: func(ctx context.Context, rows *fileimport.Batch) ([]fileimport.RejectedRow, error) {
 				return s.importRows(ctx, file, rows)
 			}})
 		})
@@ -62,7 +63,7 @@ func Import(ctx context.Context, data string, file ImportFile, use func(*Importe
 	if err != nil {
 		return err
 	}
-	i := &Importer{file: file, append: func(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
+	i := &Importer{file: file, append: func(ctx context.Context, rows *fileimport.Batch) ([]fileimport.RejectedRow, error) {
 		return sendRows(ctx, data, file, rows)
 	}}
 	if err := json.Unmarshal(answer.Bytes(), &i.begun); err != nil {
@@ -80,24 +81,16 @@ func (i *Importer) Inferred() *Inferred { return i.inferred }
 
 // Append appends rows, which are durable when it returns. If the table rejects some of them,
 // it returns these and appends none.
-func (i *Importer) Append(ctx context.Context, rows *ImportRows) ([]RejectedRow, error) {
+func (i *Importer) Append(ctx context.Context, rows *fileimport.Batch) ([]fileimport.RejectedRow, error) {
 	rejected, err := i.append(ctx, rows)
-	if docs := rows.split(); i.begun.Inferred && i.inferred == nil && err == nil && len(rejected) == 0 && len(docs) > 0 {
+	if docs := rows.Split(); i.begun.Inferred && i.inferred == nil && err == nil && len(rejected) == 0 && len(docs) > 0 {
 		i.inferred = &Inferred{Table: i.file.Table, Declaration: inferDeclaration(i.file.Table, i.file.Time, docs[:min(len(docs), undeclaredRowsMax)])}
 	}
 	return rejected, err
 }
 
-// split returns the documents.
-func (r *ImportRows) split() [][]byte {
-	if len(r.Documents) == 0 {
-		return nil
-	}
-	return bytes.Split(bytes.TrimSuffix(r.Documents, []byte{'\n'}), []byte{'\n'})
-}
-
 // sendRows sends rows to the engine.
-func sendRows(ctx context.Context, data string, file ImportFile, rows *ImportRows) (rejected []RejectedRow, err error) {
+func sendRows(ctx context.Context, data string, file ImportFile, rows *fileimport.Batch) (rejected []fileimport.RejectedRow, err error) {
 	var leaveOut []string
 	for _, row := range rows.LeaveOut {
 		leaveOut = append(leaveOut, strconv.FormatUint(uint64(row), 10))
@@ -120,7 +113,7 @@ func (s *Store) beginImport(ctx context.Context, file ImportFile) (begun importB
 		return begun, err
 	}
 	if file.Again {
-		if err := store.ForgetImport(ctx, file.Table, file.File); err != nil {
+		if err := fileimport.Forget(ctx, store, file.Table, file.File); err != nil {
 			return begun, err
 		}
 	}
@@ -133,7 +126,7 @@ func (s *Store) beginImport(ctx context.Context, file ImportFile) (begun importB
 			table.Columns = append(table.Columns, column)
 		}
 	}
-	i, done, err := store.Import(ctx, file.Table, file.File, table)
+	i, done, err := fileimport.Begin(ctx, store, file.Table, file.File, table)
 	if err != nil {
 		return begun, err
 	}
@@ -141,7 +134,7 @@ func (s *Store) beginImport(ctx context.Context, file ImportFile) (begun importB
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.imports == nil {
-		s.imports = map[[2]string]*eventstore.Import{}
+		s.imports = map[[2]string]*fileimport.Import{}
 	}
 	s.imports[file.key()] = i
 	return begun, nil
@@ -150,14 +143,14 @@ func (s *Store) beginImport(ctx context.Context, file ImportFile) (begun importB
 func (f *ImportFile) key() [2]string { return [2]string{f.Table, f.File} }
 
 // importRows appends rows of a started import.
-func (s *Store) importRows(ctx context.Context, file ImportFile, rows *ImportRows) ([]RejectedRow, error) {
+func (s *Store) importRows(ctx context.Context, file ImportFile, rows *fileimport.Batch) ([]fileimport.RejectedRow, error) {
 	s.mu.Lock()
 	i := s.imports[file.key()]
 	s.mu.Unlock()
 	if i == nil {
 		return nil, errors.New("the engine was restarted during the import: import the file again")
 	}
-	err := i.Append(ctx, rows.First, rows.Count, rows.split(), rows.LeaveOut)
+	err := i.Append(ctx, rows.First, rows.Count, rows.Split(), rows.LeaveOut)
 	if errors.Is(err, eventstore.ErrFenced) {
 		return nil, event.WithHint(errors.New("another import of the same file has taken over"), "wait for it, and import the file again if it fails")
 	}
@@ -165,9 +158,9 @@ func (s *Store) importRows(ctx context.Context, file ImportFile, rows *ImportRow
 	if !ok {
 		return nil, err
 	}
-	var all []RejectedRow
+	var all []fileimport.RejectedRow
 	for _, r := range rejected.Rows {
-		all = append(all, RejectedRow{Row: r.Row, Column: r.Column, Reason: r.Reason})
+		all = append(all, fileimport.RejectedRow{Row: r.Row, Column: r.Column, Reason: r.Reason})
 	}
 	return all, nil
 }
@@ -190,7 +183,7 @@ const importBytesMax = 256 << 20 // of one request
 // serveRows appends the documents in the body.
 func (s *Store) serveRows(w io.Writer, r *http.Request) error {
 	query := r.URL.Query()
-	var rows ImportRows
+	var rows fileimport.Batch
 	_, err := fmt.Sscanf(query.Get("first")+" "+query.Get("count"), "%d %d", &rows.First, &rows.Count)
 	if err != nil {
 		return fmt.Errorf("decode the request: %w", err)

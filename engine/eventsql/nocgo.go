@@ -14,6 +14,8 @@ import (
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/fileimport"
+	"github.com/perigeedb/perigee/eventstore/systemtable"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -69,7 +71,7 @@ func ReadIDs(context.Context, string, string, string, func(uint64)) error { retu
 func Macros() []Macro { return nil }
 
 // SystemTables returns none.
-func SystemTables() []SystemTable { return nil }
+func SystemTables() []systemtable.Table { return nil }
 
 // Functions returns the functions that queries may call.
 func Functions() []FunctionGroup { return nil }
@@ -133,26 +135,8 @@ func Backup(context.Context, string, io.Writer) error { return Available() }
 // Restore returns the error of Available.
 func Restore(string, io.Reader) error { return Available() }
 
-// A ParquetFile is never used without cgo.
-type ParquetFile struct{}
-
 // OpenParquet returns the error of Available.
-func OpenParquet(context.Context, string) (*ParquetFile, error) { return nil, Available() }
-
-// Count returns 0.
-func (*ParquetFile) Count() uint64 { return 0 }
-
-// Columns returns none.
-func (*ParquetFile) Columns() []Column { return nil }
-
-// Skip does nothing.
-func (*ParquetFile) Skip(uint64) {}
-
-// Next returns the error of Available.
-func (*ParquetFile) Next(context.Context) ([]byte, *RejectedRow, error) { return nil, nil, Available() }
-
-// Close does nothing.
-func (*ParquetFile) Close() error { return nil }
+func OpenParquet(context.Context, string) (fileimport.File, error) { return nil, Available() }
 
 // An Importer is never used without cgo.
 type Importer struct{}
@@ -167,4 +151,6 @@ func (*Importer) Next() uint64 { return 0 }
 func (*Importer) Inferred() *Inferred { return nil }
 
 // Append returns the error of Available.
-func (*Importer) Append(context.Context, *ImportRows) ([]RejectedRow, error) { return nil, Available() }
+func (*Importer) Append(context.Context, *fileimport.Batch) ([]fileimport.RejectedRow, error) {
+	return nil, Available()
+}

@@ -12,30 +12,28 @@ import (
 
 	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/systemtable"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 )
 
-// SystemTables describes the system tables.
-func SystemTables() (all []SystemTable) {
-	for _, t := range append(eventstore.SystemTables(), new(Store).systemTables()...) {
-		described := SystemTable{Name: eventstore.SystemSchema + "." + t.Name, Doc: t.Doc}
-		for _, c := range t.Columns {
-			described.Columns = append(described.Columns, SystemColumn{c.Name, c.Type, c.Doc})
-		}
-		all = append(all, described)
+// SystemTables describes the system tables, without Rows. The names have the schema.
+func SystemTables() []systemtable.Table {
+	all := append(eventstore.SystemTables(), new(Store).systemTables()...)
+	for i := range all {
+		all[i].Name, all[i].Rows = systemtable.Schema+"."+all[i].Name, nil
 	}
 	return all
 }
 
 // systemTables returns the system tables of the engine.
-func (s *Store) systemTables() []eventstore.SystemTable {
-	return []eventstore.SystemTable{
-		{Name: "pipelines", Columns: eventstore.SystemColumns(pipelineRow{}), Rows: s.rowsOfEngine("pipelines", s.yieldPipelines),
+func (s *Store) systemTables() []systemtable.Table {
+	return []systemtable.Table{
+		{Name: "pipelines", Columns: systemtable.Columns(pipelineRow{}), Rows: s.rowsOfEngine("pipelines", s.yieldPipelines),
 			Doc: "The state of each pipeline, as `perigee status` shows it. Needs a running engine. Counters start at 0 with the engine."},
-		{Name: "script_stats", Columns: eventstore.SystemColumns(statRow{}), Rows: s.rowsOfEngine("script_stats", s.yieldStats),
+		{Name: "script_stats", Columns: systemtable.Columns(statRow{}), Rows: s.rowsOfEngine("script_stats", s.yieldStats),
 			Doc: "The measurements that scripts take with the module `stats`. Needs a running engine."},
-		{Name: "log", Columns: eventstore.SystemColumns(logRow{}), Rows: s.rowsOfEngine("log", s.yieldLog),
+		{Name: "log", Columns: systemtable.Columns(logRow{}), Rows: s.rowsOfEngine("log", s.yieldLog),
 			Doc: "The last 1,000 records of the engine's log, with at most 4 KiB of attributes each: the records that it prints, and all warnings and errors. Needs a running engine."},
 		{Name: "dead_letters", Columns: deadLetterColumns, Rows: s.deadLetterRows,
 			Doc: "The events that could not be processed, as `perigee dlq list` shows them."},
@@ -45,7 +43,7 @@ func (s *Store) systemTables() []eventstore.SystemTable {
 // readsSystemTable reports whether a statement may read a system table.
 func (s *Store) readsSystemTable(sql string) bool {
 	for _, t := range append(eventstore.SystemTables(), s.systemTables()...) {
-		if eventstore.NamesTable(sql, t.Name) {
+		if systemtable.IsNamed(sql, t.Name) {
 			return true
 		}
 	}
@@ -59,7 +57,7 @@ func (s *Store) rowsOfEngine(table string, rows iter.Seq2[any, error]) func() it
 			return rows
 		}
 		return func(yield func(any, error) bool) {
-			yield(nil, &eventstore.QueryError{Message: eventstore.SystemSchema + "." + table + " needs a running engine, and none runs in the data folder", Hint: "start one with perigee run"})
+			yield(nil, &eventstore.QueryError{Message: systemtable.Schema + "." + table + " needs a running engine, and none runs in the data folder", Hint: "start one with perigee run"})
 		}
 	}
 }
@@ -158,26 +156,22 @@ func (s *Store) yieldLog(yield func(any, error) bool) {
 }
 
 // deadLetterColumns are named after the JSON keys of a dead letter.
-var deadLetterColumns = []eventstore.SystemColumn{
-	systemColumn("id", "VARCHAR", "name of the dead letter"),
-	systemColumn("pipeline", "VARCHAR", "pipeline of the event"),
-	systemColumn("partition", "VARCHAR", "partition of the event"),
-	systemColumn("position", "UBIGINT", "position in the partition"),
-	systemColumn("sink", "VARCHAR", "sink that rejected a row of the event; null if the whole event failed"),
-	systemColumn("number", "UINTEGER", "number of the row among the rows of the event, from 0"),
-	systemColumn("stage", "VARCHAR", "stage that failed: parse, script, column or sink; or damaged"),
-	systemColumn("error", "VARCHAR", "error message"),
-	systemColumn("traceback", "VARCHAR", "traceback of the script"),
-	systemColumn("script", "VARCHAR", "version of the script"),
-	systemColumn("first", "TIMESTAMP", "time of the first failure"),
-	systemColumn("time", "TIMESTAMP", "time of the last failure"),
-	systemColumn("retried", "INTEGER", "number of retries"),
-	systemColumn("uncommitted", "BOOLEAN", "true if its batch is not committed and the event may be read again"),
-	systemColumn("original", "VARCHAR", "the event as read; replacement characters replace bytes that are not UTF-8"),
-}
-
-func systemColumn(name, kind, doc string) eventstore.SystemColumn {
-	return eventstore.SystemColumn{ColumnInfo: eventstore.ColumnInfo{Name: name, Type: kind}, Doc: doc}
+var deadLetterColumns = []systemtable.Column{
+	{Name: "id", Type: "VARCHAR", Doc: "name of the dead letter"},
+	{Name: "pipeline", Type: "VARCHAR", Doc: "pipeline of the event"},
+	{Name: "partition", Type: "VARCHAR", Doc: "partition of the event"},
+	{Name: "position", Type: "UBIGINT", Doc: "position in the partition"},
+	{Name: "sink", Type: "VARCHAR", Doc: "sink that rejected a row of the event; null if the whole event failed"},
+	{Name: "number", Type: "UINTEGER", Doc: "number of the row among the rows of the event, from 0"},
+	{Name: "stage", Type: "VARCHAR", Doc: "stage that failed: parse, script, column or sink; or damaged"},
+	{Name: "error", Type: "VARCHAR", Doc: "error message"},
+	{Name: "traceback", Type: "VARCHAR", Doc: "traceback of the script"},
+	{Name: "script", Type: "VARCHAR", Doc: "version of the script"},
+	{Name: "first", Type: "TIMESTAMP", Doc: "time of the first failure"},
+	{Name: "time", Type: "TIMESTAMP", Doc: "time of the last failure"},
+	{Name: "retried", Type: "INTEGER", Doc: "number of retries"},
+	{Name: "uncommitted", Type: "BOOLEAN", Doc: "true if its batch is not committed and the event may be read again"},
+	{Name: "original", Type: "VARCHAR", Doc: "the event as read; replacement characters replace bytes that are not UTF-8"},
 }
 
 func (s *Store) deadLetterRows() iter.Seq2[any, error] {

@@ -15,6 +15,7 @@ import (
 	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/queryhttp"
 )
 
 // Tail calls each with the rows that the engine in a data folder appends to a table. It returns
@@ -93,7 +94,7 @@ func (s *Store) serveTail(w io.Writer, r *http.Request) error {
 		case <-ctx.Done():
 		}
 	}()
-	request := eventstore.TailRequest{Table: q.Table, Where: q.Where, Client: eventstore.ClientOf(r)}
+	request := eventstore.TailRequest{Table: q.Table, Where: q.Where, Client: queryhttp.ClientOf(r)}
 	if q.Since != nil {
 		request.Since = *q.Since
 	}

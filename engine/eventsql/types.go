@@ -8,16 +8,6 @@ type FunctionGroup struct {
 	Names []string
 }
 
-// A SystemTable is an SQL table whose rows are computed for each query.
-type SystemTable struct {
-	Name    string // such as perigee.log
-	Doc     string
-	Columns []SystemColumn
-}
-
-// A SystemColumn is a column of a system table.
-type SystemColumn struct{ Name, Type, Doc string }
-
 // A Table describes a table of the event store.
 type Table struct {
 	Name      string     `json:"table"`
@@ -130,22 +120,8 @@ type ImportFile struct {
 	Again   bool     `json:"again,omitempty"` // append the rows again, even if they were imported before
 }
 
-// ImportRows are the next rows of a file.
-type ImportRows struct {
-	First, Count uint64
-	Documents    []byte // one JSON document per line, without the rows in LeaveOut
-	LeaveOut     []uint32
-}
-
 // Inferred is a table that an import has created, with inferred types.
 type Inferred struct {
 	Table       string
 	Declaration string // line of YAML that declares its times, which are text; "" without times
-}
-
-// A RejectedRow is a row that the table rejects.
-type RejectedRow struct {
-	Row    int    `json:"row"` // index, from ImportRows.First
-	Column string `json:"column,omitempty"`
-	Reason string `json:"reason"`
 }

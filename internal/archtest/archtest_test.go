@@ -78,9 +78,13 @@ var may = map[string][]string{
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
-	"eventstore": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlclient", "eventstore/internal/sqlworker", "eventstore/internal/statement", "eventstore/internal/wal", "eventstore/output", "internal/datafolder", "internal/document", "internal/durable", "internal/httpserver", "internal/sqltext"},
+	"eventstore": {"event", "eventstore/internal/keyset", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlclient", "eventstore/internal/sqlworker", "eventstore/internal/statement", "eventstore/internal/wal", "eventstore/systemtable", "internal/datafolder", "internal/document", "internal/durable", "internal/sqltext"},
 
 	"eventstore/output":             {"eventstore/internal/protocol", "internal/terminal"},
+	"eventstore/queryhttp":          {"eventstore", "eventstore/output", "internal/httpserver", "internal/sqltext"},
+	"eventstore/fileimport":         {"event", "eventstore", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlclient", "internal/lines", "internal/sqltext", "source/format"},
+	"eventstore/systemtable":        {"eventstore/internal/manifest", "eventstore/internal/statement", "eventstore/internal/wal"},
+	"eventstore/eventstoretest":     {"event", "eventstore", "eventstore/output"},
 	"eventstore/internal/protocol":  {"eventstore/internal/manifest", "eventstore/internal/wal"},
 	"eventstore/internal/duckdb":    {"eventstore/internal/protocol", "internal/sqltext"},
 	"eventstore/internal/statement": {"event", "eventstore/internal/manifest", "eventstore/internal/protocol", "internal/nearest", "internal/sqltext"},
@@ -91,6 +95,7 @@ var may = map[string][]string{
 	"eventstore/internal/bloom":     {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/tablesql", "internal/durable", "internal/sqltext"},
 	"eventstore/internal/logscan":   {"event", "eventstore/internal/manifest", "eventstore/internal/tablesql", "eventstore/internal/wal", "internal/durable", "internal/frame"},
 	"eventstore/internal/tablesql":  {"event", "eventstore/internal/manifest", "internal/sqltext"},
+	"eventstore/internal/keyset":    {"eventstore/internal/manifest"},
 	"eventstore/internal/storetest": {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/wal", "internal/sqltext"},
 	"eventstore/internal/manifest":  {"event", "internal/durable"},
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
@@ -105,7 +110,7 @@ var may = map[string][]string{
 	"engine/config":   {"internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},
 	"engine/trial":    {"engine", "engine/config", "event", "internal/document/pure", "script", "script/stdlib"},
 	"engine/suite":    {"engine", "engine/config", "engine/trial", "event", "internal/terminal", "script", "script/luasyntax"},
-	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/output", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
+	"engine/eventsql": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/fileimport", "eventstore/output", "eventstore/queryhttp", "eventstore/systemtable", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 
 	"internal/boltfile":         {"internal/durable"},
 	"internal/child":            {},
@@ -122,7 +127,7 @@ var may = map[string][]string{
 
 	"cmd/perigee": {
 		"admin", "engine", "engine/config", "engine/eventsql", "engine/suite", "event", "pipeline",
-		"internal/datafolder", "internal/durable", "internal/sqltext", "internal/terminal", "nodedb", "nodedb/lua",
+		"eventstore/fileimport", "internal/datafolder", "internal/durable", "internal/lines", "internal/sqltext", "internal/terminal", "nodedb", "nodedb/lua",
 		"source", "source/file", "source/format", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/stubs", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
@@ -136,6 +141,7 @@ var may = map[string][]string{
 	"internal/httpserver": {"internal/address"},
 	"internal/sqltext":    {},
 	"internal/terminal":   {},
+	"internal/lines":      {},
 	"internal/frame":      {},
 	"internal/spool":      {"event", "internal/durable", "internal/frame"},
 	"internal/resp":       {"internal/address"},
@@ -251,6 +257,31 @@ func TestServersAreMadeInOnePlace(t *testing.T) {
 		found := makesServer.FindSubmatch(text)
 		if made := path.Dir(file.name) == "internal/httpserver"; found != nil && !made {
 			t.Errorf("%s has %s; let httpserver.New make the server", file.name, found[1])
+		}
+	}
+}
+
+// TestStorageIsSmall keeps the packages of the storage half to a size that one reads at once,
+// and free of what serves or prints results.
+func TestStorageIsSmall(t *testing.T) {
+	const filesMax = 25
+	files := map[string]int{}
+	for _, file := range goFiles(t) {
+		pkg := path.Dir(file.name)
+		if pkg != "nodedb" && pkg != "eventstore" && !strings.HasPrefix(pkg, "eventstore/") {
+			continue
+		}
+		files[pkg]++
+		for _, imported := range file.imports {
+			prints := imported == "net/http" || strings.Contains(imported, "go-pretty")
+			if prints && (pkg == "nodedb" || pkg == "eventstore" || strings.HasPrefix(pkg, "eventstore/internal/")) {
+				t.Errorf("%s imports %s; storage neither serves nor prints results", file.name, imported)
+			}
+		}
+	}
+	for pkg, n := range files {
+		if n > filesMax {
+			t.Errorf("package %s has %d files, more than %d; split it by concern", pkg, n, filesMax)
 		}
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/durable"
@@ -190,4 +192,31 @@ func (w *window) readPages(offset int64) (got int) {
 		got += len(part)
 	}
 	return got
+}
+
+// ReadFile calls each for every entry of a log file up to its end, with the size of its frame in bytes.
+// An entry is valid during the call.
+func ReadFile(folder string, end FileEnd, each func(e *Entry, size int64)) error {
+	r, err := OpenReader(folder, end.Number)
+	if errors.Is(err, fs.ErrNotExist) && len(end.Damaged) > 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for _, damaged := range append(slices.Clone(end.Damaged), Span{Begin: end.End, End: end.End}) {
+		for {
+			e, err := r.Next(damaged.Begin)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			each(e, r.FrameSize())
+		}
+		r.SeekTo(damaged.End)
+	}
+	return nil
 }

@@ -1,6 +1,4 @@
-//go:build linux && cgo
-
-package eventstore
+package statement
 
 import (
 	"fmt"
@@ -12,10 +10,10 @@ import (
 
 var describeTable = regexp.MustCompile(`(?is)^\s*(?:DESCRIBE|DESC)\s+(?:TABLE\s+)?(?:main\s*\.\s*)?(\w+|"(?:[^"]|"")+")\s*;?\s*$`)
 
-// describeRequired returns SQL that sets column null to NO for the required columns of a
+// DescribeRequired returns SQL that sets column null to NO for the required columns of a
 // table if sql is a DESCRIBE of one. DuckDB itself sees a view, whose columns are all
 // nullable.
-func describeRequired(m *manifest.Manifest, sql string) string {
+func DescribeRequired(m *manifest.Manifest, sql string) string {
 	match := describeTable.FindStringSubmatch(sql)
 	if match == nil {
 		return sql

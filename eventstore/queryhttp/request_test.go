@@ -1,9 +1,8 @@
 //go:build linux && cgo
 
-package eventstore
+package queryhttp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +17,8 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 
-	"github.com/perigeedb/perigee/eventstore/output"
+	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/eventstoretest"
 )
 
 // post sends a request and returns the status and the answer.
@@ -40,10 +40,9 @@ func post(t *testing.T, address, contentType, body string) (int, string, http.He
 }
 
 func TestRequests(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	appendDocs(t, take(t, openTable(t, s, TableConfig{Time: "time"})), 0,
+	s := eventstoretest.Open(t, eventstore.TableConfig{Time: "time"},
 		`{"time":"2026-01-02T03:04:05Z","id":1,"name":"x"}`, `{"time":"2026-01-02T03:04:06Z","id":9007199254740993,"name":"it's"}`)
-	server := httptest.NewServer(Handler(s, Limits{Time: time.Minute}))
+	server := httptest.NewServer(Handler(s, eventstore.Limits{Time: time.Minute}))
 	defer server.Close()
 	const types = `SELECT typeof($a) AS a, typeof($b) AS b, typeof($c) AS c, typeof($d) AS d, typeof($e) AS e, typeof($f) AS f`
 	for _, test := range []struct {
@@ -84,11 +83,11 @@ func TestRequests(t *testing.T) {
 }
 
 func TestTruncatedIsSaid(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	server := httptest.NewServer(Handler(s, Limits{}))
+	s := eventstoretest.Open(t, eventstore.TableConfig{})
+	server := httptest.NewServer(Handler(s, eventstore.Limits{}))
 	defer server.Close()
 	for rows, want := range map[string]string{"2": "true", "3": "false"} {
-		for _, format := range Formats()[:5] {
+		for _, format := range eventstore.Formats()[:5] {
 			_, _, header := post(t, server.URL+"?rows="+rows+"&format="+string(format), "", `FROM range(3)`)
 			if got := header.Get("Perigee-Truncated"); got != want {
 				t.Errorf("%s rows of 3 as %s: %q", rows, format, got)
@@ -98,8 +97,8 @@ func TestTruncatedIsSaid(t *testing.T) {
 }
 
 func TestBinaryFormats(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	server := httptest.NewServer(Handler(s, Limits{}))
+	s := eventstoretest.Open(t, eventstore.TableConfig{})
+	server := httptest.NewServer(Handler(s, eventstore.Limits{}))
 	defer server.Close()
 	status, body, _ := post(t, server.URL+"?format=arrow", "", `SELECT i, 'row ' || i AS name FROM range(100000) t(i);`)
 	reader, err := ipc.NewReader(strings.NewReader(body))
@@ -144,29 +143,15 @@ func TestBinaryFormats(t *testing.T) {
 	}
 	cancel()
 	res.Body.Close()
-	waitForQueries(t, s, 0)
-	if got := ask(t, s, "SELECT 1"); got != "1" {
+	awaitQueries(t, s, 0)
+	if got := eventstoretest.Ask(t, s, "SELECT 1"); got != "1" {
 		t.Errorf("afterwards SELECT 1 is %s", got)
 	}
 }
 
-// waitForQueries waits until n queries run.
-func waitForQueries(t *testing.T, s *Store, n int) []QueryInfo {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		all := s.Queries()
-		if len(all) == n {
-			return all
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d queries run, want %d: %+v", len(all), n, all)
-		}
-	}
-}
-
 func TestDisconnectEndsAQuery(t *testing.T) {
-	s := openStore(t, t.TempDir())
-	server := httptest.NewServer(Handler(s, Limits{}))
+	s := eventstoretest.Open(t, eventstore.TableConfig{})
+	server := httptest.NewServer(Handler(s, eventstore.Limits{}))
 	defer server.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -175,89 +160,12 @@ func TestDisconnectEndsAQuery(t *testing.T) {
 		_, err := http.DefaultClient.Do(req)
 		done <- err
 	}()
-	waitForQueries(t, s, 1)
+	awaitQueries(t, s, 1)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	waitForQueries(t, s, 0)
-}
-
-func TestShowAndKillQueries(t *testing.T) {
-	s, err := Open(t.TempDir(), Options{Queries: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	ended := make(chan error, 2)
-	for range 2 { // one runs and one waits: SHOW and KILL need no slot
-		go func() {
-			rows, err := s.Execute(context.Background(), Statement{SQL: endless, Client: "test"})
-			if err == nil {
-				for rows.Next() {
-				}
-				err = rows.Err()
-				rows.Close()
-			}
-			ended <- err
-		}()
-	}
-	waitForQueries(t, s, 2)
-	states := map[string]bool{}
-	for _, q := range waitForQueries(t, s, 2) {
-		states[q.State] = true
-	}
-	if !states["running"] {
-		t.Error("no query runs")
-	}
-	var shown []map[string]any
-	rows, err := s.Execute(context.Background(), Statement{SQL: "show queries;", Format: FormatJSON})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := output.Write(&b, rows); err != nil || json.Unmarshal(b.Bytes(), &shown) != nil || len(shown) != 2 || shown[0]["sql"] != endless || shown[0]["client"] != "test" {
-		t.Errorf("%v: %s", err, b.String())
-	}
-	rows.Close()
-	for _, q := range waitForQueries(t, s, 2) {
-		if got := ask(t, s, "KILL "+Text(q.ID)); got != Text(q.ID) {
-			t.Errorf("KILL: %s", got)
-		}
-		if err := <-ended; err == nil || err.Error() != "the query was ended by KILL" {
-			t.Errorf("a killed query: %v", err)
-		}
-	}
-	if _, err := s.Query(context.Background(), "KILL 1"); err == nil || !strings.Contains(err.Error(), "no query has number 1") {
-		t.Error(err)
-	}
-	if got := ask(t, s, "SELECT count(*) FROM queries WHERE state = 'running' AND sql LIKE 'SELECT count%'"); got != "1" {
-		t.Errorf("the table queries has %s rows of itself", got)
-	}
-}
-
-func TestEndlessQueriesKeepNobodyOut(t *testing.T) {
-	s, err := Open(t.TempDir(), Options{QueryTime: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	for range 4 {
-		go func() {
-			if rows, err := s.Query(ctx, endless); err == nil {
-				rows.Next()
-				rows.Close()
-			}
-		}()
-	}
-	waitForQueries(t, s, 4)
-	if got := ask(t, s, "SELECT 1"); got != "1" || len(s.Queries()) != 4 {
-		t.Errorf("%s, and %d of 4 endless queries run", got, len(s.Queries()))
-	}
-	cancel()
-	waitForQueries(t, s, 0)
+	awaitQueries(t, s, 0)
 }
 
 // withoutTypes returns the text of an error without the hint that lists the types.
@@ -293,8 +201,8 @@ func TestParseParam(t *testing.T) {
 		{"a:timestamp", "2026-01-02 03:04:05.5", at.Add(time.Second / 2), ""},
 		{"a:timestamp", "2026-01-02", at.Truncate(24 * time.Hour), ""},
 		{"a:timestamp", "yesterday", nil, `parameter a: "yesterday" is not a time such as 2026-01-02T03:04:05Z`},
-		{"a:timestamp_ns", "2026-01-02T03:04:05.000000001Z", TimestampNS(at.UnixNano() + 1), ""},
-		{"a:timestamp_ns", "2262-04-11T23:47:16.854775807Z", TimestampNS(1<<63 - 1), ""},
+		{"a:timestamp_ns", "2026-01-02T03:04:05.000000001Z", eventstore.TimestampNS(at.UnixNano() + 1), ""},
+		{"a:timestamp_ns", "2262-04-11T23:47:16.854775807Z", eventstore.TimestampNS(1<<63 - 1), ""},
 		{"a:timestamp_ns", "2262-04-11T23:47:16.854775808Z", nil, `parameter a: "2262-04-11T23:47:16.854775808Z" is not between the years 1677 and 2262, as a timestamp_ns must be`},
 		{"a:bytes", "AAE=", []byte{0, 1}, ""},
 		{"a:bytes", "AAE", nil, `parameter a: "AAE" is not base64`},
@@ -349,29 +257,29 @@ func TestDecodeParams(t *testing.T) {
 func TestReadStatement(t *testing.T) {
 	for _, test := range []struct {
 		address, contentType, accept, body string
-		want                               Statement
+		want                               eventstore.Statement
 		err                                string
 	}{
-		{"/", "", "", "SELECT 1", Statement{SQL: "SELECT 1", Format: FormatJSON}, ""},
-		{"/?rows=1&time=1ms&memory=1MiB&format=csv", "", "", "", Statement{Format: FormatCSV, Limits: Limits{Rows: 1, Time: time.Millisecond, Memory: 1 << 20}}, ""},
-		{"/", "", "text/html, text/csv", "", Statement{Format: FormatCSV}, ""},
-		{"/?format=json", "", "text/csv", "", Statement{Format: FormatJSON}, ""},
+		{"/", "", "", "SELECT 1", eventstore.Statement{SQL: "SELECT 1", Format: eventstore.FormatJSON}, ""},
+		{"/?rows=1&time=1ms&memory=1MiB&format=csv", "", "", "", eventstore.Statement{Format: eventstore.FormatCSV, Limits: eventstore.Limits{Rows: 1, Time: time.Millisecond, Memory: 1 << 20}}, ""},
+		{"/", "", "text/html, text/csv", "", eventstore.Statement{Format: eventstore.FormatCSV}, ""},
+		{"/?format=json", "", "text/csv", "", eventstore.Statement{Format: eventstore.FormatJSON}, ""},
 		{"/", "application/json; charset=utf-8", "", `{"sql": "a", "format": "csv", "rows": 7, "time": "2s", "memory": "2MiB"}`,
-			Statement{SQL: "a", Format: FormatCSV, Limits: Limits{Rows: 7, Time: 2 * time.Second, Memory: 2 << 20}}, ""},
-		{"/?rows=9", "application/json", "", `{"sql": "a", "rows": 7}`, Statement{SQL: "a", Format: FormatJSON, Limits: Limits{Rows: 9}}, ""},
-		{"/", "text/plain", "", `{"sql": "a"}`, Statement{SQL: `{"sql": "a"}`, Format: FormatJSON}, ""},
-		{"/?rows=0", "", "", "", Statement{}, `rows is "0", not a number of rows`},
-		{"/?rows=x", "", "", "", Statement{}, `rows is "x", not a number of rows`},
-		{"/?time=0s", "", "", "", Statement{}, `time is "0s", not a duration such as 10s`},
-		{"/?time=10", "", "", "", Statement{}, `time is "10", not a duration such as 10s`},
-		{"/?memory=lots", "", "", "", Statement{}, `memory: `},
-		{"/?format=xml", "", "", "", Statement{}, `unknown format "xml"`},
-		{"/?param=1", "", "", "", Statement{}, `unknown setting "param"`},
-		{"/", "application/json", "", `{"rows": -1}`, Statement{}, `rows is "-1", not a number of rows`},
-		{"/", "application/json", "", `{"params": 1}`, Statement{}, "params are neither"},
-		{"/", "application/json", "", `{} {}`, Statement{}, "the body has more than one JSON object"},
-		{"/", "application/json", "", `SELECT 1`, Statement{}, "the body is not the JSON of a request"},
-		{"/", "", "", strings.Repeat("x", bodyMax+1), Statement{}, "read the SQL: http: request body too large"},
+			eventstore.Statement{SQL: "a", Format: eventstore.FormatCSV, Limits: eventstore.Limits{Rows: 7, Time: 2 * time.Second, Memory: 2 << 20}}, ""},
+		{"/?rows=9", "application/json", "", `{"sql": "a", "rows": 7}`, eventstore.Statement{SQL: "a", Format: eventstore.FormatJSON, Limits: eventstore.Limits{Rows: 9}}, ""},
+		{"/", "text/plain", "", `{"sql": "a"}`, eventstore.Statement{SQL: `{"sql": "a"}`, Format: eventstore.FormatJSON}, ""},
+		{"/?rows=0", "", "", "", eventstore.Statement{}, `rows is "0", not a number of rows`},
+		{"/?rows=x", "", "", "", eventstore.Statement{}, `rows is "x", not a number of rows`},
+		{"/?time=0s", "", "", "", eventstore.Statement{}, `time is "0s", not a duration such as 10s`},
+		{"/?time=10", "", "", "", eventstore.Statement{}, `time is "10", not a duration such as 10s`},
+		{"/?memory=lots", "", "", "", eventstore.Statement{}, `memory: `},
+		{"/?format=xml", "", "", "", eventstore.Statement{}, `unknown format "xml"`},
+		{"/?param=1", "", "", "", eventstore.Statement{}, `unknown setting "param"`},
+		{"/", "application/json", "", `{"rows": -1}`, eventstore.Statement{}, `rows is "-1", not a number of rows`},
+		{"/", "application/json", "", `{"params": 1}`, eventstore.Statement{}, "params are neither"},
+		{"/", "application/json", "", `{} {}`, eventstore.Statement{}, "the body has more than one JSON object"},
+		{"/", "application/json", "", `SELECT 1`, eventstore.Statement{}, "the body is not the JSON of a request"},
+		{"/", "", "", strings.Repeat("x", bodyMax+1), eventstore.Statement{}, "read the SQL: http: request body too large"},
 	} {
 		req := httptest.NewRequest("POST", test.address, strings.NewReader(test.body))
 		req.RemoteAddr = "1.2.3.4:5"
@@ -401,15 +309,15 @@ func TestReadStatement(t *testing.T) {
 
 func TestCheckLimits(t *testing.T) {
 	for _, test := range []struct {
-		asked, most Limits
+		asked, most eventstore.Limits
 		allowed     bool
 	}{
-		{Limits{}, Limits{}, true},
-		{Limits{Rows: 1 << 60, Time: time.Hour}, Limits{}, true},
-		{Limits{Rows: 5, Time: time.Minute}, Limits{Rows: 5, Time: time.Minute}, true},
-		{Limits{Rows: 6}, Limits{Rows: 5}, false},
-		{Limits{Time: time.Minute + 1}, Limits{Time: time.Minute}, false},
-		{Limits{}, Limits{Rows: 1, Time: 1}, true},
+		{eventstore.Limits{}, eventstore.Limits{}, true},
+		{eventstore.Limits{Rows: 1 << 60, Time: time.Hour}, eventstore.Limits{}, true},
+		{eventstore.Limits{Rows: 5, Time: time.Minute}, eventstore.Limits{Rows: 5, Time: time.Minute}, true},
+		{eventstore.Limits{Rows: 6}, eventstore.Limits{Rows: 5}, false},
+		{eventstore.Limits{Time: time.Minute + 1}, eventstore.Limits{Time: time.Minute}, false},
+		{eventstore.Limits{}, eventstore.Limits{Rows: 1, Time: 1}, true},
 	} {
 		if err := checkLimits(test.asked, test.most); (err == nil) != test.allowed {
 			t.Errorf("%+v of %+v: %v", test.asked, test.most, err)

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package eventstore
+package fileimport
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/internal/sqltext"
@@ -33,6 +34,8 @@ type ParquetFile struct {
 	rows    *sqlclient.Rows // rows from next on; nil until the first read
 	doc     []byte
 }
+
+var _ File = (*ParquetFile)(nil)
 
 // A parquetColumn is a column and the SQL expression that reads it.
 type parquetColumn struct {
@@ -108,7 +111,7 @@ func (f *ParquetFile) readAll(ctx context.Context, sql string) (all [][]any, err
 
 // explain replaces the link in an error with the name that the user gave.
 func (f *ParquetFile) explain(err error) error {
-	if e, ok := errors.AsType[*QueryError](err); ok {
+	if e, ok := errors.AsType[*protocol.QueryError](err); ok {
 		return errors.New(strings.ReplaceAll(e.Message, f.link(), f.name))
 	}
 	return err
@@ -149,7 +152,7 @@ func (f *ParquetFile) addColumn(name, kind string) error {
 		c.Type, known = parquetTypes[kind]
 	}
 	if !known {
-		return configError("leave the column out of the file, or cast it there", "column %s has the type %s, which no table has", name, kind)
+		return &event.PermanentError{Err: fmt.Errorf("eventstore: column %s has the type %s, which no table has", name, kind), Hint: "leave the column out of the file, or cast it there"}
 	}
 	if cast := parquetCasts[base]; cast != "" {
 		c.sql = "CAST(" + c.sql + " AS " + cast + ")"
@@ -159,44 +162,46 @@ func (f *ParquetFile) addColumn(name, kind string) error {
 }
 
 // Count returns the number of rows.
-func (f *ParquetFile) Count() int64 { return f.count }
+func (f *ParquetFile) Count() uint64 { return uint64(f.count) }
 
 // Columns returns the columns of a table for these rows. It leaves out _rest, which every
 // table has.
 func (f *ParquetFile) Columns() (columns []event.Column) {
 	for _, c := range f.columns {
-		if c.Name != restColumn {
+		if c.Name != manifest.RestColumn {
 			columns = append(columns, c.Column)
 		}
 	}
 	return columns
 }
 
-// Skip skips the next n rows.
-func (f *ParquetFile) Skip(n int64) {
-	f.next += n
+// Skip implements Rows.
+func (f *ParquetFile) Skip(_ context.Context, n uint64) error {
+	f.next += int64(n)
 	f.closeRows()
+	return nil
 }
 
-// Next returns the next row as a JSON object, valid until the next call, or io.EOF after the
-// last row. rejected describes a row that a document cannot represent.
-func (f *ParquetFile) Next(ctx context.Context) (doc []byte, rejected *RejectedRow, err error) {
+// Read implements Rows. The rejected column of a row has a value that a document cannot
+// represent.
+func (f *ParquetFile) Read(ctx context.Context) (Row, error) {
 	if f.rows == nil {
 		if err := f.readFrom(ctx, f.next); err != nil {
-			return nil, nil, err
+			return Row{}, err
 		}
 	}
 	if !f.rows.Next() {
 		if err := f.rows.Err(); err != nil {
-			return nil, nil, f.explain(err)
+			return Row{}, f.explain(err)
 		}
 		if f.next < f.count {
-			return nil, nil, fmt.Errorf("%s has %d rows, and %d could be read", f.name, f.count, f.next)
+			return Row{}, fmt.Errorf("%s has %d rows, and %d could be read", f.name, f.count, f.next)
 		}
-		return nil, nil, io.EOF
+		return Row{}, io.EOF
 	}
 	f.next++
-	return f.encode(f.rows.Row())
+	doc, rejected := f.encode(f.rows.Row())
+	return Row{Doc: doc, Line: int(f.next), Rejected: rejected}, nil
 }
 
 func (f *ParquetFile) readFrom(ctx context.Context, first int64) (err error) {
@@ -210,7 +215,7 @@ func (f *ParquetFile) readFrom(ctx context.Context, first int64) (err error) {
 }
 
 // encode encodes a row as a document and leaves out nulls.
-func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow, err error) {
+func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow) {
 	doc = append(f.doc[:0], '{')
 	for i, c := range f.columns {
 		if row[i] == nil {
@@ -237,18 +242,18 @@ func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow, err 
 	if bytes.IndexByte(f.doc, '\n') >= 0 { // a JSON column may hold newlines between values; documents are single lines
 		var compact bytes.Buffer
 		if json.Compact(&compact, f.doc) != nil {
-			return []byte("{}"), &RejectedRow{Reason: "a JSON column has no valid JSON"}, nil
+			return []byte("{}"), &RejectedRow{Reason: "a JSON column has no valid JSON"}
 		}
 		f.doc = compact.Bytes()
 	}
-	return f.doc, rejected, nil
+	return f.doc, rejected
 }
 
 // restMembers returns the fields in a row's _rest column, which an export writes.
 func restMembers(name string, value any) (members string, ok bool) {
-	text, isJSON := value.(JSON)
+	text, isJSON := value.(protocol.JSON)
 	members, ok = strings.CutPrefix(strings.TrimSpace(string(text)), "{")
-	return strings.TrimSpace(strings.TrimSuffix(members, "}")), ok && isJSON && name == restColumn
+	return strings.TrimSpace(strings.TrimSuffix(members, "}")), ok && isJSON && name == manifest.RestColumn
 }
 
 // unencodable returns the number in a value that JSON cannot represent, or "".
@@ -265,7 +270,7 @@ func unencodable(value any) string {
 				return bad
 			}
 		}
-	case Struct:
+	case protocol.Struct:
 		for _, field := range value {
 			if bad := unencodable(field.Value); bad != "" {
 				return bad

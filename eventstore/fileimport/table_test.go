@@ -1,22 +1,34 @@
 //go:build linux && cgo
 
-package eventstore
+package fileimport
 
 import (
 	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
+
+	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/eventstoretest"
 )
 
 // TestImport imports a file in parts, across a restart, with overlaps and with omitted rows.
 // Each row must be stored once.
 func TestImport(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "store")
-	s := openStore(t, folder)
+	open := func() *eventstore.Store {
+		t.Helper()
+		s, err := eventstore.Open(folder, eventstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	s := open()
 	begin := func(next uint64) *Import {
 		t.Helper()
-		i, done, err := s.Import(t.Context(), "events", "sha256:1", TableConfig{})
+		i, done, err := Begin(t.Context(), s, "events", "sha256:1", eventstore.TableConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,31 +48,31 @@ func TestImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := begin(100)
-	if err := first.Append(t.Context(), 100, 100, docs(100, 100), nil); !errors.Is(err, ErrFenced) {
+	if err := first.Append(t.Context(), 100, 100, docs(100, 100), nil); !errors.Is(err, eventstore.ErrFenced) {
 		t.Errorf("the import before: %v", err)
 	}
 	s.Close()
-	if err := second.Append(t.Context(), 100, 100, docs(100, 100), nil); !errors.Is(err, ErrClosed) {
+	if err := second.Append(t.Context(), 100, 100, docs(100, 100), nil); !errors.Is(err, eventstore.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
-	s = openStore(t, folder)
+	s = open()
 	third := begin(100)
 	if err := third.Append(t.Context(), 50, 100, docs(50, 100), nil); err != nil {
 		t.Fatal(err)
 	}
 	bad := append(docs(150, 2), []byte(`[3]`), []byte(`{"id":153}`))
-	rejected, ok := errors.AsType[*RejectedRows](third.Append(t.Context(), 150, 4, bad, nil))
+	rejected, ok := errors.AsType[*eventstore.RejectedRows](third.Append(t.Context(), 150, 4, bad, nil))
 	if !ok || len(rejected.Rows) != 1 || rejected.Rows[0].Row != 2 {
 		t.Fatalf("rejected: %+v", rejected)
 	}
 	if err := third.Append(t.Context(), 150, 4, append(bad[:2:2], bad[3]), []uint32{2}); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask(t, s, "SELECT count(*), count(DISTINCT id), max(id) FROM events"); got != "153,153,153" {
+	if got := eventstoretest.Ask(t, s, "SELECT count(*), count(DISTINCT id), max(id) FROM events"); got != "153,153,153" {
 		t.Errorf("the table has %s", got)
 	}
 	begin(154)
-	if err := s.ForgetImport(t.Context(), "events", "sha256:1"); err != nil {
+	if err := Forget(t.Context(), s, "events", "sha256:1"); err != nil {
 		t.Fatal(err)
 	}
 	begin(0)

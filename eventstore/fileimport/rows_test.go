@@ -1,4 +1,4 @@
-package main
+package fileimport
 
 import (
 	"os"
@@ -22,14 +22,14 @@ func (e *endlessQuote) Read(p []byte) (n int, err error) {
 }
 
 func TestCSVRecordIsBounded(t *testing.T) {
-	rows, err := newCSVRows(&endlessQuote{"a,b\n1,2\n\"x"}, nil)
+	rows, err := CSV(&endlessQuote{"a,b\n1,2\n\"x"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if row, err := rows.read(); err != nil || string(row.doc) != `{"a":1,"b":2}` {
-		t.Errorf("the row before: %s, %v", row.doc, err)
+	if row, err := rows.Read(t.Context()); err != nil || string(row.Doc) != `{"a":1,"b":2}` {
+		t.Errorf("the row before: %s, %v", row.Doc, err)
 	}
-	if _, err := rows.read(); err == nil || !strings.Contains(err.Error(), "longer than 64 MiB") {
+	if _, err := rows.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than 64 MiB") {
 		t.Errorf("a record without end: %v", err)
 	}
 }
@@ -45,7 +45,7 @@ func TestCompressedFileIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		if err := refuseCompressed(file); (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || event.HintOf(err) == "") {
+		if err := RefuseCompressed(file); (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || event.HintOf(err) == "") {
 			t.Errorf("%q: %v, want %q", content, err, want)
 		}
 	}

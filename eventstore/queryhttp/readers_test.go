@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package eventstore
+package queryhttp
 
 import (
 	"encoding/csv"
@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/eventstoretest"
 )
 
 // storedTypes is a result with all column types and with nulls, twice in different chunks.
@@ -52,8 +55,8 @@ func TestFormatsInTheirReaders(t *testing.T) {
 	if pyarrow == "" {
 		t.Skip("PERIGEE_PYARROW does not name a folder with pyarrow: make test-sql")
 	}
-	s := openStore(t, t.TempDir())
-	server := httptest.NewServer(Handler(s, Limits{}))
+	s := eventstoretest.Open(t, eventstore.TableConfig{})
+	server := httptest.NewServer(Handler(s, eventstore.Limits{}))
 	defer server.Close()
 	ask := func(format string) string {
 		status, body, _ := post(t, server.URL+"?format="+format, "", storedTypes)

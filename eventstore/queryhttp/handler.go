@@ -1,6 +1,8 @@
 //go:build linux && cgo
 
-package eventstore
+// Package queryhttp answers SQL over HTTP: it reads statements from requests, and writes results
+// and errors as responses. Its functions are safe for concurrent use.
+package queryhttp
 
 import (
 	"context"
@@ -9,17 +11,18 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/perigeedb/perigee/eventstore"
 	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/httpserver"
 )
 
-var contentTypes = map[Format]string{
-	FormatTable:   "text/plain; charset=utf-8",
-	FormatJSON:    "application/json",
-	FormatNDJSON:  "application/x-ndjson",
-	FormatCSV:     "text/csv; charset=utf-8",
-	FormatArrow:   "application/vnd.apache.arrow.stream",
-	FormatParquet: "application/vnd.apache.parquet",
+var contentTypes = map[eventstore.Format]string{
+	eventstore.FormatTable:   "text/plain; charset=utf-8",
+	eventstore.FormatJSON:    "application/json",
+	eventstore.FormatNDJSON:  "application/x-ndjson",
+	eventstore.FormatCSV:     "text/csv; charset=utf-8",
+	eventstore.FormatArrow:   "application/vnd.apache.arrow.stream",
+	eventstore.FormatParquet: "application/vnd.apache.parquet",
 }
 
 // truncatedTrailer is the HTTP trailer that reports whether the row limit truncated the
@@ -47,7 +50,7 @@ type ErrorBody struct {
 //
 // Handler rejects requests from web pages in a local browser: it checks the Origin header,
 // and the Host header on loopback addresses.
-func Handler(s *Store, most Limits) http.Handler {
+func Handler(s *eventstore.Store, most eventstore.Limits) http.Handler {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -67,7 +70,7 @@ func Handler(s *Store, most Limits) http.Handler {
 	return httpserver.Protect(answer)
 }
 
-func writeResult(ctx context.Context, w http.ResponseWriter, s *Store, q Statement) {
+func writeResult(ctx context.Context, w http.ResponseWriter, s *eventstore.Store, q eventstore.Statement) {
 	rows, err := s.Execute(ctx, q)
 	if err != nil {
 		writeError(w, statusOf(err), err)
@@ -104,10 +107,10 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 func statusOf(err error) int {
-	if _, ok := errors.AsType[*QueryError](err); ok {
+	if _, ok := errors.AsType[*eventstore.QueryError](err); ok {
 		return http.StatusBadRequest
 	}
-	if errors.Is(err, ErrClosed) {
+	if errors.Is(err, eventstore.ErrClosed) {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
@@ -115,7 +118,7 @@ func statusOf(err error) int {
 
 func writeError(w http.ResponseWriter, status int, err error) {
 	body := ErrorBody{Error: err.Error()}
-	if q, ok := errors.AsType[*QueryError](err); ok {
+	if q, ok := errors.AsType[*eventstore.QueryError](err); ok {
 		body = ErrorBody{Error: q.Message, Hint: q.Hint, Line: q.Line, Column: q.Column}
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -1,8 +1,9 @@
 //go:build linux && cgo
 
-package eventstore
+package fileimport
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,15 +12,23 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/eventstoretest"
 	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
+// TestMain is also the worker that reads files and answers queries.
+func TestMain(m *testing.M) {
+	eventstore.RunWorker()
+	os.Exit(m.Run())
+}
+
 // writeParquet writes the result of SQL to a file.
 func writeParquet(t *testing.T, sql string) (name string) {
 	t.Helper()
-	s := openStore(t, t.TempDir())
-	rows, err := s.Execute(t.Context(), Statement{SQL: sql, Format: FormatParquet})
+	s := eventstoretest.Open(t, eventstore.TableConfig{})
+	rows, err := s.Execute(t.Context(), eventstore.Statement{SQL: sql, Format: eventstore.FormatParquet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,15 +59,15 @@ func openParquetFile(t *testing.T, name string) *ParquetFile {
 func readDocs(t *testing.T, f *ParquetFile) (docs []string, rejected []string) {
 	t.Helper()
 	for {
-		doc, bad, err := f.Next(t.Context())
+		row, err := f.Read(t.Context())
 		if err == io.EOF {
 			return docs, rejected
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		docs = append(docs, string(doc))
-		if bad != nil {
+		docs = append(docs, string(row.Doc))
+		if bad := row.Rejected; bad != nil {
 			rejected = append(rejected, bad.Column+" "+bad.Reason)
 		}
 	}
@@ -113,7 +122,9 @@ func TestParquetFile(t *testing.T) {
 	}
 	for _, first := range []int64{0, 122_880, 299_990} {
 		f.next = 0
-		f.Skip(first)
+		if err := f.Skip(t.Context(), uint64(first)); err != nil {
+			t.Fatal(err)
+		}
 		docs, rejected := readDocs(t, f)
 		if len(docs) != rows-int(first) || len(rejected) > 0 {
 			t.Fatalf("read %d rows from %d on, rejected %v", len(docs), first, rejected)
@@ -134,10 +145,10 @@ func TestParquetFile(t *testing.T) {
 func TestSkipEndsReading(t *testing.T) {
 	f := openParquetFile(t, writeParquet(t, "SELECT i FROM range(300000) AS r(i)"))
 	next := func() {
-		if _, _, err := f.Next(t.Context()); err != nil {
+		_, err := f.Read(t.Context())
+		if err := errors.Join(err, f.Skip(t.Context(), 10_000)); err != nil {
 			t.Error(err)
 		}
-		f.Skip(10_000)
 	}
 	next() // starts the worker
 	leaktest.Closed(t, "socket:", func() {

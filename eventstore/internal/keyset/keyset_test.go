@@ -1,6 +1,4 @@
-//go:build linux && cgo
-
-package eventstore
+package keyset
 
 import (
 	"math/rand/v2"
@@ -18,7 +16,7 @@ func randomHash(r *rand.Rand) manifest.KeyHash {
 func TestKeySet(t *testing.T) {
 	r := testseed.New(t)
 	const window = 100
-	set, want := newKeySet(64<<20), map[manifest.KeyHash]uint32{}
+	set, want := New(64<<20), map[manifest.KeyHash]uint32{}
 	var known []manifest.KeyHash
 	now := uint32(1000)
 	for range 200_000 {
@@ -30,23 +28,23 @@ func TestKeySet(t *testing.T) {
 			hash = known[r.IntN(len(known))]
 		}
 		known = append(known, hash)
-		e := set.add(&hash, now-window, now)
+		e := set.Add(&hash, now-window, now)
 		if e == nil {
 			t.Fatal("the set is full")
 		}
-		if got, want := e.counts(now-window), want[hash] > now-window; got != want {
+		if got, want := e.Counts(now-window), want[hash] > now-window; got != want {
 			t.Fatalf("the set has the key: %t; the map: %t", got, want)
 		}
 		switch {
-		case e.counts(now - window):
+		case e.Counts(now - window):
 		case r.IntN(10) == 0:
-			e.time = keyReleased
+			e.Time = Released
 		default:
-			e.time, want[hash] = now, now
+			e.Time, want[hash] = now, now
 		}
 	}
 	for hash, at := range want {
-		if e := set.find(&hash); (e != nil && e.counts(now-window)) != (at > now-window) {
+		if e := set.Find(&hash); (e != nil && e.Counts(now-window)) != (at > now-window) {
 			t.Fatalf("at the end the set has %+v for a key of %d", e, at)
 		}
 	}
@@ -55,14 +53,14 @@ func TestKeySet(t *testing.T) {
 // TestFullPart fills a part of a set to its limit, which leaves room for fast lookups.
 func TestFullPart(t *testing.T) {
 	for _, test := range []struct{ most, want int }{{16, 14}, {64, 56}, {640, 560}} {
-		set, added := &keySet{partMax: test.most}, 0
+		set, added := &Set{partMax: test.most}, 0
 		for i := range uint32(test.most) {
-			if e := set.add(&manifest.KeyHash{0, i << 22, i}, 10, 1000); e != nil {
-				e.time = 1000
+			if e := set.Add(&manifest.KeyHash{0, i << 22, i}, 10, 1000); e != nil {
+				e.Time = 1000
 				added++
 			}
 		}
-		if keys, memory := set.size(); added != test.want || keys != test.want || memory != int64(test.most)*entrySize {
+		if keys, memory := set.Size(); added != test.want || keys != test.want || memory != int64(test.most)*entrySize {
 			t.Errorf("of %d entries %d are used: %d keys in %d bytes", test.most, added, keys, memory)
 		}
 	}
@@ -72,22 +70,22 @@ func TestFullPart(t *testing.T) {
 func TestKeySetMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const limit = 8 << 20
-	set, now := newKeySet(limit), uint32(1000)
+	set, now := New(limit), uint32(1000)
 	add := func() bool {
 		hash := randomHash(r)
-		e := set.add(&hash, now-10, now)
+		e := set.Add(&hash, now-10, now)
 		if e != nil {
-			e.time = now
+			e.Time = now
 		}
 		return e != nil
 	}
 	added := 0
 	for ; add(); added++ {
-		if keys, memory := set.size(); added > 10_000 && (memory > 28*int64(keys) || memory > limit) {
+		if keys, memory := set.Size(); added > 10_000 && (memory > 28*int64(keys) || memory > limit) {
 			t.Fatalf("%d keys take %d bytes", keys, memory)
 		}
 	}
-	if keys, memory := set.size(); keys != added || memory > limit || int64(added) < limit*4/5/entrySize {
+	if keys, memory := set.Size(); keys != added || memory > limit || int64(added) < limit*4/5/entrySize {
 		t.Errorf("%d keys were added, %d are there and take %d bytes", added, keys, memory)
 	}
 	for range 1000 {
@@ -98,7 +96,7 @@ func TestKeySetMemory(t *testing.T) {
 	for again < added*9/10 && add() {
 		again++
 	}
-	if keys, memory := set.size(); again < added*9/10 || memory > limit {
+	if keys, memory := set.Size(); again < added*9/10 || memory > limit {
 		t.Errorf("after the window %d keys were added; %d are there and take %d bytes", again, keys, memory)
 	}
 }

@@ -45,7 +45,7 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 		}
 		d.Number = next.NextDelete
 		next.NextDelete++
-		d.Before = manifest.Position(s.log.End())
+		d.Before = s.log.End()
 		entry.Deletes = append(entry.Deletes, &d)
 		return nil
 	}, nil)
@@ -151,7 +151,7 @@ func (s *Store) isDeleting(d Deletion) bool {
 // isCarriedOut reports whether rows of the delete are gone from the log and from all files of
 // the table.
 func isCarriedOut(m *manifest.Manifest, t *manifest.Table, d *manifest.Delete) bool {
-	first := manifest.Position{File: m.LogStart, Offset: wal.FirstFrame}
+	first := wal.Position{File: m.LogStart, Offset: wal.FirstFrame}
 	return d.Before.Compare(first) <= 0 && !slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Deleted < d.Number })
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/document"
 )
@@ -302,15 +303,15 @@ func TestIsCarriedOut(t *testing.T) {
 		return &manifest.Table{Files: []*manifest.File{{Deleted: 9}, {Deleted: deleted}}}
 	}
 	for _, test := range []struct {
-		before manifest.Position
+		before wal.Position
 		table  *manifest.Table
 		want   bool
 	}{
-		{manifest.Position{File: 4, Offset: 900}, &manifest.Table{}, true},
-		{manifest.Position{File: 5, Offset: 128}, &manifest.Table{}, true},
-		{manifest.Position{File: 5, Offset: 136}, &manifest.Table{}, false},
-		{manifest.Position{File: 4, Offset: 900}, file(3), true},
-		{manifest.Position{File: 4, Offset: 900}, file(2), false},
+		{wal.Position{File: 4, Offset: 900}, &manifest.Table{}, true},
+		{wal.Position{File: 5, Offset: 128}, &manifest.Table{}, true},
+		{wal.Position{File: 5, Offset: 136}, &manifest.Table{}, false},
+		{wal.Position{File: 4, Offset: 900}, file(3), true},
+		{wal.Position{File: 4, Offset: 900}, file(2), false},
 	} {
 		if got := isCarriedOut(m, test.table, &manifest.Delete{Number: 3, Before: test.before}); got != test.want {
 			t.Errorf("delete 3 before %v is carried out: %v", test.before, got)

@@ -87,7 +87,7 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 			return configError("", "table %s has no column %s", t.Name(), c.Name)
 		}
 		next.LastRecompute++
-		r.Number, r.Column, r.Before = next.LastRecompute, entry.Current().Columns[i].ID, manifest.Position(s.log.End())
+		r.Number, r.Column, r.Before = next.LastRecompute, entry.Current().Columns[i].ID, s.log.End()
 		entry.Recomputes = append(keep(entry.Recomputes, func(old *manifest.Recompute) bool { return old.Column != r.Column }), &r)
 		begun = s.recomputeOf(t, entry, &r)
 		return nil
@@ -171,8 +171,8 @@ func (s *Store) recomputeOf(t *Table, entry *manifest.Table, r *manifest.Recompu
 }
 
 // isSealed reports whether everything before a log position is in files.
-func (s *Store) isSealed(p manifest.Position) bool {
-	return p.Compare(manifest.Position{File: s.current().LogStart, Offset: wal.FirstFrame}) <= 0
+func (s *Store) isSealed(p wal.Position) bool {
+	return p.Compare(wal.Position{File: s.current().LogStart, Offset: wal.FirstFrame}) <= 0
 }
 
 // computedColumn returns the computed column of that name, or nil.
@@ -188,7 +188,7 @@ func (t *Table) computedColumn(name string) *ComputedColumn {
 // endRecomputes marks the finished recomputes of a table: neither the log nor a file has rows
 // left for them.
 func endRecomputes(m *manifest.Manifest, t *manifest.Table) {
-	first := manifest.Position{File: m.LogStart, Offset: wal.FirstFrame}
+	first := wal.Position{File: m.LogStart, Offset: wal.FirstFrame}
 	for i, r := range t.Recomputes {
 		waits := func(f *manifest.File) bool { return f.Computed < r.Number }
 		if r.Ended.IsZero() && r.Before.Compare(first) <= 0 && !slices.ContainsFunc(t.Files, waits) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // declared returns declared columns named like their fields.
@@ -462,8 +463,8 @@ func TestRecomputeMovesDays(t *testing.T) {
 // TestComputedUpTo checks that a recompute applies to every log file that has a frame before
 // it.
 func TestComputedUpTo(t *testing.T) {
-	at := func(file uint64, offset int64) manifest.Position {
-		return manifest.Position{File: file, Offset: offset}
+	at := func(file uint64, offset int64) wal.Position {
+		return wal.Position{File: file, Offset: offset}
 	}
 	table := manifest.Table{Recomputes: []*manifest.Recompute{{Number: 4, Before: at(2, 128)}, {Number: 7, Before: at(2, 500), Ended: time.Now()}, {Number: 9, Before: at(3, 128)}}}
 	for file, want := range map[uint64]uint64{1: 0, 2: 4, 3: 9, 4: 9} {

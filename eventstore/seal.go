@@ -64,7 +64,7 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 			file := w.File
 			file.Segment, file.Log, file.Deleted = number, log.Number, lastDelete(m.TableByID(w.Table))
 			t := next.TableByID(w.Table)
-			file.Computed = t.ComputedUpTo(manifest.Position{File: log.Number, Offset: wal.FirstFrame})
+			file.Computed = t.ComputedUpTo(wal.Position{File: log.Number, Offset: wal.FirstFrame})
 			t.Files = append(t.Files, &file)
 		}
 		for _, t := range next.Tables {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
@@ -122,12 +121,12 @@ func waitForRows(ctx context.Context, changed <-chan struct{}) error {
 }
 
 // end returns the position after the last row of a snapshot.
-func (s *snapshot) end() manifest.Position {
+func (s *snapshot) end() wal.Position {
 	if len(s.ends) == 0 {
-		return manifest.Position{File: s.manifest.LogStart, Offset: wal.FirstFrame}
+		return wal.Position{File: s.manifest.LogStart, Offset: wal.FirstFrame}
 	}
 	last := s.ends[len(s.ends)-1]
-	return manifest.Position{File: last.Number, Offset: last.End}
+	return wal.Position{File: last.Number, Offset: last.End}
 }
 
 // A tail follows a table.
@@ -137,10 +136,10 @@ type tail struct {
 	table   *Table
 	where   string
 	emit    func(*TailBatch) error
-	next    manifest.Position // first frame not sent yet
-	held    snapshot          // keeps the file of next
-	lost    bool              // held has been released
-	behind  bool              // the log had more rows at the last poll
+	next    wal.Position // first frame not sent yet
+	held    snapshot     // keeps the file of next
+	lost    bool         // held has been released
+	behind  bool         // the log had more rows at the last poll
 }
 
 // begin sends existing rows with event times from since on.
@@ -205,7 +204,7 @@ func (f *tail) poll(ctx context.Context) error {
 	}
 	b := &TailBatch{}
 	if start := now.manifest.LogStart; f.next.File < start && (f.lost || start-f.next.File > tailFiles) {
-		f.next = manifest.Position{File: start, Offset: wal.FirstFrame}
+		f.next = wal.Position{File: start, Offset: wal.FirstFrame}
 		b.Skipped = true
 	}
 	if err := f.read(ctx, &now, b); err != nil {

@@ -97,7 +97,7 @@ var may = map[string][]string{
 	"eventstore/internal/tablesql":  {"event", "eventstore/internal/manifest", "internal/sqltext"},
 	"eventstore/internal/keyset":    {"eventstore/internal/manifest"},
 	"eventstore/internal/storetest": {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/wal", "internal/sqltext"},
-	"eventstore/internal/manifest":  {"event", "internal/durable"},
+	"eventstore/internal/manifest":  {"event", "eventstore/internal/wal", "internal/durable"},
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
 
 	"server": {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/frame"
@@ -35,7 +34,7 @@ type logFile struct {
 // A Frame is the rows of one append. The log can have a frame for each row, so a frame keeps no
 // decoded columns: the file is read again by each new worker, and the next query waits for it.
 type Frame struct {
-	Position         manifest.Position
+	Position         wal.Position
 	Schema           uint64
 	Rows             int
 	MinTime, MaxTime int64 // microseconds
@@ -150,7 +149,7 @@ func (f *logFile) add(record []byte) error {
 	}
 	if e.Rows() > 0 {
 		f.frames[e.Table] = append(f.frames[e.Table], &Frame{
-			Position: manifest.Position{File: f.number, Offset: f.end}, Schema: e.Schema, Rows: e.Rows(),
+			Position: wal.Position{File: f.number, Offset: f.end}, Schema: e.Schema, Rows: e.Rows(),
 			MinTime: e.MinTime, MaxTime: e.MaxTime, record: record,
 		})
 	}

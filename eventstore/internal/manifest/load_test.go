@@ -129,17 +129,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestComparePositions(t *testing.T) {
-	ascending := []Position{{}, {0, 1}, {1, 0}, {1, 128}, {1, 129}, {2, 0}, {2, 129}}
-	for i, p := range ascending {
-		for k, q := range ascending {
-			if got := p.Compare(q); (got < 0) != (i < k) || (got > 0) != (i > k) {
-				t.Errorf("%v compared with %v is %d", p, q, got)
-			}
-		}
-	}
-}
-
 // TestKeys writes keys, and reads them from the whole file and from truncated files.
 func TestKeys(t *testing.T) {
 	folder, table := t.TempDir(), sample().Tables[0]

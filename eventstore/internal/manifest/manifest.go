@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // A Manifest is one version of the store's metadata.
@@ -105,44 +107,27 @@ func (f *File) ReadMemory() int64 {
 // A Delete removes the rows that match Predicate. It applies to log frames before
 // Before, and to files with a Deleted less than Number.
 type Delete struct {
-	Number      uint64    `json:"number"`
-	Predicate   string    `json:"predicate"` // SQL
-	Before      Position  `json:"before"`
-	RequestedAt time.Time `json:"asked"`
+	Number      uint64       `json:"number"`
+	Predicate   string       `json:"predicate"` // SQL
+	Before      wal.Position `json:"before"`
+	RequestedAt time.Time    `json:"asked"`
 }
 
 // A Recompute computes a column for log rows before Before, once they are in files, and for
 // the files with a Computed less than Number.
 type Recompute struct {
-	Number      uint64    `json:"number"`
-	Column      int32     `json:"column"`   // column ID
-	Function    string    `json:"function"` // version of the function
-	Before      Position  `json:"before"`
-	RequestedAt time.Time `json:"asked"`
-	Ended       time.Time `json:"ended,omitzero"` // zero while it is running
+	Number      uint64       `json:"number"`
+	Column      int32        `json:"column"`   // column ID
+	Function    string       `json:"function"` // version of the function
+	Before      wal.Position `json:"before"`
+	RequestedAt time.Time    `json:"asked"`
+	Ended       time.Time    `json:"ended,omitzero"` // zero while it is running
 	// Counts over all files done so far, including files that have since been replaced.
 	Rows   int64  `json:"rows,omitempty"`
 	Failed int64  `json:"failed,omitempty"` // part of Rows: rows without a value
 	Error  string `json:"error,omitempty"`  // why the first failed row has no value, or why the recompute stopped
 	// Stopped reports that it ended before all files were done.
 	Stopped bool `json:"stopped,omitempty"`
-}
-
-// A Position is a position in the log.
-type Position struct {
-	File   uint64 `json:"file"`
-	Offset int64  `json:"offset"`
-}
-
-// Compare returns -1, 0 or 1 if p is before, at or after q.
-func (p Position) Compare(q Position) int {
-	switch {
-	case p.File < q.File || p.File == q.File && p.Offset < q.Offset:
-		return -1
-	case p == q:
-		return 0
-	}
-	return 1
 }
 
 // A Duration is a time.Duration that marshals to JSON as text, such as 720h0m0s.
@@ -313,7 +298,7 @@ func (t *Table) NextRecompute(f *File) *Recompute {
 
 // ComputedUpTo returns the last recompute that does not apply to log frames from a position
 // on.
-func (t *Table) ComputedUpTo(p Position) (number uint64) {
+func (t *Table) ComputedUpTo(p wal.Position) (number uint64) {
 	for _, r := range t.Recomputes {
 		if r.Before.Compare(p) <= 0 {
 			number = r.Number

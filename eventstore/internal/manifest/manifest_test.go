@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // sample returns a manifest that uses every field.
@@ -27,7 +28,7 @@ func sample() *Manifest {
 			{Version: 4, Rest: true, Columns: []Column{{ID: 2, Name: "time", Path: []string{"time"}, Type: event.Timestamp}, {ID: 3, Name: "x", Path: []string{"a", "x"}, Type: event.Int64, Wide: true}}},
 		},
 		Files:      []*File{{Name: FileName("2026-11-23", 8, 0), Segment: 8, Schema: 4, Day: "2026-11-23", Rows: 3, Bytes: 5, MinTime: -1, MaxTime: 1, Log: 4, Bloom: BloomName(FileName("2026-11-23", 8, 0)), Deleted: 1}},
-		Deletes:    []*Delete{{Number: 2, Predicate: "x < 3 AND \"time\" > '2026'", Before: Position{File: 5, Offset: 4096}, RequestedAt: time.Unix(1, 0).UTC()}},
+		Deletes:    []*Delete{{Number: 2, Predicate: "x < 3 AND \"time\" > '2026'", Before: wal.Position{File: 5, Offset: 4096}, RequestedAt: time.Unix(1, 0).UTC()}},
 		Partitions: []*Partition{{Pipeline: "p", Partition: "a b", Ranges: [][2]uint64{{0, 3}, {1<<63 + 1, 2}}}},
 		Prints:     []*PrintsFile{{Number: 8, Events: 2, Written: time.Unix(2, 0).UTC()}},
 	}}

@@ -287,8 +287,8 @@ type Tail struct {
 	Version uint64        // of the manifest
 	Ends    []wal.FileEnd // acknowledged ends of the log files
 	Table   uint32
-	From    manifest.Position // first frame to read; its file must exist
-	Where   string            // predicate that passes CheckPredicate, or ""
+	From    wal.Position // first frame to read; its file must exist
+	Where   string       // predicate that passes CheckPredicate, or ""
 }
 
 // A Read requests the rows of trusted SQL from the program itself. The SQL is not checked and
@@ -305,7 +305,7 @@ type Written struct {
 type Outcome struct {
 	Truncated bool `json:",omitempty"`
 
-	Next manifest.Position `json:",omitzero"` // see Rows.Position
+	Next wal.Position `json:",omitzero"` // see Rows.Position
 }
 
 // A Failure is an error of the worker.

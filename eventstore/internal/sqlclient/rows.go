@@ -11,8 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 
-	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // Rows is the result of a query. It is not safe for concurrent use and must be closed.
@@ -215,4 +215,4 @@ func (r *Rows) Close() error {
 
 // Position returns the position at which the next Tail continues. It is valid once Next has
 // returned false without an error.
-func (r *Rows) Position() manifest.Position { return r.outcome.Next }
+func (r *Rows) Position() wal.Position { return r.outcome.Next }

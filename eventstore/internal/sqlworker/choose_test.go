@@ -14,6 +14,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/storetest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/sqltext"
 	"github.com/perigeedb/perigee/internal/testseed"
 )
@@ -124,7 +125,7 @@ func TestNothingWantedIsLeftOut(t *testing.T) {
 	}
 	remove := func(predicate string, log uint64) {
 		f.M.NextDelete++
-		table.Deletes = append(table.Deletes, &manifest.Delete{Number: f.M.NextDelete - 1, Predicate: predicate, Before: manifest.Position{File: log, Offset: f.Ends[len(f.Ends)-1].End}})
+		table.Deletes = append(table.Deletes, &manifest.Delete{Number: f.M.NextDelete - 1, Predicate: predicate, Before: wal.Position{File: log, Offset: f.Ends[len(f.Ends)-1].End}})
 		f.Save()
 	}
 	for log := uint64(1); log <= 5; log++ {

@@ -20,6 +20,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/storetest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // peaks measures the peak memory of the workers that write files.
@@ -131,7 +132,7 @@ func TestWideRow(t *testing.T) {
 	}
 	file := written[0].File
 	table.Files, f.M.LogStart, f.M.NextSegment = []*manifest.File{&file}, 2, segment.Number+1
-	table.Deletes, f.M.NextDelete = []*manifest.Delete{{Number: 1, Predicate: "id = 1", Before: manifest.Position{File: 2, Offset: 1}}}, 2
+	table.Deletes, f.M.NextDelete = []*manifest.Delete{{Number: 1, Predicate: "id = 1", Before: wal.Position{File: 2, Offset: 1}}}, 2
 	f.Save()
 	merge := protocol.Merge{Version: f.M.Version, Table: table.ID, Groups: [][]string{{file.Name}}, Number: f.M.NextSegment, Wide: true}
 	if merged, err := f.client.Merge(t.Context(), merge); err != nil || len(merged) != 1 || merged[0].File.Rows != 1 {

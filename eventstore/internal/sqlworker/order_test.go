@@ -14,6 +14,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/storetest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -95,8 +96,8 @@ func TestOrder(t *testing.T) {
 			f.AppendFrame(3, storetest.FrameOf(table, 900, mixedRow(50_000)))
 			f.M.NextDelete = 3
 			table.Deletes = []*manifest.Delete{
-				{Number: 1, Predicate: "id % 5 = 1", Before: manifest.Position{File: 2, Offset: f.Ends[1].End / 2}},
-				{Number: 2, Predicate: "id % 5 = 2", Before: manifest.Position{File: 3, Offset: f.Ends[2].End / 2}},
+				{Number: 1, Predicate: "id % 5 = 1", Before: wal.Position{File: 2, Offset: f.Ends[1].End / 2}},
+				{Number: 2, Predicate: "id % 5 = 2", Before: wal.Position{File: 3, Offset: f.Ends[2].End / 2}},
 			}
 			f.Save()
 			const all = `SELECT count(*), sum(hash(COLUMNS(*)))::VARCHAR FROM events`

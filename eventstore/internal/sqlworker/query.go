@@ -22,6 +22,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
 	"github.com/perigeedb/perigee/eventstore/internal/tableview"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -34,7 +35,7 @@ type session struct {
 	log      *logscan.View
 	views    []*tableview.View
 	external []protocol.ExternalTable // created tables
-	next     manifest.Position        // see outcome
+	next     wal.Position             // see outcome
 	begun    bool                     // a transaction has begun
 	ended    chan struct{}            // stops interruptWhenDone
 	watching sync.WaitGroup

@@ -15,6 +15,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/storetest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -130,7 +131,7 @@ func TestDeletes(t *testing.T) {
 	f.AppendFrame(1, storetest.FrameOf(table, 100, storetest.Row(0)))
 	f.Seal(1)
 	f.AppendFrame(2, storetest.FrameOf(table, 100, storetest.Row(100)))
-	before := manifest.Position{File: 2, Offset: f.Ends[1].End}
+	before := wal.Position{File: 2, Offset: f.Ends[1].End}
 	f.AppendFrame(2, storetest.FrameOf(table, 100, storetest.Row(0)))
 	f.M.NextDelete++
 	table.Deletes = append(table.Deletes, &manifest.Delete{Number: 1, Predicate: "id % 10 = 7 -- user", Before: before})

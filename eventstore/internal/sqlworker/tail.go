@@ -11,6 +11,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/tableview"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -77,7 +78,7 @@ func (s *session) sendFrames(t *manifest.Table, frames []*logscan.Frame, sql str
 
 // nextFrames returns the frames of an answer, all of one schema version, and the position
 // after them.
-func nextFrames(all []*logscan.Frame, q *protocol.Tail) (frames []*logscan.Frame, next manifest.Position) {
+func nextFrames(all []*logscan.Frame, q *protocol.Tail) (frames []*logscan.Frame, next wal.Position) {
 	rows, size := 0, 0
 	for _, f := range all {
 		if f.Position.Compare(q.From) < 0 {
@@ -91,7 +92,7 @@ func nextFrames(all []*logscan.Frame, q *protocol.Tail) (frames []*logscan.Frame
 	}
 	next = q.From
 	for _, end := range q.Ends {
-		if position := (manifest.Position{File: end.Number, Offset: end.End}); position.Compare(next) > 0 {
+		if position := (wal.Position{File: end.Number, Offset: end.End}); position.Compare(next) > 0 {
 			next = position
 		}
 	}

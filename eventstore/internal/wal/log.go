@@ -67,8 +67,8 @@ type Options struct {
 
 // A Position is the position of an entry's start.
 type Position struct {
-	File   uint64
-	Offset int64
+	File   uint64 `json:"file"`
+	Offset int64  `json:"offset"`
 }
 
 // Compare returns a negative number if p is before other in the log, zero if they are equal,

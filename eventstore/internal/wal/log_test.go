@@ -752,3 +752,14 @@ func TestOpenLeavesClosedFiles(t *testing.T) {
 		t.Error("opening the log has changed a closed file")
 	}
 }
+
+func TestComparePositions(t *testing.T) {
+	ascending := []Position{{}, {0, 1}, {1, 0}, {1, 128}, {1, 129}, {2, 0}, {2, 129}}
+	for i, p := range ascending {
+		for k, q := range ascending {
+			if got := p.Compare(q); (got < 0) != (i < k) || (got > 0) != (i > k) {
+				t.Errorf("%v compared with %v is %d", p, q, got)
+			}
+		}
+	}
+}

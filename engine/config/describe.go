@@ -75,12 +75,6 @@ func (f Field) ExampleOf() string {
 	return f.Default
 }
 
-// isList reports whether a description says that a value is a list.
-func (f Field) isList() bool { return len(f.Kind) > len(listOf) && f.Kind[:len(listOf)] == listOf }
-
-// isMap reports whether the keys below a key are names that the user chooses.
-func (f Field) isMap() bool { return len(f.Kind) > len(mapTo) && f.Kind[:len(mapTo)] == mapTo }
-
 // Prefixes of kinds.
 const (
 	listOf = "list of "

@@ -128,7 +128,7 @@ test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader 
 	@$(GO) build -o bin/hostile ./internal/e2e/hostile
 	@bin/hostile -perigee $(PERIGEE) -only sql:
 
-test-first-hour: build ## README and the tutorials as they are typed, also from another folder, and three configurations that are wrong
+test-first-hour: build ## projects of every pair of kinds, README and the tutorials as they are typed, and three configurations that are wrong
 	@$(SETUP) servers
 	@PERIGEE_VERIFY_ROUNDS=all $(GO) test -count=1 -v -timeout 10m -run 'TestFirstHour$$' ./cmd/perigee
 

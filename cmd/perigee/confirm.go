@@ -13,11 +13,16 @@ import (
 // errDeclined ends a command that the user did not confirm.
 var errDeclined = errors.New("nothing was changed")
 
+// asks reports whether a person can answer questions.
+func (c *console) asks() bool {
+	file, ok := c.in.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
 // confirm asks for confirmation on a terminal. Without a terminal it returns an error that
 // asks for --yes.
 func (c *console) confirm(question string) error {
-	file, ok := c.in.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	if !c.asks() {
 		return usageError(question + " Standard input is not a terminal: confirm with --yes")
 	}
 	fmt.Fprint(c.err, question+" [y/N] ")

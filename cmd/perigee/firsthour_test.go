@@ -30,7 +30,7 @@ func TestFirstHour(t *testing.T) {
 		play func(*testing.T) *page
 	}{
 		{"first pipeline", playFirstPipeline}, {"event store", playEventStore}, {"node database", playNodeDatabase},
-		{"readme", playReadme}, {"wrong configurations", playWrongConfigurations},
+		{"projects", playProjects}, {"readme", playReadme}, {"wrong configurations", playWrongConfigurations},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			p := new(page)
@@ -73,13 +73,13 @@ func (p *page) fromElsewhere(t *testing.T, command, want string) {
 func playFirstPipeline(t *testing.T) *page {
 	p := openPage(t, "docs/tutorial/first-pipeline.md")
 	p.play(t)
-	p.wants(t, `"domain":"example.com"`, "(2 rows)", "attempt to index field 'email'", "(3 rows)")
+	p.wants(t, "next:", "1 case", `"domain":"example.com"`, "attempt to index field 'email'", "2 cases", "│ 11 │ NULL", "(3 rows)")
 	if left, code := p.run(t, p.folder, "perigee dlq list"); code != 0 || strings.Contains(left, "emails") {
 		p.fails(t, "a dead letter is left:\n%s", left)
 	}
 	p.fromElsewhere(t, "perigee check pipeline.yaml", "data folder: "+p.folder)
 	p.fromElsewhere(t, "perigee run pipeline.yaml", "events=0") // all were sent
-	p.fromElsewhere(t, "perigee query --config pipeline.yaml 'SELECT count(*) AS n FROM emails'", "│ 3 │")
+	p.fromElsewhere(t, "perigee query --config pipeline.yaml 'SELECT count(*) AS n FROM emails'", "│ 10 │")
 	p.fromElsewhere(t, "perigee dlq list --config pipeline.yaml", p.folder)
 	return p
 }

@@ -58,7 +58,7 @@ Examples:
 }
 
 func (i *inspectCommand) Run(c *console) error {
-	x, err := i.inspect(c)
+	x, err := i.inspect(c, func([]byte) {})
 	if err != nil {
 		return err
 	}
@@ -77,11 +77,13 @@ func (i *inspectCommand) Run(c *console) error {
 // errEnough ends reading at the limit.
 var errEnough = errors.New("enough events")
 
-// inspect reads the events. An interrupt ends reading a source early, and not the report.
-func (f *eventFlags) inspect(c *console) (*inspect.Inspector, error) {
+// inspect reads the events, and passes each to see. An interrupt ends reading a source early, and not
+// the report.
+func (f *eventFlags) inspect(c *console, see func(event []byte)) (*inspect.Inspector, error) {
 	x := inspect.New()
 	add := func(event []byte) error {
 		x.Add(event)
+		see(event)
 		if x.Events() == f.Limit {
 			return errEnough
 		}

@@ -29,6 +29,7 @@ type commands struct {
 	Run        runCommand        `cmd:"" group:"Pipelines:" help:"Run the pipelines of a configuration."`
 	Check      checkCommand      `cmd:"" group:"Pipelines:" help:"Check a configuration and its scripts; no server is needed."`
 	Eval       evalCommand       `cmd:"" group:"Scripts:" help:"Run a script on lines of JSON from standard input."`
+	Init       initCommand       `cmd:"" group:"Trying it out:" help:"Write a new project: configuration, script, events and a test."`
 	Inspect    inspectCommand    `cmd:"" group:"Trying it out:" help:"Show the fields of events: types, values, times, and what is odd."`
 	Test       testCommand       `cmd:"" group:"Scripts:" help:"Run tests of pipelines; no server is needed."`
 	Query      queryCommand      `cmd:"" group:"Event store:" help:"Query the event store with SQL."`

@@ -27,23 +27,7 @@ const endMark = "<end>"
 // openTerminal returns a terminal, and a function that returns its output so far.
 func openTerminal(t *testing.T) (*os.File, func() string) {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip("no terminals here:", err)
-	}
-	t.Cleanup(func() { master.Close() })
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Skip(err)
-	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Skip(err)
-	}
-	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { slave.Close() })
+	slave, master := openInput(t)
 	written := make(chan string, 1)
 	go func() {
 		var text strings.Builder
@@ -136,4 +120,52 @@ func TestLogsSteerNoTerminal(t *testing.T) {
 			t.Errorf("%s: %q", format, out.String())
 		}
 	}
+}
+
+// TestInitAsks answers the questions of init on a terminal: a default, a wrong kind, and a kind.
+func TestInitAsks(t *testing.T) {
+	t.Chdir(t.TempDir())
+	in, master := openInput(t)
+	var out, questions strings.Builder
+	if _, err := io.WriteString(master, "mails\n\n\nmysq\nmysql\n"); err != nil {
+		t.Fatal(err)
+	}
+	if code := perigee([]string{"init"}, console{in: in, out: &out, err: &questions, lookup: os.LookupEnv}); code != 0 {
+		t.Fatalf("init exits with %d: %s", code, questions.String())
+	}
+	for _, want := range []string{"Folder [.] ", "(empty: examples) [] ", "Source: file, generate, http, kafka, nats, redis [file] ", "mysql, postgres, redis, stdout ["} {
+		if !strings.Contains(questions.String(), want) {
+			t.Errorf("init does not ask %q:\n%s", want, questions.String())
+		}
+	}
+	if asked := strings.Count(questions.String(), "Sink: "); asked != 2 {
+		t.Errorf("init asks for the sink %d times, want 2", asked)
+	}
+	text, err := os.ReadFile("mails/pipeline.yaml")
+	if err != nil || !strings.Contains(string(text), "file: {path: events.ndjson}") || !strings.Contains(string(text), "mysql:") {
+		t.Errorf("pipeline.yaml is, %v:\n%s", err, text)
+	}
+}
+
+// openInput returns a terminal to read from, and its other end to write to.
+func openInput(t *testing.T) (slave, master *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no terminals here:", err)
+	}
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Skip(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Skip(err)
+	}
+	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { slave.Close() })
+	return slave, master
 }

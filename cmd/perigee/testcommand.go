@@ -26,6 +26,8 @@ type testCommand struct {
 	Coverage bool     `help:"Print the lines of each script that never ran, on standard error."`
 	LCOV     string   `name:"lcov" placeholder:"FILE" help:"Write which lines of scripts ran to a file, in lcov's format."`
 	Allow    []string `placeholder:"HOST" sep:"none" help:"Allow a host for configuration and code, in addition to the allow list of the configuration. May be repeated."`
+
+	watched []string // folders of the files that tests depend on
 }
 
 func (testCommand) Help() string {
@@ -99,7 +101,7 @@ func (t *testCommand) runOnce(ctx context.Context, c *console, settings suite.Se
 		settings.Coverage = new(suite.Coverage)
 	}
 	w := t.newWriter(c)
-	failed, err := runFiles(ctx, c, files, settings, w)
+	failed, err := t.runFiles(ctx, c, files, settings, w)
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
@@ -121,7 +123,7 @@ func (t *testCommand) newWriter(c *console) suite.Writer {
 	return suite.NewWriter(c.out, t.Format, false)
 }
 
-func runFiles(ctx context.Context, c *console, files []string, settings suite.Settings, w suite.Writer) (failed bool, err error) {
+func (t *testCommand) runFiles(ctx context.Context, c *console, files []string, settings suite.Settings, w suite.Writer) (failed bool, err error) {
 	cases := 0
 	for _, file := range files {
 		report, fault := suite.Run(ctx, file, settings)
@@ -134,6 +136,7 @@ func runFiles(ctx context.Context, c *console, files []string, settings suite.Se
 			err = w.Fault(file, fault)
 		case len(report.Results) > 0 || settings.Run == nil:
 			cases += len(report.Results)
+			t.watched = append(t.watched, report.Folders...)
 			failed = failed || report.Failed() > 0
 			err = w.Report(report)
 		}
@@ -166,16 +169,18 @@ func (t *testCommand) writeCoverage(c *console, coverage *suite.Coverage) error 
 // watchPoll is how often watch looks for changed files.
 const watchPoll = 300 * time.Millisecond
 
-// watch runs the tests at once and after each change of a file in their folders. A change while they
-// run, such as by a snapshot that is written, makes them run once more.
+// watch runs the tests at once and after each change of a file in the folders that they depend on. A
+// change while they run, such as by a snapshot that is written, makes them run once more.
 func (t *testCommand) watch(ctx context.Context, c *console, settings suite.Settings) error {
-	var before string
-	var last error
-	for {
-		if now := stampOf(t.Files); now != before {
-			before = now
-			if last = t.runOnce(ctx, c, settings); ctx.Err() == nil {
-				exitCode(c.err, last) // prints an error that the run has not
+	stamps := map[string]string{}
+	addStamps(stamps, t.Files)
+	for run := true; ; run = updateStamps(stamps) {
+		if run {
+			err := t.runOnce(ctx, c, settings)
+			addStamps(stamps, t.watched)
+			t.watched = nil
+			if ctx.Err() == nil {
+				exitCode(c.err, err) // prints an error that the run has not
 				fmt.Fprintln(c.err, "waiting for changes; Ctrl-C ends")
 			}
 		}
@@ -187,22 +192,40 @@ func (t *testCommand) watch(ctx context.Context, c *console, settings suite.Sett
 	}
 }
 
-// stampOf returns a text that changes with the files in the folders of paths.
-func stampOf(paths []string) string {
-	var stamp strings.Builder
+// addStamps adds the stamps of paths that have none.
+func addStamps(stamps map[string]string, paths []string) {
 	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil && !info.IsDir() {
-			path = filepath.Dir(path)
+		if _, known := stamps[path]; !known {
+			stamps[path] = stampOf(path)
 		}
-		_ = filepath.WalkDir(path, func(found string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() && found != path && strings.HasPrefix(entry.Name(), ".") {
-				return fs.SkipDir
-			}
-			if info, err := entry.Info(); err == nil && !entry.IsDir() {
-				fmt.Fprintf(&stamp, "%s %d %d\n", found, info.Size(), info.ModTime().UnixNano())
-			}
-			return nil
-		})
 	}
+}
+
+// updateStamps takes all stamps again and reports whether one has changed.
+func updateStamps(stamps map[string]string) (changed bool) {
+	for path, before := range stamps {
+		now := stampOf(path)
+		changed = changed || now != before
+		stamps[path] = now
+	}
+	return changed
+}
+
+// stampOf returns a text that changes with the files in a folder and its subfolders, or in the folder
+// of a file.
+func stampOf(path string) string {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		path = filepath.Dir(path)
+	}
+	var stamp strings.Builder
+	_ = filepath.WalkDir(path, func(found string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() && found != path && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		if info, err := entry.Info(); err == nil && !entry.IsDir() {
+			fmt.Fprintf(&stamp, "%s %d %d\n", found, info.Size(), info.ModTime().UnixNano())
+		}
+		return nil
+	})
 	return stamp.String()
 }

@@ -15,20 +15,22 @@ import (
 	"github.com/perigeedb/perigee/internal/terminal"
 )
 
-// TestWatch edits a script while its tests are watched.
+// TestWatch edits a script in another folder, and the tests, while they are watched.
 func TestWatch(t *testing.T) {
-	folder := t.TempDir()
+	folder, library := t.TempDir(), t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("pipeline.yaml", "pipelines:\n  a:\n    source: {generate: {events: 1}}\n    script: a.lua\n    sink: {stdout: {}}\n")
-	write("a.lua", "function main(event) event.n = 1 return event end")
-	write("a_test.yaml", "cases:\n  - {name: counts, events: [{}], rows: [{n: 2}]}\n")
+	script, tests := filepath.Join(library, "a.lua"), filepath.Join(folder, "a_test.yaml")
+	write(filepath.Join(folder, "pipeline.yaml"), "pipelines:\n  a:\n    source: {generate: {events: 1}}\n    script: "+script+"\n    sink: {stdout: {}}\n")
+	write(script, "function main(event) event.n = 1 return event end")
+	write(tests, "cases:\n  - {name: counts, events: [{}], rows: [{n: 2}]}\n")
 	cmd := exec.Command("perigee", "test", "--watch", folder)
 	out, err := cmd.StdoutPipe()
+	cmd.Stderr = cmd.Stdout
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -59,12 +61,13 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	}
-	await("FAIL " + filepath.Join(folder, "a_test.yaml: "))
-	write("a.lua", "function main(event) event.n = 2 return event end -- repaired")
+	await("FAIL " + tests + ": ")
+	await("waiting for changes")
+	write(script, "function main(event) event.n = 2 return event end -- repaired")
 	await("ok ")
-	write("a_test.yaml", "cases: []\n")
+	write(tests, "cases: []\n")
 	await("FAIL ")
-	write("a_test.yaml", "cases:\n  - {name: counts, events: [{}], rows: [{n: 2}]}\n")
+	write(tests, "cases:\n  - {name: counts, events: [{}], rows: [{n: 2}]}\n")
 	await("ok ")
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)

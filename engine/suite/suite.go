@@ -46,6 +46,7 @@ type Report struct {
 	File    string
 	Results []Result
 	Took    time.Duration
+	Folders []string // of the test file, of the configuration and of the code
 }
 
 // Failed returns the number of cases that failed.
@@ -123,7 +124,7 @@ func Run(ctx context.Context, path string, s Settings) (*Report, error) {
 	if err := r.load(ctx); err != nil {
 		return nil, err
 	}
-	report := &Report{File: path}
+	report := &Report{File: path, Folders: r.folders()}
 	for _, c := range file.cases {
 		if s.Run == nil || s.Run.MatchString(c.settings.Name) {
 			report.Results = append(report.Results, r.run(ctx, c))
@@ -174,6 +175,17 @@ func (r *runner) load(ctx context.Context) error {
 		return err
 	}
 	return r.bind(ctx)
+}
+
+// folders returns the folders of the local files that the tests depend on.
+func (r *runner) folders() []string {
+	folders := []string{filepath.Dir(r.file.path), r.folder}
+	for _, code := range r.pipeline.Codes {
+		if filepath.IsAbs(code.Name) {
+			folders = append(folders, filepath.Dir(code.Name))
+		}
+	}
+	return folders
 }
 
 // refresh loads the pipeline, and the functions if a case calls one, without the state that earlier

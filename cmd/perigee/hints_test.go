@@ -276,9 +276,9 @@ func (s *sourceTree) hintSites() (sites []hintSite) {
 						}
 					case *ast.CompositeLit:
 						fields := fieldsOf(n)
-						for name, hint := range fields {
+						for _, name := range slices.Sorted(maps.Keys(fields)) {
 							if isHintName(name) {
-								add(n, r.error(cmp.Or[ast.Expr](fields["Err"], fields["Message"])), hint)
+								add(n, r.error(cmp.Or[ast.Expr](fields["Err"], fields["Message"])), fields[name])
 							}
 						}
 					case *ast.AssignStmt:
@@ -307,9 +307,10 @@ type hintCallee struct {
 
 func (s *sourceTree) hintCallees() map[string]hintCallee {
 	all := map[string]hintCallee{}
-	for _, p := range s.packages {
-		for name, declared := range p.funcs {
-			for _, f := range declared {
+	for _, folder := range slices.Sorted(maps.Keys(s.packages)) {
+		p := s.packages[folder]
+		for _, name := range slices.Sorted(maps.Keys(p.funcs)) {
+			for _, f := range p.funcs[name] {
 				c, i := hintCallee{hint: -1, fault: -1}, 0
 				for _, field := range f.Type.Params.List {
 					_, variadic := field.Type.(*ast.Ellipsis)
@@ -442,9 +443,10 @@ func (r *reading) fromCallers(name string) (all []string) {
 func (r *reading) callsOf(name string) (all []sourceCall) {
 	if r.calls == nil {
 		r.sourceTree.calls = map[string][]sourceCall{}
-		for _, p := range r.packages {
-			for _, declared := range p.funcs {
-				for _, f := range declared {
+		for _, folder := range slices.Sorted(maps.Keys(r.packages)) {
+			p := r.packages[folder]
+			for _, name := range slices.Sorted(maps.Keys(p.funcs)) {
+				for _, f := range p.funcs[name] {
 					ast.Inspect(f, func(n ast.Node) bool {
 						if call, ok := n.(*ast.CallExpr); ok {
 							key := p.folder + "." + calleeName(call)

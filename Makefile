@@ -10,7 +10,7 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-events bench-formats bench-manifest bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -197,6 +197,9 @@ bench-nodes-growth: nodedb-lua ## get, set and walk at 1, 10 and 100 million nod
 
 bench-formats: build ## lines of text and CSV, compared with NDJSON of the same size
 	@cd bench && ../$(GO) run ./formats -perigee ../$(PERIGEE)
+
+bench-diff: build ## two versions of a script on a million events, compared with one run of one version
+	@cd bench && ../$(GO) run ./diff -perigee ../$(PERIGEE)
 
 bench-events: build ## ingest: ours, DuckDB's appender, QuestDB, and a bare loop of writes; ROUNDS=1 is shorter
 	@$(SETUP) questdb

@@ -12,6 +12,7 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
+	"github.com/perigeedb/perigee/script/pool"
 )
 
 // Stages are what a pipeline does with events between its source and its sinks: its script,
@@ -32,6 +33,15 @@ type Stages struct {
 	MaxEvent int
 
 	loadValue func(ctx context.Context, code script.Code) (script.Script, error)
+	pools     []*pool.Pool // of the VMs
+}
+
+// Memory returns the bytes of all VMs.
+func (s *Stages) Memory() (bytes int) {
+	for _, p := range s.pools {
+		bytes += p.Stats().Memory
+	}
+	return bytes
 }
 
 // LoadValue loads other code with the language, the limits and the modules of the script, and
@@ -162,27 +172,26 @@ func (a *Assembly) stageSinks(p *Pipeline) (sinks []StageSink) {
 
 // loadCode loads the code of a pipeline once.
 func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks []StageSink, with StageOptions) (*Stages, error) {
-	stages := &Stages{Config: p.Config, Sinks: sinks, MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent)}
+	stages := &Stages{Config: p.Config, Sinks: sinks, MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent), pools: []*pool.Pool{a.shared.pool}}
+	if p.pool != nil {
+		stages.pools = append(stages.pools, p.pool)
+	}
+	if with.Code != nil && !code.hasScript {
+		return nil, errors.New("pipeline " + p.Config.Name + " has no script")
+	}
 	var texts []script.Code
 	for i := range code.pieces {
 		piece := &code.pieces[i]
 		piece.options.Trial, piece.options.Stats = with.Trial, nil
-		text, _, err := a.loader.Code(ctx, piece.origin, "")
+		isScript := i == 0 && code.hasScript
+		text, err := a.textOf(ctx, piece, isScript, with)
 		if err != nil {
-			return nil, piece.from.At(err, cmp.Or(event.HintOf(err), piece.commentHint, piece.hint(err)))
+			return nil, err
 		}
-		if i == 0 && code.hasScript {
-			stages.Language = piece.language
-			if with.Code != nil {
-				text = *with.Code
-			}
-			stages.Code = text
-			stages.loadValue = code.valueLoader(*piece)
+		if isScript {
+			stages.Language, stages.Code, stages.loadValue = piece.language, text, code.valueLoader(*piece)
 		}
 		texts = append(texts, text)
-	}
-	if with.Code != nil && !code.hasScript {
-		return nil, errors.New("pipeline " + p.Config.Name + " has no script")
 	}
 	loaded, err := code.loadVersion(ctx, texts, false)
 	if err != nil {
@@ -190,6 +199,15 @@ func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks 
 	}
 	stages.Script, stages.Codes = loaded, texts
 	return stages, nil
+}
+
+// textOf returns the code of a piece: that of the options for the script, if they have it.
+func (a *Assembly) textOf(ctx context.Context, p *piece, isScript bool, with StageOptions) (script.Code, error) {
+	if isScript && with.Code != nil {
+		return *with.Code, nil
+	}
+	text, _, err := a.loader.Code(ctx, p.origin, "")
+	return text, p.from.At(err, cmp.Or(event.HintOf(err), p.commentHint, p.hint(err)))
 }
 
 // valueLoader returns Stages.loadValue for the piece of the script.

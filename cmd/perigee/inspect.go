@@ -89,14 +89,14 @@ func (f *eventFlags) inspect(c *console, see func(event []byte)) (*inspect.Inspe
 		}
 		return nil
 	}
-	err := f.read(c, x, add)
+	err := f.read(c, add)
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	return x, err
 }
 
-func (f *eventFlags) read(c *console, x *inspect.Inspector, add func([]byte) error) error {
+func (f *eventFlags) read(c *console, add func([]byte) error) error {
 	given := 0
 	for _, name := range []string{f.File, f.Source, f.Pipeline} {
 		if name != "" {
@@ -109,26 +109,34 @@ func (f *eventFlags) read(c *console, x *inspect.Inspector, add func([]byte) err
 	case given > 1:
 		return usageError("a file, --source and --pipeline exclude each other: use one of them")
 	case f.File != "":
-		return f.readFile(c, add)
+		return readEvents(c, f.File, add)
 	}
 	s, err := f.newSource(c)
 	if err != nil {
 		return err
 	}
-	progress := newNodeProgress(c, "events", f.Limit, false)
+	return readWaiting(c, s, f.Limit, add)
+}
+
+// readWaiting passes on the events that wait in a source, up to limit unless that is 0, and closes it.
+func readWaiting(c *console, s source.Source, limit uint64, add func([]byte) error) error {
+	progress := newNodeProgress(c, "events", limit, false)
 	hide := progress.show()
-	err = peek(s, func(event []byte) error {
-		progress.set(x.Events() + 1)
+	read := uint64(0)
+	err := peek(s, func(event []byte) error {
+		read++
+		progress.set(read)
 		return add(event)
 	})
 	hide()
 	return errors.Join(err, s.Close())
 }
 
-func (f *eventFlags) readFile(c *console, add func([]byte) error) error {
+// readEvents passes on the events of a file, or of standard input for "-".
+func readEvents(c *console, path string, add func([]byte) error) error {
 	in, size, name := c.in, int64(0), "standard input"
-	if f.File != "-" {
-		file, err := os.Open(f.File)
+	if path != "-" {
+		file, err := os.Open(path)
 		if err != nil {
 			return fmt.Errorf("open the events: %w", err)
 		}
@@ -136,11 +144,11 @@ func (f *eventFlags) readFile(c *console, add func([]byte) error) error {
 		info, err := file.Stat()
 		switch {
 		case err == nil && info.IsDir():
-			return fmt.Errorf("%s is a folder: name a file with events", f.File)
+			return fmt.Errorf("%s is a folder: name a file with events", path)
 		case err == nil && info.Mode().IsRegular():
 			size = info.Size()
 		}
-		in, name = file, f.File
+		in, name = file, path
 	}
 	progress := newNodeProgress(c, "bytes", uint64(size), false)
 	hide := progress.show()
@@ -154,21 +162,29 @@ func (f *eventFlags) readFile(c *console, add func([]byte) error) error {
 
 // newSource makes the source of --source or --pipeline.
 func (f *eventFlags) newSource(c *console) (source.Source, error) {
-	options := engineOptions(c, nil, slog.New(slog.DiscardHandler))
-	if f.Pipeline != "" {
-		conf, err := configFlags{Config: f.Config}.load(context.Background(), c)
-		if conf == nil {
-			return nil, err
-		}
-		return engine.NewSource(conf, f.Pipeline, options)
+	if f.Pipeline == "" {
+		return newURLSource(c, f.Source)
 	}
-	described, err := parseSourceURL(f.Source)
+	conf, err := configFlags{Config: f.Config}.load(context.Background(), c)
+	if conf == nil {
+		return nil, err
+	}
+	return newPipelineSource(c, conf, f.Pipeline)
+}
+
+func newPipelineSource(c *console, conf *config.Config, pipeline string) (source.Source, error) {
+	return engine.NewSource(conf, pipeline, engineOptions(c, nil, slog.New(slog.DiscardHandler)))
+}
+
+// newURLSource makes the source that a URL describes.
+func newURLSource(c *console, address string) (source.Source, error) {
+	described, err := parseSourceURL(address)
 	if err != nil {
 		return nil, err
 	}
 	const name = "inspect"
 	conf := &config.Config{Pipelines: []config.Pipeline{{Name: name, Source: described, Sinks: []config.Sink{{Kind: "stdout"}}}}}
-	return engine.NewSource(conf, name, options)
+	return newPipelineSource(c, conf, name)
 }
 
 // peek passes on the events that wait in a source. An interrupt ends it.

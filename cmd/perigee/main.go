@@ -32,6 +32,7 @@ type commands struct {
 	Init       initCommand       `cmd:"" group:"Trying it out:" help:"Write a new project: configuration, script, events and a test."`
 	Inspect    inspectCommand    `cmd:"" group:"Trying it out:" help:"Show the fields of events: types, values, times, and what is odd."`
 	Test       testCommand       `cmd:"" group:"Scripts:" help:"Run tests of pipelines; no server is needed."`
+	Diff       diffCommand       `cmd:"" group:"Scripts:" help:"Compare two versions of a script on the same events."`
 	Query      queryCommand      `cmd:"" group:"Event store:" help:"Query the event store with SQL."`
 	Tail       tailCommand       `cmd:"" group:"Event store:" help:"Follow the rows that a running engine appends to a table."`
 	Table      tableCommand      `cmd:"" group:"Event store:" help:"Show and change the tables of the event store, and delete rows."`

@@ -70,7 +70,8 @@ func TestNothingSteersTheTerminal(t *testing.T) {
 	}
 	data := filepath.Join(folder, "data")
 	events := write("events.ndjson", `{"a":"`+hostileJSON+"\"}\n{\"a\":\"\u202e\u009b\u007f\",\"die\":true}\n{\"\u202e\n")
-	write("script.lua", "local log = require \"log\"\nfunction main(e) log.warn(e.a, {v = e.a}) if e.die then error(e.a) end return e end")
+	script := write("script.lua", "local log = require \"log\"\nfunction main(e) log.warn(e.a, {v = e.a}) if e.die then error(e.a) end return e end")
+	changed := write("changed.lua", "function main(e) if e.die then error(e.a) end e[e.a] = e.a e.a = e.a .. e.a return e end")
 	config := write("pipeline.yaml", "data: "+data+"\nhttp: 127.0.0.1:0\npipelines:\n  p:\n    source: {file: {path: "+events+"}}\n    script: script.lua\n    sink: {stdout: {}}\n")
 	bad := write("bad.yaml", "data: x\npipelines:\n  p:\n    source: {file: {path: \""+hostileJSONForYAML+"\", nothing: \"\u009b\u202e\"}}\n    sink: {stdout: {}, \"\u202e\": 1}\n")
 	for _, args := range [][]string{
@@ -82,6 +83,7 @@ func TestNothingSteersTheTerminal(t *testing.T) {
 		{"position", "show", config}, {"status", "--data", data}, {"status", "--data", hostileText},
 		{"check", bad}, {"check", hostileText}, {"run", bad}, {"list", hostileText}, {hostileText}, {"dlq", "show", hostileText, "--data", data},
 		{"inspect", events}, {"inspect", events, "--format", "json"}, {"inspect", hostileText}, {"inspect", "--source", hostileText}, {"inspect", "--pipeline", hostileText, "--config", config},
+		{"diff", script, changed, events}, {"diff", script, changed, events, "--format", "json"}, {"diff", script, changed, events, "--format", "html"}, {"diff", hostileText, hostileText, events}, {"diff", script, "HEAD:" + hostileText, events}, {"diff", script, script, hostileText},
 		{"eval", "-e", "require(\"log\").info(event.a) return event"}, {"eval", "-e", "error(event.a)"}, {"eval", "-e", hostileText},
 		{"pause", hostileText, "--data", data, "--reason", hostileText}, {"resume", hostileText, "--data", data},
 		{"dlq", "list", "--data", data, "--pipeline", hostileText}, {"dlq", "retry", hostileText, "--data", data},

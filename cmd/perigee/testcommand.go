@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/engine/suite"
-	"github.com/perigeedb/perigee/internal/terminal"
 )
 
 type testCommand struct {
@@ -116,11 +115,11 @@ func (t *testCommand) runOnce(ctx context.Context, c *console, settings suite.Se
 
 // newWriter returns a writer to standard output, with colours on a terminal.
 func (t *testCommand) newWriter(c *console) suite.Writer {
-	_, plain := c.lookup("NO_COLOR")
-	if guard, ok := c.out.(*terminal.Writer); ok && t.Format == "text" && !plain {
-		return suite.NewWriter(guard.Unwrap(), t.Format, true) // which escapes all text itself
+	if t.Format != "text" {
+		return suite.NewWriter(c.out, t.Format, false)
 	}
-	return suite.NewWriter(c.out, t.Format, false)
+	out, colour := coloured(c)
+	return suite.NewWriter(out, t.Format, colour) // which escapes all text itself
 }
 
 func (t *testCommand) runFiles(ctx context.Context, c *console, files []string, settings suite.Settings, w suite.Writer) (failed bool, err error) {

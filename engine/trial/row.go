@@ -25,7 +25,7 @@ func AppendRow(to []byte, sink *engine.StageSink, out *event.Output, row int) []
 			to = append(to, ',')
 		}
 		to = append(pure.AppendString(to, sink.Columns[i].Name), ':')
-		to = appendCell(to, sink.Columns[i].Type, &out.Columns.Vectors[i], row)
+		to = AppendCell(to, sink.Columns[i].Type, &out.Columns.Vectors[i], row)
 	}
 	if sink.Documents {
 		to = appendRest(to, sink.Columns, out.Doc(row))
@@ -33,7 +33,8 @@ func AppendRow(to []byte, sink *engine.StageSink, out *event.Output, row int) []
 	return append(to, '}')
 }
 
-func appendCell(to []byte, typ event.Type, v *event.Vector, row int) []byte {
+// AppendCell appends a value of a column as JSON: null, or as AppendRow writes it.
+func AppendCell(to []byte, typ event.Type, v *event.Vector, row int) []byte {
 	if v.Null[row] != 0 {
 		return append(to, "null"...)
 	}

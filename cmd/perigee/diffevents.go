@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/inspect"
+	"github.com/perigeedb/perigee/source"
+)
+
+// diffEvents say on which events the versions run.
+type diffEvents struct {
+	File        string `arg:"" name:"events" optional:"" help:"File with one JSON object per line, or with one JSON array; also gzip or zstd. - is standard input."`
+	Source      string `placeholder:"URL" help:"Use the events that wait in a source, such as redis://127.0.0.1:6379/LIST, and leave them there."`
+	Waiting     bool   `help:"Use the events that wait in the source of the pipeline, and leave them there."`
+	DeadLetters bool   `help:"Use the dead letters of the pipeline."`
+	Table       string `placeholder:"NAME" help:"Use the rows of a table of the event store."`
+	Limit       uint64 `name:"events" placeholder:"N" help:"End after this number of events (default: all)."`
+	Last        uint64 `placeholder:"N" help:"Use only the last N events; of a table, the last by its time."`
+}
+
+func (d *diffEvents) check() error {
+	given := 0
+	for _, is := range []bool{d.File != "", d.Source != "", d.Waiting, d.DeadLetters, d.Table != ""} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given == 0:
+		return event.WithHint(usageError("no events are named"), "name a file, - for standard input, --source URL, --waiting, --dead-letters or --table NAME")
+	case given > 1:
+		return usageError("a file, --source, --waiting, --dead-letters and --table exclude each other: use one of them")
+	case d.Limit > 0 && d.Last > 0:
+		return usageError("--events and --last exclude each other: use one of them")
+	}
+	return nil
+}
+
+// read passes on the events, those of --events or --last only.
+func (d *diffCommand) read(c *console, conf *config.Config, pipeline string, add func([]byte) error) error {
+	switch {
+	case d.Limit > 0:
+		return d.readAll(c, conf, pipeline, limited(d.Limit, add))
+	case d.Last > 0 && d.Table == "":
+		kept := &lastEvents{most: d.Last}
+		if err := d.readAll(c, conf, pipeline, kept.add); err != nil {
+			return err
+		}
+		return kept.each(add)
+	}
+	return d.readAll(c, conf, pipeline, add)
+}
+
+// limited returns add for at most n events.
+func limited(n uint64, add func([]byte) error) func([]byte) error {
+	return func(event []byte) error {
+		if err := add(event); err != nil {
+			return err
+		}
+		if n--; n == 0 {
+			return errEnough
+		}
+		return nil
+	}
+}
+
+// lastBytesMax bounds what lastEvents keeps.
+const lastBytesMax = 64 << 20
+
+// lastEvents keeps the last events of many.
+type lastEvents struct {
+	most   uint64
+	events [][]byte // a ring once it is full
+	next   int
+	bytes  int
+}
+
+func (l *lastEvents) add(event []byte) error {
+	l.bytes += len(event)
+	if uint64(len(l.events)) < l.most {
+		l.events = append(l.events, slices.Clone(event))
+	} else {
+		l.bytes -= len(l.events[l.next])
+		l.events[l.next] = append(l.events[l.next][:0:0], event...)
+		l.next = (l.next + 1) % len(l.events)
+	}
+	if l.bytes > lastBytesMax {
+		return fmt.Errorf("the last %d events have more than %d MiB: use fewer", l.most, lastBytesMax>>20)
+	}
+	return nil
+}
+
+// each passes on the events in their order.
+func (l *lastEvents) each(add func([]byte) error) error {
+	for i := range l.events {
+		if err := add(l.events[(l.next+i)%len(l.events)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAll passes on all events.
+func (d *diffCommand) readAll(c *console, conf *config.Config, pipeline string, add func([]byte) error) error {
+	switch {
+	case d.File != "":
+		return readEvents(c, d.File, add)
+	case d.DeadLetters:
+		return d.readDeadLetters(conf, pipeline, add)
+	case d.Table != "":
+		return d.readTable(conf.Data, add)
+	}
+	var s source.Source
+	var err error
+	if d.Waiting {
+		s, err = newPipelineSource(c, conf, pipeline)
+	} else {
+		s, err = newURLSource(c, d.Source)
+	}
+	if err != nil {
+		return err
+	}
+	return readWaiting(c, s, d.Limit, add)
+}
+
+// readDeadLetters passes on the events of dead letters, those of several rows once.
+func (d *diffCommand) readDeadLetters(conf *config.Config, pipeline string, add func([]byte) error) (err error) {
+	filter := admin.Filter{Pipeline: pipeline}
+	if conf.File == "" {
+		filter = admin.Filter{} // of all pipelines of the data folder
+	}
+	a, err := admin.Open(conf.Data, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	var before admin.DeadLetter
+	for letter, err := range a.DeadLetters(context.Background(), filter) {
+		if err != nil {
+			return err
+		}
+		same := letter.Pipeline == before.Pipeline && letter.Partition == before.Partition && letter.Position == before.Position
+		if before.ID != "" && same {
+			continue
+		}
+		before = letter
+		if err := add(letter.Event()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readTable passes on the rows of a table as documents.
+func (d *diffCommand) readTable(data string, add func([]byte) error) error {
+	t, err := findTable(data, d.Table)
+	if err != nil {
+		return err
+	}
+	sql := fmt.Sprintf("SELECT * FROM %q", t.Name)
+	switch {
+	case d.Last > 0 && t.Time == "":
+		return event.WithHint(fmt.Errorf("table %s has no time column, so no rows are its last", t.Name), "use --events N")
+	case d.Last > 0:
+		sql = fmt.Sprintf("SELECT * FROM (%s ORDER BY %q DESC LIMIT %d) ORDER BY %[2]q", sql, t.Time, d.Last)
+	case d.Limit > 0:
+		sql += fmt.Sprintf(" LIMIT %d", d.Limit)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	rows, written := io.Pipe()
+	go func() {
+		request := eventsql.Request{SQL: sql, Format: "ndjson", Time: exportTime}
+		written.CloseWithError(eventsql.Query(ctx, data, request, written))
+	}()
+	err = inspect.Read(rows, add)
+	rows.CloseWithError(errEnough)
+	return err
+}

@@ -1,0 +1,179 @@
+// Package compare runs events through two versions of a pipeline and reports how the results
+// differ: rows, dropped events, dead letters, typed columns, time and memory.
+//
+// Both versions run each batch, and only results whose bytes differ are parsed. Memory is bounded,
+// whatever the events are: a Report has a bounded number of groups, with a few short examples.
+//
+// A Comparison has one owner at a time. A Report is a value that nothing changes.
+package compare
+
+import (
+	"context"
+	"time"
+
+	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/trial"
+	"github.com/perigeedb/perigee/event"
+)
+
+// A Comparison runs events through two versions and collects what a Report says.
+type Comparison struct {
+	versions [2]*version // old and new
+	batch    event.Batch
+	batches  int
+	differ   differ
+}
+
+// A version is one of the two, with what it has done so far.
+type version struct {
+	pipeline *trial.Pipeline
+	errors   errorTexts
+	sum      Version
+	took     time.Duration
+}
+
+// New returns a comparison of two versions of one pipeline, which were loaded with the documents of
+// all rows. names are how the report calls their scripts. Both versions see the same time: that of
+// the call.
+func New(old, next *trial.Pipeline, names [2]string) *Comparison {
+	c := &Comparison{}
+	now := time.Now()
+	for i, p := range [2]*trial.Pipeline{old, next} {
+		p.Freeze(now)
+		c.versions[i] = &version{pipeline: p, errors: newErrorTexts(p.Code.Name), sum: Version{Name: names[i]}}
+		c.differ.errors[i] = &c.versions[i].errors
+	}
+	c.differ.setSinks(old.Sinks)
+	c.batch.Partition = "diff"
+	return c
+}
+
+// Events returns the number of events that have run.
+func (c *Comparison) Events() uint64 { return c.batch.Range.First }
+
+// Add adds a copy of an event. It runs a batch when it has enough events.
+func (c *Comparison) Add(ctx context.Context, doc []byte) error {
+	c.batch.Append(doc)
+	if c.batch.Len() < engine.DefaultBatchEvents && len(c.batch.Data) < engine.DefaultBatchBytes {
+		return nil
+	}
+	return c.flush(ctx)
+}
+
+// flush runs the events that have been added since the last batch. The versions take turns in
+// being the first, which finds the events less often in the cache.
+func (c *Comparison) flush(ctx context.Context) error {
+	if c.batch.Len() == 0 {
+		return nil
+	}
+	first := c.batch.Range.First
+	c.batch.Range.Count = uint64(c.batch.Len())
+	err := c.run(ctx, c.batches&1)
+	c.batches++
+	next := first + uint64(c.batch.Len())
+	c.batch.Reset()
+	c.batch.Range.First = next
+	return err
+}
+
+// run runs the batch. Each part of it that one version runs is run by the other, in as many parts
+// as that needs.
+func (c *Comparison) run(ctx context.Context, leader int) error {
+	lead, follow := c.versions[leader], c.versions[1-leader]
+	return lead.run(ctx, &c.batch, func(part *event.Batch, leading *event.Result) error {
+		done := 0
+		all := newCursor(leading)
+		return follow.run(ctx, part, func(rest *event.Batch, following *event.Result) error {
+			var sides [2]cursor
+			sides[leader], sides[1-leader] = all, newCursor(following)
+			sides[leader].first = done
+			c.differ.compareBatch(rest, &sides)
+			all = sides[leader]
+			done += rest.Len()
+			return nil
+		})
+	})
+}
+
+// run runs a batch, and measures that without the time that handle takes.
+func (v *version) run(ctx context.Context, in *event.Batch, handle func(*event.Batch, *event.Result) error) error {
+	began := time.Now()
+	err := v.pipeline.Run(ctx, in, func(part *event.Batch, res *event.Result) error {
+		v.took += time.Since(began)
+		v.sum.add(res)
+		err := handle(part, res)
+		began = time.Now()
+		return err
+	})
+	v.took += time.Since(began)
+	v.sum.Memory = max(v.sum.Memory, v.pipeline.Memory())
+	v.pipeline.TakeLog() // nothing reads it, and it would grow
+	return err
+}
+
+// Report runs the rest of the events and returns what differs.
+func (c *Comparison) Report(ctx context.Context) (*Report, error) {
+	if err := c.flush(ctx); err != nil {
+		return nil, err
+	}
+	r := &Report{Events: c.Events(), Different: c.differ.different, Groups: c.differ.sortedGroups(), Omitted: c.differ.omitted}
+	for i, v := range c.versions {
+		v.sum.Seconds = v.took.Seconds()
+		r.Versions[i] = v.sum
+	}
+	return r, nil
+}
+
+// A cursor is a result, up to the event that is compared next.
+type cursor struct {
+	*event.Result
+	first int   // event of the result at which the compared part begins
+	rows  []int // by sink: its next row
+	dead  int   // next dead letter
+}
+
+func newCursor(res *event.Result) cursor {
+	return cursor{Result: res, rows: make([]int, len(res.Outputs))}
+}
+
+// An outcome is what one version made of one event.
+type outcome struct {
+	result *event.Result
+	dead   []event.Dead
+	rows   [][2]int // by sink: first row, and the one after the last
+}
+
+// next moves past an event of the compared part, and sets out to what came of it.
+func (c *cursor) next(number int, position uint64, out *outcome) {
+	out.result, out.rows = c.Result, out.rows[:0]
+	for i := range c.Outputs {
+		o, row := &c.Outputs[i], c.rows[i]
+		for c.rows[i] < o.Len() && int(o.From[c.rows[i]]) == c.first+number {
+			c.rows[i]++
+		}
+		out.rows = append(out.rows, [2]int{row, c.rows[i]})
+	}
+	from := c.dead
+	for c.dead < len(c.Dead) && c.Dead[c.dead].Position == position {
+		c.dead++
+	}
+	out.dead = c.Dead[from:c.dead]
+}
+
+// failed returns the dead letter of the event as a whole, or nil.
+func (o *outcome) failed() *event.Dead {
+	if len(o.dead) > 0 && o.dead[0].Sink == "" { // which sorts first
+		return &o.dead[0]
+	}
+	return nil
+}
+
+// isDropped reports whether nothing came of the event.
+func (o *outcome) isDropped() bool {
+	for _, rows := range o.rows {
+		if rows[0] < rows[1] {
+			return false
+		}
+	}
+	return len(o.dead) == 0
+}

@@ -56,6 +56,14 @@ type Pipeline struct {
 	Source  source.Source
 	Sinks   []Sink
 	Running *pipeline.Pipeline // nil without an engine
+	Code    func() Code        // of the running script; nil if there is none
+}
+
+// A Code is the text of a script.
+type Code struct {
+	Name  string            `json:"name"`
+	Text  []byte            `json:"text"`  // nil for a Go plugin
+	Files map[string][]byte `json:"files"` // that it has required, by path
 }
 
 // A Sink is one sink of a Pipeline.
@@ -191,6 +199,25 @@ func (a *Admin) Status(ctx context.Context) ([]Status, error) {
 		all = append(all, status)
 	}
 	return all, nil
+}
+
+// RunningCode returns the code that a pipeline of the running engine runs. Its file may have
+// changed since.
+func (a *Admin) RunningCode(ctx context.Context, name string) (Code, error) {
+	if a.remote != nil {
+		return call[Code](ctx, a.remote, "running-code", codeRequest{name})
+	}
+	if !a.engine {
+		return Code{}, event.WithHint(fmt.Errorf("%w in %s", ErrNoEngine, a.data), hintOfFolder)
+	}
+	p, err := a.find(name)
+	switch {
+	case err != nil:
+		return Code{}, err
+	case p.Code == nil:
+		return Code{}, fmt.Errorf("pipeline %s has no script", name)
+	}
+	return p.Code(), nil
 }
 
 // Pause stops a pipeline from reading, now and after restarts, until Resume. It does not

@@ -27,6 +27,10 @@ type pauseRequest struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
+type codeRequest struct {
+	Pipeline string `json:"pipeline"`
+}
+
 // Handlers returns the routes of an engine's socket, by pattern of http.ServeMux. Other
 // processes use them through Open.
 func (a *Admin) Handlers() map[string]http.Handler {
@@ -37,6 +41,9 @@ func (a *Admin) Handlers() map[string]http.Handler {
 		}),
 		"resume": handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
 			return struct{}{}, a.Resume(ctx, r.Pipeline)
+		}),
+		"running-code": handle(func(ctx context.Context, r codeRequest) (Code, error) {
+			return a.RunningCode(ctx, r.Pipeline)
 		}),
 		"dead-letters":       handleStream(a.DeadLetters),
 		"count-dead-letters": handle(a.CountDeadLetters),

@@ -17,6 +17,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/loader"
 	"github.com/perigeedb/perigee/script/pool"
+	"github.com/perigeedb/perigee/script/reload"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
@@ -353,6 +354,12 @@ func (a *Assembly) AdminPipelines() (pipelines []admin.Pipeline) {
 
 func (p *Pipeline) admin() admin.Pipeline {
 	described := admin.Pipeline{Name: p.Config.Name, Source: p.Source}
+	if running, ok := p.Script.(*reload.Script); ok && p.Config.Script != nil {
+		described.Code = func() admin.Code {
+			code, files := running.Code()
+			return admin.Code{Name: code.Name, Text: code.Text, Files: files}
+		}
+	}
 	for _, s := range p.Sinks {
 		described.Sinks = append(described.Sinks, admin.Sink{Name: s.Config.Name, Sink: s.Sink})
 	}

@@ -25,7 +25,7 @@ const (
 )
 
 type diffCommand struct {
-	Old string `arg:"" help:"The version before: a file, REVISION:PATH of git, or an address."`
+	Old string `arg:"" help:"The version before: a file, REVISION:PATH of git, an address, or running."`
 	New string `arg:"" help:"The version after."`
 	diffEvents
 	Config   string   `placeholder:"FILE" help:"Configuration of the pipeline that the script is of (default: pipeline.yaml, if it exists); none compares documents only."`
@@ -47,7 +47,8 @@ that no column has is "stored as before". Without a configuration the documents 
 
 A version is a file, an address such as https://example.com/email.lua, or a revision of git:
 HEAD~1:email.lua is the file one commit ago, with a path from the top of the repository, or from the
-working folder if it begins with ./. Modules that it requires are of the same revision.
+working folder if it begins with ./. Modules that it requires are of the same revision. The word running
+is the version that the engine in the data folder runs now, even if its file has changed since.
 
 The events are those of a file (- is standard input), of a source (--source, or --waiting for the
 pipeline's own), the dead letters of the pipeline, or the rows of a table of the event store.
@@ -56,7 +57,7 @@ Exit code: 0 if no event differs, 1 if one does, 2 on failure.
 
 Examples:
   perigee diff HEAD:email.lua email.lua events.ndjson
-  perigee diff HEAD~1:./email.lua ./email.lua --dead-letters
+  perigee diff running email.lua --dead-letters
   perigee diff old.lua new.lua archive.ndjson.zst --config none
   perigee diff old.lua new.lua --source redis://127.0.0.1:6379/pepi_queue --events 10000
   perigee diff HEAD:email.lua email.lua --table events --last 100000

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
@@ -22,6 +24,9 @@ import (
 
 // codeOf returns a version of the script by its name on the command line.
 func (d *diffCommand) codeOf(ctx context.Context, c *console, conf *config.Config, name string) (script.Code, error) {
+	if name == runningVersion {
+		return d.runningCode(ctx, conf)
+	}
 	place := name
 	if !loader.IsAddress(name) {
 		if _, err := os.Stat(name); err != nil && strings.Contains(name, ":") {
@@ -52,6 +57,37 @@ func (d *diffCommand) codeOf(ctx context.Context, c *console, conf *config.Confi
 		code.Name = name
 	}
 	return code, err
+}
+
+// runningVersion names the version that a running engine runs.
+const runningVersion = "running"
+
+// runningCode returns the code that the engine in the data folder runs.
+func (d *diffCommand) runningCode(ctx context.Context, conf *config.Config) (script.Code, error) {
+	if conf.File == "" {
+		return script.Code{}, event.WithHint(usageError("there is no configuration with the running pipeline"), "name one with --config FILE")
+	}
+	p, err := engine.FindPipeline(conf, d.Pipeline)
+	if err != nil {
+		return script.Code{}, err
+	}
+	a, err := admin.Open(conf.Data, nil)
+	if err != nil {
+		return script.Code{}, err
+	}
+	code, err := a.RunningCode(ctx, p.Name)
+	if err = errors.Join(err, a.Close()); err != nil {
+		return script.Code{}, err
+	}
+	if code.Text == nil {
+		return script.Code{}, fmt.Errorf("pipeline %s runs a Go plugin: diff compares scripts", p.Name)
+	}
+	return script.Code{Name: code.Name, Text: code.Text, Files: func(file string) ([]byte, error) {
+		if text, found := code.Files[file]; found {
+			return text, nil
+		}
+		return nil, fmt.Errorf("read %s: the running script has not required it: %w", file, fs.ErrNotExist)
+	}}, nil
 }
 
 const gitTextMax = 4 << 20 // bytes of a script or a module

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
@@ -47,7 +48,8 @@ type Script struct {
 // A version is a loaded script with the number of calls that use it.
 type version struct {
 	script.Script
-	users int
+	snapshot *snapshot
+	users    int
 }
 
 // Counts count the results of checks.
@@ -68,7 +70,7 @@ func New(ctx context.Context, c Config) (*Script, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.loaded, s.current = state, &version{Script: loaded}
+	s.loaded, s.current = state, &version{Script: loaded, snapshot: state}
 	return s, nil
 }
 
@@ -86,6 +88,17 @@ func (s *Script) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current.String()
+}
+
+// Code returns the code of the first origin in the current version, and the files that it has
+// required so far, by path.
+func (s *Script) Code() (code script.Code, required map[string][]byte) {
+	s.mu.Lock()
+	first := s.current.snapshot.parts[0]
+	s.mu.Unlock()
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	return first.code, maps.Clone(first.required)
 }
 
 // Close closes the current version. Call it after all other calls have returned.
@@ -186,7 +199,7 @@ func (s *Script) replace(ctx context.Context, next *snapshot) error {
 	}
 	s.mu.Lock()
 	old := s.current
-	s.current = &version{Script: loaded}
+	s.current = &version{Script: loaded, snapshot: next}
 	s.counts.Replaced++
 	idle := old.users == 0
 	s.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/internal/testserver"
 )
@@ -168,8 +169,9 @@ func TestPrepare(t *testing.T) {
 		"without a password":       {Username: "u"},
 		"ca is given without tls:": {CA: "x"},
 	} {
-		if err := s.Prepare(""); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%+v: %v, want %q in it", s, err, want)
+		err := s.Prepare("")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error()+event.HintOf(err), want)) {
+			t.Errorf("%+v: %v, hint %q, want %q in one of them", s, err, event.HintOf(err), want)
 		}
 	}
 }

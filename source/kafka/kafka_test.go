@@ -380,8 +380,8 @@ func TestConfig(t *testing.T) {
 		`invalid port "90922"`:   {Topic: "t", Config: brokers("a:9092", "b:90922")},
 		"without kafka://":       {Topic: "t", Config: brokers("kafka://a:9092")},
 	} {
-		if _, err := kafka.New(source.Env{}, c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q in it", c, err, want)
+		if _, err := kafka.New(source.Env{}, c); err == nil || !strings.Contains(err.Error()+event.HintOf(err), want) {
+			t.Errorf("%+v: %v, hint %q, want %q in one of them", c, err, event.HintOf(err), want)
 		}
 	}
 }

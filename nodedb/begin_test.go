@@ -75,6 +75,46 @@ func TestBeginEndsInIteration(t *testing.T) {
 	want(t, session(t, store), p.At(999), 999)
 }
 
+// TestCloseEndsIteration closes a session within its own iterations. They end with an error, and
+// read nothing more: the session owned their items.
+func TestCloseEndsIteration(t *testing.T) {
+	store := open(t, nodedb.Options{NoSync: true})
+	p := nodedb.Name("^t")
+	check(t, store.Update(ctx, func(tx *nodedb.Tx) error {
+		for i := range 1000 {
+			if err := tx.Set(p.At(i), i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	for name, each := range map[string]func(s *nodedb.Session, use func(error)){
+		"Children": func(s *nodedb.Session, use func(error)) {
+			for _, err := range s.Children(ctx, p, nodedb.Range{}) {
+				use(err)
+			}
+		},
+		"Walk": func(s *nodedb.Session, use func(error)) {
+			for _, err := range s.Walk(ctx, p, nodedb.Range{}) {
+				use(err)
+			}
+		},
+	} {
+		s, items := must(store.Session()), 0
+		var last error
+		each(s, func(err error) {
+			if last = err; err == nil {
+				items++
+			}
+			s.Close()
+		})
+		if items != 1 {
+			t.Errorf("%s: got %d items, want 1", name, items)
+		}
+		wantError(t, last, nodedb.ErrClosed)
+	}
+}
+
 func TestBeginWithContext(t *testing.T) {
 	store := open(t, nodedb.Options{NoSync: true})
 	ended, cancel := context.WithTimeout(ctx, 20*time.Millisecond)

@@ -42,8 +42,7 @@ func (n *nodes) Children(ctx context.Context, p Path, r Range) iter.Seq2[Child, 
 			scan.to, err = ValueOf(r.To)
 		}
 		if err == nil {
-			err = n.iterate(ctx, "iterate over", p, scan, func(it nativeIterator, i int) bool {
-				subscript, _, value := it.item(i)
+			err = n.iterate(ctx, "iterate over", p, scan, func(subscript Value, _ string, value Value) bool {
 				return yield(Child{subscript, value}, nil)
 			})
 		}
@@ -63,8 +62,7 @@ func (n *nodes) Walk(ctx context.Context, p Path, r Range) iter.Seq2[Node, error
 			yield(Node{}, err)
 			return
 		}
-		err = n.iterate(ctx, "walk", p, scan, func(it nativeIterator, i int) bool {
-			_, key, value := it.item(i)
+		err = n.iterate(ctx, "walk", p, scan, func(_ Value, key string, value Value) bool {
 			return yield(Node{Path{key: key}, value}, nil)
 		})
 		if err != nil {
@@ -117,19 +115,27 @@ func boundOf(p Path, bound any) (string, error) {
 	return at.key, at.err
 }
 
-// iterate calls use with each item of a scan until use returns false.
-func (n *nodes) iterate(ctx context.Context, op string, p Path, scan nativeScan, use func(it nativeIterator, i int) bool) error {
+// iterate calls use with each item of a scan until use returns false. It reads each item under the
+// session's mutex, because use, or another goroutine, may close the session, which owns the items.
+func (n *nodes) iterate(ctx context.Context, op string, p Path, scan nativeScan, use func(subscript Value, key string, value Value) bool) error {
 	return n.eachBatch(ctx, op, p, scan, func(it nativeIterator, count int) (bool, error) {
 		for i := range count {
-			if !use(it, i) {
-				return false, nil
+			var subscript, value Value
+			var key string
+			err := n.call(op, p, func(nativeSession) error {
+				subscript, key, value = it.item(i)
+				return nil
+			})
+			if err != nil || !use(subscript, key, value) {
+				return false, err
 			}
 		}
 		return true, nil
 	})
 }
 
-// eachBatch calls use with each batch of a scan until use returns false or an error.
+// eachBatch calls use with each batch of a scan until use returns false or an error. use reads the
+// batch within n.call.
 func (n *nodes) eachBatch(ctx context.Context, op string, p Path, scan nativeScan, use func(it nativeIterator, count int) (bool, error)) error {
 	if err := n.usable(op, p); err != nil {
 		return err

@@ -109,6 +109,9 @@ func loadTable(s *Store, m *manifest.Table) *Table {
 // Name returns the table's name.
 func (t *Table) Name() string { return *t.name.Load() }
 
+// TimeColumn returns the name of the column of the event's time, or "".
+func (t *Table) TimeColumn() string { return t.current().time }
+
 // Table returns the named table with the settings of c and at least its columns. It creates
 // the table if it is missing. It returns an *event.PermanentError if the table cannot have
 // these settings or columns.
@@ -119,6 +122,9 @@ func (s *Store) Table(name string, c TableConfig) (*Table, error) {
 // UseTable returns the named table unchanged. If it is missing, UseTable creates it without
 // settings.
 func (s *Store) UseTable(name string) (*Table, error) { return s.openTable(name, nil) }
+
+// FindTable returns the named table, or nil if it is missing.
+func (s *Store) FindTable(name string) *Table { return s.tableNamed(name) }
 
 // openTable returns the named table, configured with c if c is not nil.
 func (s *Store) openTable(name string, c *TableConfig) (*Table, error) {

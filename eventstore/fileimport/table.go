@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
@@ -26,35 +24,23 @@ type Import struct{ partition *eventstore.Partition }
 // creates the table with c if it is missing and leaves an existing table unchanged. It returns
 // the positions already imported. A later Begin for the same file fences this import.
 func Begin(ctx context.Context, s *eventstore.Store, table, file string, c eventstore.TableConfig) (i *Import, done event.Ranges, err error) {
-	var t *eventstore.Table
-	if known := find(s, table); known == nil {
-		t, err = s.Table(table, c)
-	} else if c.Time != "" && known.Time != c.Time {
-		err = &event.PermanentError{
-			Err:  fmt.Errorf("eventstore: table %s has the time column %q, not %q", known.Name, known.Time, c.Time),
-			Hint: "leave the time column out; or: " + eventstore.TimeHint(known.Name, c),
+	t := s.FindTable(table)
+	if t == nil {
+		if t, err = s.Table(table, c); err != nil {
+			return nil, nil, err
 		}
-	} else {
-		t, err = s.UseTable(known.Name)
 	}
-	if err != nil {
-		return nil, nil, err
+	if has := t.TimeColumn(); c.Time != "" && has != c.Time {
+		return nil, nil, &event.PermanentError{
+			Err:  fmt.Errorf("eventstore: table %s has the time column %q, not %q", t.Name(), has, c.Time),
+			Hint: "leave the time column out; or: " + eventstore.TimeHint(t.Name(), c),
+		}
 	}
 	p, done, err := t.TakeOver(ctx, pipeline, file)
 	if err != nil {
 		return nil, nil, err
 	}
 	return &Import{p}, done, nil
-}
-
-// find describes a table, whatever the case of its name; nil if it is missing.
-func find(s *eventstore.Store, table string) *eventstore.TableInfo {
-	all := s.Tables()
-	i := slices.IndexFunc(all, func(t eventstore.TableInfo) bool { return strings.EqualFold(t.Name, table) })
-	if i < 0 {
-		return nil
-	}
-	return &all[i]
 }
 
 // Append appends count rows, from position first on. docs holds the rows except those listed
@@ -90,13 +76,9 @@ func (i *Import) Append(ctx context.Context, first, count uint64, docs [][]byte,
 // Forget makes the next import of the file append all its rows again. Rows already in the
 // table stay.
 func Forget(ctx context.Context, s *eventstore.Store, table, file string) error {
-	known := find(s, table)
-	if known == nil {
+	t := s.FindTable(table)
+	if t == nil {
 		return nil
-	}
-	t, err := s.UseTable(known.Name)
-	if err != nil {
-		return err
 	}
 	return t.SetPosition(ctx, pipeline, file, 0)
 }

@@ -94,6 +94,16 @@ func TestDamage(t *testing.T) {
 		}
 	}
 	folder := t.TempDir()
+	for _, base := range []string{"", "lock", "../" + basePrefix + "1", basePrefix + "1/../x"} {
+		text := withHead(baseFormat, fmt.Appendf(nil, `{"base":%q,"bytes":1,"checksum":1}`, base))
+		if err := os.WriteFile(filepath.Join(folder, Name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := loadError(folder)
+		if damage, ok := errors.AsType[*DamageError](err); !ok || !strings.Contains(damage.Reason, "it names 1 bytes of") {
+			t.Errorf("base %q: got %v, want a *DamageError about the name", base, err)
+		}
+	}
 	if err := os.WriteFile(filepath.Join(folder, Name), withHead(3, []byte("{}")), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/perigeedb/perigee/internal/durable"
 )
@@ -243,7 +244,7 @@ func readHead(path string) (format int, rest []byte, err error) {
 // loadBase reads the version that a pointer names. It returns os.ErrNotExist if the base is
 // missing.
 func (r *Reader) loadBase(at pointer) (*Manifest, error) {
-	if !isFolderName(at.Base) || at.Bytes < 0 {
+	if !isFolderName(at.Base) || !strings.HasPrefix(at.Base, basePrefix) || at.Bytes < 0 {
 		return nil, &DamageError{File: filepath.Join(r.folder, Name), Reason: fmt.Sprintf("it names %d bytes of %q", at.Bytes, at.Base)}
 	}
 	path := filepath.Join(r.folder, at.Base)

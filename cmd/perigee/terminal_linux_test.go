@@ -27,7 +27,7 @@ const endMark = "<end>"
 // openTerminal returns a terminal, and a function that returns its output so far.
 func openTerminal(t *testing.T) (*os.File, func() string) {
 	t.Helper()
-	slave, master := openInput(t)
+	slave, master := openPTY(t)
 	written := make(chan string, 1)
 	go func() {
 		var text strings.Builder
@@ -127,7 +127,7 @@ func TestLogsSteerNoTerminal(t *testing.T) {
 // TestInitAsks answers the questions of init on a terminal: a default, a wrong kind, and a kind.
 func TestInitAsks(t *testing.T) {
 	t.Chdir(t.TempDir())
-	in, master := openInput(t)
+	in, master := openPTY(t)
 	var out, questions strings.Builder
 	if _, err := io.WriteString(master, "mails\n\n\nmysq\nmysql\n"); err != nil {
 		t.Fatal(err)
@@ -149,8 +149,8 @@ func TestInitAsks(t *testing.T) {
 	}
 }
 
-// openInput returns a terminal to read from, and its other end to write to.
-func openInput(t *testing.T) (slave, master *os.File) {
+// openPTY returns the program's end of a new terminal, and the other end.
+func openPTY(t *testing.T) (program, master *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -164,10 +164,10 @@ func openInput(t *testing.T) (slave, master *os.File) {
 	if err != nil {
 		t.Skip(err)
 	}
-	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	program, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip(err)
 	}
-	t.Cleanup(func() { slave.Close() })
-	return slave, master
+	t.Cleanup(func() { program.Close() })
+	return program, master
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,9 +17,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/compare"
-	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/engine/trial"
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/sink"
@@ -57,10 +57,11 @@ func load(t *testing.T, name, code, sinks string) *trial.Pipeline {
 		Lookup: func(string) (string, bool) { return "", false },
 	}
 	text := "data: " + t.TempDir() + "\npipelines:\n  p:\n    source: {generate: {events: 1}}\n    script: {lua: missing.lua, output: 64KiB}\n" + sinks
-	c, err := config.Parse("p.yaml", text, config.Known{
-		Sources: []string{"generate"}, Sinks: []string{"postgres", "stdout"}, Languages: []string{"lua"},
-		Types: []string{"timestamp", "string"}, ColumnTypes: event.TableTypeNames(),
-	}, opts.Lookup)
+	file := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := engine.Load(t.Context(), file, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // A comparison compares values of JSON.
 type comparison struct {
 	subset       bool // the expected objects name only some of the fields
-	nullIsAbsent bool // a field of a row that is null is none
+	nullIsAbsent bool // a null in a row equals a missing field
 	report       func(path string, want, got *any)
 }
 

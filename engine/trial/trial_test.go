@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -61,10 +63,11 @@ func load(t *testing.T, code, rest string, with trial.Options) *trial.Pipeline {
             - {name: j, type: json}
       audit: {stdout: {}, routed: true}
 `
-	c, err := config.Parse("p.yaml", text, config.Known{
-		Sources: []string{"generate"}, Sinks: []string{"postgres", "stdout"}, Languages: []string{"lua"},
-		Types: []string{"timestamp", "string"}, ColumnTypes: event.TableTypeNames(),
-	}, options().Lookup)
+	file := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := engine.Load(t.Context(), file, options())
 	if err != nil {
 		t.Fatal(err)
 	}

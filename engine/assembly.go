@@ -188,7 +188,7 @@ func limitsOf(c config.Pipeline) source.Limits {
 	return source.Limits{Events: cmp.Or(c.Batch.Events, DefaultBatchEvents), Bytes: cmp.Or(c.Batch.Bytes, DefaultBatchBytes)}
 }
 
-// NewSource creates the source of one pipeline, without its script and sinks. It connects to no
+// NewSource creates the source of one pipeline, see FindPipeline, without its script and sinks. It connects to no
 // server. The source is told that no sink remembers positions. The caller closes it.
 func NewSource(c *config.Config, name string, opts Options) (source.Source, error) {
 	opts = opts.withDefaults()
@@ -196,13 +196,12 @@ func NewSource(c *config.Config, name string, opts Options) (source.Source, erro
 	if err != nil {
 		return nil, err
 	}
-	names := namesOf(c.Pipelines, func(p config.Pipeline) string { return p.Name })
-	i := slices.Index(names, name)
-	if i < 0 {
-		return nil, event.WithHint(fmt.Errorf("no pipeline %q in %s", name, c.File), "its pipelines: "+strings.Join(names, ", "))
+	chosen, err := FindPipeline(c, name)
+	if err != nil {
+		return nil, err
 	}
 	a := &Assembly{Config: c, opts: opts}
-	p := &Pipeline{Config: c.Pipelines[i], limits: limitsOf(c.Pipelines[i])}
+	p := &Pipeline{Config: chosen, limits: limitsOf(chosen)}
 	err = a.createSource(p, opts.Log.With("pipeline", name))
 	return p.Source, err
 }

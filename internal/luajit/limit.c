@@ -149,8 +149,8 @@ static plua_lines *lines_of(plua_vm *vm, const char *chunk) {
 	return NULL;
 }
 
-/* note_line records the line of a hook. Memory for it does not count as the script's; a line for
- * which there is none is left out. */
+/* note_line records the line of a hook. Its memory does not count as the script's. Without memory
+ * the line is not recorded. */
 static void note_line(lua_State *L, plua_vm *vm, lua_Debug *ar) {
 	plua_lines *lines = lua_getinfo(L, "S", ar) ? lines_of(vm, ar->source) : NULL;
 	if (!lines || ar->currentline <= 0) return;

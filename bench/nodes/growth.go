@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/perigeedb/perigee/bench/rounds"
+	"github.com/perigeedb/perigee/internal/plot"
 )
 
 const (
@@ -61,7 +62,7 @@ func measureGrowth(ctx context.Context, folder string, m modules, most int, plot
 	if plotFile == "" {
 		return nil
 	}
-	return os.WriteFile(plotFile, []byte(growthPlot(sizes)), 0o644)
+	return os.WriteFile(plotFile, growthPlot(sizes).File(), 0o644)
 }
 
 func checkRoom(folder string, needed int64) error {
@@ -124,6 +125,26 @@ func diskUsage(folder string) (bytes int64, err error) {
 		return nil
 	})
 	return bytes, err
+}
+
+// growthPlot draws the nanoseconds of each operation over the number of nodes.
+func growthPlot(sizes []size) plot.Plot {
+	line := func(name string, class int, value func(size) float64) plot.Line {
+		l := plot.Line{Name: name, Class: class}
+		for _, s := range sizes {
+			l.Points = append(l.Points, plot.Point{X: float64(s.nodes) / 1e6, Y: value(s)})
+		}
+		return l
+	}
+	return plot.Plot{
+		Title: "Nanoseconds per operation, from LuaJIT", Across: "million nodes", Log: true,
+		Format: func(ns float64) string { return fmt.Sprintf("%.0f", ns) },
+		Lines: []plot.Line{
+			line("get", 0, func(s size) float64 { return s.get }),
+			line("set", 1, func(s size) float64 { return s.set }),
+			line("step of a walk", 2, func(s size) float64 { return s.walk }),
+		},
+	}
 }
 
 func printGrowth(w io.Writer, sizes []size) {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/perigeedb/perigee/internal/plot"
 )
 
 //go:embed page.html
@@ -23,7 +25,7 @@ type page struct {
 	Name   string
 	Style  template.CSS
 	Cards  []Fact
-	Plots  []plot
+	Plots  []plot.Plot
 	Sheets []pageTable
 	Facts  []Fact
 	Data   template.JS
@@ -59,7 +61,7 @@ func (r *Report) WritePage(w io.Writer) error {
 		return err
 	}
 	return shown.Execute(w, page{
-		Report: r, Name: filepath.Base(r.Script), Style: template.CSS(pageStyle), Data: template.JS(data),
+		Report: r, Name: filepath.Base(r.Script), Style: template.CSS(plot.Style + pageStyle), Data: template.JS(data),
 		Cards: r.cards(), Plots: r.plots(), Sheets: r.pageTables(), Facts: r.facts(),
 	})
 }
@@ -93,34 +95,34 @@ func (r *Report) cards() []Fact {
 	return cards
 }
 
-func (r *Report) plots() []plot {
-	rate := func(m Measurement) point {
+func (r *Report) plots() []plot.Plot {
+	rate := func(m Measurement) plot.Point {
 		s := m.Summary.Rate
-		return point{y: s.Median, least: s.Min, most: s.Max}
+		return plot.Point{Y: s.Median, Least: s.Min, Most: s.Max}
 	}
 	took := func(y float64) string { return Time(time.Duration(y)) }
-	added := func(m Measurement) point { return point{y: float64(m.Summary.Added) / 1e6} }
-	cpu := func(m Measurement) point { return point{y: m.Summary.CPU} }
+	added := func(m Measurement) plot.Point { return plot.Point{Y: float64(m.Summary.Added) / 1e6} }
+	cpu := func(m Measurement) plot.Point { return plot.Point{Y: m.Summary.CPU} }
 	short := func(unit string) func(float64) string {
 		return func(y float64) string { return strings.TrimSpace(fmt.Sprintf("%.3g %s", y, unit)) }
 	}
 	batch := func(m Measurement) float64 { return float64(m.Batch) }
 	across := func(m Measurement) float64 { return float64(m.Goroutines) }
-	return []plot{
-		{Title: "Events per second", Note: "higher is better; bars range from the slowest round to the fastest", across: "goroutines",
-			format: thousands, lines: r.poolLines(rate)},
-		{Title: "Latency of a batch, 99th percentile", Note: "lower is better; includes the wait for a VM", across: "goroutines", log: true,
-			format: took, lines: r.poolLines(func(m Measurement) point { return point{y: float64(m.Summary.P99)} })},
-		{Title: "Latency of a batch, percentiles", Note: "adaptive pool; includes the wait for a VM", across: "goroutines", log: true,
-			format: took, lines: percentiles(r.byPool(r.poolNames()[0]), across)},
-		{Title: "Memory added", Note: "peak of the process, without the script and the sample", across: "goroutines", format: short("MB"), lines: r.poolLines(added)},
-		{Title: "Cores in use", Note: "CPU time divided by wall-clock time", across: "goroutines", format: short(""), lines: r.poolLines(cpu)},
-		{Title: "Events per second, by cores", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine"), across: "cores", format: thousands,
-			lines: []line{oneLine("adaptive", 0, r.Cores, func(m Measurement) float64 { return float64(m.Cores) }, rate)}},
-		{Title: "Events per second, by batch size", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine"), across: "events in a batch", format: thousands,
-			lines: []line{oneLine("adaptive", 0, r.Batches, batch, rate)}},
-		{Title: "Latency of a batch, by batch size", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine") + "; includes the wait for a VM", across: "events in a batch",
-			log: true, format: took, lines: percentiles(r.Batches, batch)},
+	return []plot.Plot{
+		{Title: "Events per second", Note: "higher is better; bars range from the slowest round to the fastest", Across: "goroutines",
+			Format: thousands, Lines: r.poolLines(rate)},
+		{Title: "Latency of a batch, 99th percentile", Note: "lower is better; includes the wait for a VM", Across: "goroutines", Log: true,
+			Format: took, Lines: r.poolLines(func(m Measurement) plot.Point { return plot.Point{Y: float64(m.Summary.P99)} })},
+		{Title: "Latency of a batch, percentiles", Note: "adaptive pool; includes the wait for a VM", Across: "goroutines", Log: true,
+			Format: took, Lines: percentiles(r.byPool(r.poolNames()[0]), across)},
+		{Title: "Memory added", Note: "peak of the process, without the script and the sample", Across: "goroutines", Format: short("MB"), Lines: r.poolLines(added)},
+		{Title: "Cores in use", Note: "CPU time divided by wall-clock time", Across: "goroutines", Format: short(""), Lines: r.poolLines(cpu)},
+		{Title: "Events per second, by cores", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine"), Across: "cores", Format: thousands,
+			Lines: []plot.Line{oneLine("adaptive", 0, r.Cores, func(m Measurement) float64 { return float64(m.Cores) }, rate)}},
+		{Title: "Events per second, by batch size", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine"), Across: "events in a batch", Format: thousands,
+			Lines: []plot.Line{oneLine("adaptive", 0, r.Batches, batch, rate)}},
+		{Title: "Latency of a batch, by batch size", Note: "adaptive pool, " + plural(r.Plan.typicalGoroutines(), "goroutine") + "; includes the wait for a VM", Across: "events in a batch",
+			Log: true, Format: took, Lines: percentiles(r.Batches, batch)},
 	}
 }
 
@@ -136,18 +138,18 @@ func thousands(y float64) string {
 }
 
 // poolLines returns a line for each pool, over the number of goroutines.
-func (r *Report) poolLines(of func(Measurement) point) (all []line) {
+func (r *Report) poolLines(of func(Measurement) plot.Point) (all []plot.Line) {
 	for i, name := range r.poolNames() {
 		all = append(all, oneLine(name, i, r.byPool(name), func(m Measurement) float64 { return float64(m.Goroutines) }, of))
 	}
 	return all
 }
 
-func percentiles(all []Measurement, across func(Measurement) float64) []line {
-	value := func(of func(Summary) time.Duration) func(Measurement) point {
-		return func(m Measurement) point { return point{y: float64(of(m.Summary))} }
+func percentiles(all []Measurement, across func(Measurement) float64) []plot.Line {
+	value := func(of func(Summary) time.Duration) func(Measurement) plot.Point {
+		return func(m Measurement) plot.Point { return plot.Point{Y: float64(of(m.Summary))} }
 	}
-	return []line{
+	return []plot.Line{
 		oneLine("p50", 0, all, across, value(func(s Summary) time.Duration { return s.P50 })),
 		oneLine("p90", 1, all, across, value(func(s Summary) time.Duration { return s.P90 })),
 		oneLine("p99", 2, all, across, value(func(s Summary) time.Duration { return s.P99 })),
@@ -155,12 +157,12 @@ func percentiles(all []Measurement, across func(Measurement) float64) []line {
 	}
 }
 
-func oneLine(name string, class int, all []Measurement, across func(Measurement) float64, of func(Measurement) point) line {
-	l := line{name: name, class: class}
+func oneLine(name string, class int, all []Measurement, across func(Measurement) float64, of func(Measurement) plot.Point) plot.Line {
+	l := plot.Line{Name: name, Class: class}
 	for _, m := range all {
 		pt := of(m)
-		pt.x = across(m)
-		l.points = append(l.points, pt)
+		pt.X = across(m)
+		l.Points = append(l.Points, pt)
 	}
 	return l
 }

@@ -2,12 +2,8 @@ package tuning
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"html"
-	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -193,64 +189,5 @@ func TestPageIsWhole(t *testing.T) {
 	}
 	if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 		t.Error("the page has a number that is none")
-	}
-}
-
-var update = flag.Bool("update", false, "write testdata/drawings.html again; look at it in a browser")
-
-// TestDrawings compares drawings with those of testdata: one line, several on a logarithmic
-// scale, and one point.
-func TestDrawings(t *testing.T) {
-	cpu := line{name: "adaptive", points: []point{{x: 1, y: 40, least: 35, most: 52}, {x: 8, y: 170, least: 150, most: 171}, {x: 32, y: 312}}}
-	var latencies []line
-	for i, name := range []string{"p50", "p90", "p99", "max"} {
-		k := math.Pow(10, float64(i))
-		latencies = append(latencies, line{name: name, class: i, points: []point{{x: 1, y: 1500 * k}, {x: 2, y: 1700 * k, least: 900 * k, most: 2000 * k}, {x: 16, y: 9000 * k}}})
-	}
-	var text strings.Builder
-	for _, p := range []plot{
-		{Title: "one <line>", across: "goroutines", format: thousands, lines: []line{cpu}},
-		{Title: "several", across: "events in a batch", format: thousands, log: true, lines: latencies},
-		{Title: "one point", across: "cores", format: thousands, lines: []line{{name: "alone", class: 2, points: []point{{x: 1, y: 0}}}}},
-	} {
-		text.WriteString(strings.ReplaceAll(string(p.SVG()), "><", ">\n<") + "\n")
-	}
-	golden := filepath.Join("testdata", "drawings.html")
-	if *update {
-		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(text.String(), "\n")); diff != "" {
-		t.Errorf("drawn differently:\n%s", diff)
-	}
-}
-
-// TestLabelsDoNotOverlap draws lines that end in the same places: all on the axis, half of them,
-// and none.
-func TestLabelsDoNotOverlap(t *testing.T) {
-	for _, ends := range [][2]float64{{0, 0}, {0, 1}, {1, 1}} {
-		p := plot{Title: "same", across: "x", format: thousands}
-		for i := range 8 {
-			p.lines = append(p.lines, line{name: fmt.Sprint("line ", i), class: i, points: []point{{x: 1, y: 1}, {x: 2, y: ends[i%2]}}})
-		}
-		var last float64
-		for i, label := range regexp.MustCompile(`class="name" x="[^"]*" y="([^"]*)"`).FindAllStringSubmatch(string(p.SVG()), -1) {
-			var y float64
-			if _, err := fmt.Sscan(label[1], &y); err != nil {
-				t.Fatal(err)
-			}
-			if i > 0 && y-last < 12 || y > height {
-				t.Errorf("ends %v: label %d is at %v, after one at %v", ends, i, y, last)
-			}
-			last = y
-		}
-		if last == 0 {
-			t.Errorf("ends %v: there are no labels", ends)
-		}
 	}
 }

@@ -1,7 +1,10 @@
-package tuning
+// Package plot draws lines over a few positions as SVG: for a page, which has Style, or as a
+// file of its own. Its functions are safe for concurrent use.
+package plot
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"html"
 	"html/template"
@@ -10,24 +13,29 @@ import (
 	"strings"
 )
 
-// A plot is lines over a few positions, drawn as SVG.
-type plot struct {
-	Title, Note string
-	across      string // what x is
-	lines       []line
-	log         bool // y is logarithmic
-	format      func(y float64) string
+// Style is the CSS of drawings, for light and dark pages and for paper.
+//
+//go:embed plot.css
+var Style string
+
+// A Plot is lines over a few positions. Positions are positive, and drawn on a logarithmic axis.
+type Plot struct {
+	Title, Note string // Note is for the page: it is not drawn
+	Across      string // what X is
+	Lines       []Line // each has a point
+	Log         bool   // Y is logarithmic
+	Format      func(y float64) string
 }
 
-// A line is one series of a plot.
-type line struct {
-	name   string
-	class  int // its colour and marker
-	points []point
+// A Line is one series of a plot.
+type Line struct {
+	Name   string
+	Class  int // its colour and marker: 0 to 7
+	Points []Point
 }
 
-// A point is a value, between the least and the most of the rounds where that is known.
-type point struct{ x, y, least, most float64 }
+// A Point is a value. Of several measurements, Least and Most are the extremes.
+type Point struct{ X, Y, Least, Most float64 }
 
 // The drawing's size and margins. A phone shows it about as large.
 const (
@@ -45,16 +53,16 @@ type frame struct {
 	yTicks []float64
 }
 
-func (p plot) frame() frame {
-	f := frame{log: p.log, low: math.Inf(1), right: 20}
-	if len(p.lines) > 1 {
+func (p Plot) frame() frame {
+	f := frame{log: p.Log, low: math.Inf(1), right: 20}
+	if len(p.Lines) > 1 {
 		f.right = 130 // for their names
 	}
-	for _, l := range p.lines {
-		for _, pt := range l.points {
-			f.xs = append(f.xs, pt.x)
-			f.high = max(f.high, pt.y, pt.most)
-			f.low = min(f.low, pt.y)
+	for _, l := range p.Lines {
+		for _, pt := range l.Points {
+			f.xs = append(f.xs, pt.X)
+			f.high = max(f.high, pt.Y, pt.Most)
+			f.low = min(f.low, pt.Y)
 		}
 	}
 	slices.Sort(f.xs)
@@ -110,21 +118,38 @@ func (f *frame) y(v float64) float64 {
 	return height - below - (height-top-below)*share
 }
 
-// SVG draws the plot.
-func (p plot) SVG() template.HTML {
-	f := p.frame()
+// SVG draws the plot for a page that has Style.
+func (p Plot) SVG() template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, width, height, html.EscapeString(p.Title))
-	p.axes(&b, &f)
-	for _, l := range slices.Backward(p.lines) { // the first lies on top
-		p.draw(&b, &f, l)
-	}
-	p.labels(&b, &f)
-	b.WriteString("</svg>")
+	p.drawing(&b)
 	return template.HTML(b.String())
 }
 
-func (p plot) axes(b *strings.Builder, f *frame) {
+// File draws the plot, with its title, as an SVG file.
+func (p Plot) File() []byte {
+	const head = 26 // the height of the title
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 %d %d %d" role="img" aria-label="%s">`, -head, width, height+head, html.EscapeString(p.Title))
+	fmt.Fprintf(&b, "\n<style>\n%s</style>\n", Style)
+	fmt.Fprintf(&b, `<rect class="panel" y="%d" width="%d" height="%d"/><text class="title" x="%d" y="-8">%s</text>`+"\n", -head, width, height+head, left, html.EscapeString(p.Title))
+	p.drawing(&b)
+	b.WriteByte('\n')
+	return []byte(b.String())
+}
+
+// drawing draws what is inside of the SVG element, and ends it.
+func (p Plot) drawing(b *strings.Builder) {
+	f := p.frame()
+	p.axes(b, &f)
+	for _, l := range slices.Backward(p.Lines) { // the first lies on top
+		p.draw(b, &f, l)
+	}
+	p.labels(b, &f)
+	b.WriteString("</svg>")
+}
+
+func (p Plot) axes(b *strings.Builder, f *frame) {
 	for _, tick := range f.yTicks {
 		y := f.y(tick)
 		fmt.Fprintf(b, `<line class="grid" x1="%d" y1="%.1f" x2="%g" y2="%.1f"/>`, left, y, width-f.right, y)
@@ -136,12 +161,12 @@ func (p plot) axes(b *strings.Builder, f *frame) {
 		fmt.Fprintf(b, `<line class="axis" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`, f.x(v), base, f.x(v), base+4)
 		fmt.Fprintf(b, `<text class="tick" x="%.1f" y="%d" text-anchor="middle">%g</text>`, f.x(v), base+18, v)
 	}
-	fmt.Fprintf(b, `<text class="across" x="%g" y="%d" text-anchor="middle">%s</text>`, (left+width-f.right)/2, height-6, p.across)
+	fmt.Fprintf(b, `<text class="across" x="%g" y="%d" text-anchor="middle">%s</text>`, (left+width-f.right)/2, height-6, p.Across)
 }
 
 // tick writes a value of an axis without needless digits.
-func (p plot) tick(y float64) string {
-	number, unit, found := strings.Cut(p.format(y), " ")
+func (p Plot) tick(y float64) string {
+	number, unit, found := strings.Cut(p.Format(y), " ")
 	if strings.Contains(number, ".") {
 		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
 	}
@@ -151,27 +176,27 @@ func (p plot) tick(y float64) string {
 	return number + " " + unit
 }
 
-func (p plot) draw(b *strings.Builder, f *frame, l line) {
-	fmt.Fprintf(b, `<g class="s%d">`, l.class)
+func (p Plot) draw(b *strings.Builder, f *frame, l Line) {
+	fmt.Fprintf(b, `<g class="s%d">`, l.Class)
 	var path strings.Builder
-	for i, pt := range l.points {
+	for i, pt := range l.Points {
 		step := "L"
 		if i == 0 {
 			step = "M"
 		}
-		fmt.Fprintf(&path, "%s%.1f %.1f", step, f.x(pt.x), f.y(pt.y))
-		if pt.most > pt.least {
-			fmt.Fprintf(b, `<line class="range" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, f.x(pt.x), f.y(pt.least), f.x(pt.x), f.y(pt.most))
+		fmt.Fprintf(&path, "%s%.1f %.1f", step, f.x(pt.X), f.y(pt.Y))
+		if pt.Most > pt.Least {
+			fmt.Fprintf(b, `<line class="range" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, f.x(pt.X), f.y(pt.Least), f.x(pt.X), f.y(pt.Most))
 		}
 	}
 	fmt.Fprintf(b, `<path class="line" d="%s"/>`, path.String())
-	for _, pt := range l.points {
-		said := fmt.Sprintf("%s, %g %s: %s", l.name, pt.x, p.across, p.format(pt.y))
-		if pt.most > pt.least {
-			said += fmt.Sprintf(" (%s to %s)", p.format(pt.least), p.format(pt.most))
+	for _, pt := range l.Points {
+		said := fmt.Sprintf("%s, %g %s: %s", l.Name, pt.X, p.Across, p.Format(pt.Y))
+		if pt.Most > pt.Least {
+			said += fmt.Sprintf(" (%s to %s)", p.Format(pt.Least), p.Format(pt.Most))
 		}
 		fmt.Fprintf(b, `<path class="mark" d="%s" data-x="%g" data-y="%v"><title>%s</title></path>`,
-			mark(l.class, f.x(pt.x), f.y(pt.y)), pt.x, pt.y, html.EscapeString(said))
+			mark(l.Class, f.x(pt.X), f.y(pt.Y)), pt.X, pt.Y, html.EscapeString(said))
 	}
 	b.WriteString("</g>")
 }
@@ -190,15 +215,15 @@ func mark(class int, x, y float64) string {
 }
 
 // labels names the lines at their ends, moved apart where they would overlap.
-func (p plot) labels(b *strings.Builder, f *frame) {
-	if len(p.lines) < 2 {
+func (p Plot) labels(b *strings.Builder, f *frame) {
+	if len(p.Lines) < 2 {
 		return
 	}
 	const apart = 14.
-	order := make([]int, len(p.lines))
-	ys := make([]float64, len(p.lines))
-	for i, l := range p.lines {
-		order[len(order)-1-i], ys[i] = i, f.y(l.points[len(l.points)-1].y) // where they are equal, the last is on top
+	order := make([]int, len(p.Lines))
+	ys := make([]float64, len(p.Lines))
+	for i, l := range p.Lines {
+		order[len(order)-1-i], ys[i] = i, f.y(l.Points[len(l.Points)-1].Y) // where they are equal, the last is on top
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ys[a], ys[b]) })
 	place := make([]float64, len(order))
@@ -213,9 +238,9 @@ func (p plot) labels(b *strings.Builder, f *frame) {
 		place[i] = min(place[i], room)
 	}
 	for i, l := range order {
-		one := p.lines[l]
-		end := f.x(one.points[len(one.points)-1].x)
+		one := p.Lines[l]
+		end := f.x(one.Points[len(one.Points)-1].X)
 		fmt.Fprintf(b, `<g class="s%d"><path class="lead" d="M%.1f %.1fL%g %.1f"/><text class="name" x="%g" y="%.1f">%s</text></g>`,
-			one.class, end+5, ys[l], width-f.right+3, place[i], width-f.right+6, place[i]+4, html.EscapeString(one.name))
+			one.Class, end+5, ys[l], width-f.right+3, place[i], width-f.right+6, place[i]+4, html.EscapeString(one.Name))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/durable"
 )
@@ -38,12 +38,12 @@ func (b *backupCommand) Run(c *console) error {
 		return err
 	}
 	if b.File == "-" {
-		return eventsql.Backup(context.Background(), data, c.out)
+		return eventservice.Backup(context.Background(), data, c.out)
 	}
 	progress := newNodeProgress(c, "bytes", 0, false)
 	hide := progress.show()
 	err = createFile(b.File, func(w io.Writer) error {
-		return eventsql.Backup(context.Background(), data, &countingWriter{w, progress})
+		return eventservice.Backup(context.Background(), data, &countingWriter{w, progress})
 	})
 	hide()
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *restoreCommand) Run(c *console) error {
 	}
 	progress := newNodeProgress(c, "bytes", uint64(size), false)
 	hide := progress.show()
-	err = eventsql.Restore(data, &countingReader{in, progress})
+	err = eventservice.Restore(data, &countingReader{in, progress})
 	hide()
 	if err != nil {
 		return err

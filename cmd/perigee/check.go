@@ -13,7 +13,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/sink"
@@ -86,7 +86,7 @@ func (k *checkCommand) check(c *console, out io.Writer) (warnings config.Errors,
 		return nil, err
 	}
 	printAssembly(out, a)
-	notes, err := eventsql.CheckTables(a.Config)
+	notes, err := eventservice.CheckTables(a.Config)
 	for _, note := range notes {
 		fmt.Fprintln(out, note)
 	}

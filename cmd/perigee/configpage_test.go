@@ -10,7 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -89,7 +89,7 @@ func TestConfigurationPage(t *testing.T) {
 // needsStore skips a test of a binary without the event store, whose kinds are fewer.
 func needsStore(t *testing.T) {
 	t.Helper()
-	if eventsql.Functions() == nil {
+	if eventservice.Functions() == nil {
 		t.Skip("the event store needs cgo")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/engine"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/examples"
 	"github.com/perigeedb/perigee/internal/audit"
@@ -45,7 +45,7 @@ FROM events GROUP BY 1 ORDER BY 1`
 )
 
 func (d *demoCommand) Run(c *console) error {
-	if err := eventsql.Available(); err != nil {
+	if err := eventservice.Available(); err != nil {
 		return err
 	}
 	folder, remove, err := d.folder()
@@ -63,7 +63,7 @@ func (d *demoCommand) Run(c *console) error {
 	}
 	rate := perSecond(report.Events, took)
 	fmt.Fprintf(c.out, "demo: %v, %d events/s\n\n%s\n\n", report, rate, demoTable)
-	if err := eventsql.Query(context.Background(), folder, eventsql.Request{SQL: demoTable, Format: "table"}, c.out); err != nil {
+	if err := eventservice.Query(context.Background(), folder, eventservice.Request{SQL: demoTable, Format: "table"}, c.out); err != nil {
 		return fmt.Errorf("query: %w", err)
 	}
 	fmt.Fprintf(c.out, "\nfigure demo_lost %d\nfigure demo_duplicated %d\nfigure demo_events_per_s %d\n", report.Lost, report.Duplicated, rate)
@@ -139,7 +139,7 @@ func (d *demoCommand) lookup(folder string) func(string) (string, bool) {
 // verify reads the result of every event from disk.
 func (d *demoCommand) verify(folder string) (audit.Report, error) {
 	ledger := audit.New(d.Events)
-	if err := eventsql.ReadIDs(context.Background(), folder, "events", "id", ledger.AddRow); err != nil {
+	if err := eventservice.ReadIDs(context.Background(), folder, "events", "id", ledger.AddRow); err != nil {
 		return audit.Report{}, err
 	}
 	if err := ledger.AddDeadLetters(folder); err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/engine/config"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/inspect"
 	"github.com/perigeedb/perigee/source"
@@ -178,8 +178,8 @@ func (d *diffCommand) readTable(data string, add func([]byte) error) error {
 	defer cancel()
 	rows, written := io.Pipe()
 	go func() {
-		request := eventsql.Request{SQL: sql, Format: "ndjson", Time: exportTime}
-		written.CloseWithError(eventsql.Query(ctx, data, request, written))
+		request := eventservice.Request{SQL: sql, Format: "ndjson", Time: exportTime}
+		written.CloseWithError(eventservice.Query(ctx, data, request, written))
 	}()
 	err = inspect.Read(rows, add)
 	rows.CloseWithError(errEnough)

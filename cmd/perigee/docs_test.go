@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/engine"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/engine/suite"
 )
 
@@ -23,7 +23,7 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want strings.Builder
-	for _, m := range append(engine.Metrics(), eventsql.Metrics()...) {
+	for _, m := range append(engine.Metrics(), eventservice.Metrics()...) {
 		var labels []string
 		for _, l := range m.Labels {
 			if !strings.Contains(l, " ") {
@@ -87,7 +87,7 @@ func anchorsOf(t *testing.T, page string) (anchors []string) {
 
 // TestSystemTablesPage compares the reference of system tables with the code.
 func TestSystemTablesPage(t *testing.T) {
-	if eventsql.SystemTables() == nil {
+	if eventservice.SystemTables() == nil {
 		t.Skip("the event store needs cgo")
 	}
 	page, err := os.ReadFile("../../docs/reference/system-tables.md")
@@ -95,7 +95,7 @@ func TestSystemTablesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want strings.Builder
-	for _, table := range eventsql.SystemTables() {
+	for _, table := range eventservice.SystemTables() {
 		fmt.Fprintf(&want, "\n## %s\n\n%s\n\n| column | type | meaning |\n|---|---|---|\n", table.Name, table.Doc)
 		for _, c := range table.Columns {
 			fmt.Fprintf(&want, "| `%s` | %s | %s |\n", c.Name, c.Type, c.Doc)
@@ -108,7 +108,7 @@ func TestSystemTablesPage(t *testing.T) {
 
 // TestSQLPage compares the reference of SQL with the code.
 func TestSQLPage(t *testing.T) {
-	if eventsql.Functions() == nil {
+	if eventservice.Functions() == nil {
 		t.Skip("the event store needs cgo")
 	}
 	page, err := os.ReadFile("../../docs/reference/sql.md")
@@ -116,10 +116,10 @@ func TestSQLPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want strings.Builder
-	for _, g := range eventsql.Functions() {
+	for _, g := range eventservice.Functions() {
 		fmt.Fprintf(&want, "\n**%s%s:** `%s`\n", strings.ToUpper(g.Name[:1]), g.Name[1:], strings.Join(g.Names, "` `"))
 	}
-	for _, m := range eventsql.Macros() {
+	for _, m := range eventservice.Macros() {
 		if row := fmt.Sprintf("| `%s` | %s |\n", m.Call, m.Doc); !strings.Contains(string(page), row) {
 			t.Errorf("docs/reference/sql.md lacks the row %s", row)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 )
 
 // TestEmbedPage compiles and runs the programs of the page, each in a module of its own that
@@ -27,7 +27,7 @@ func TestEmbedPage(t *testing.T) {
 		t.Fatalf("the page has %d programs, want %d", len(programs), len(wants))
 	}
 	for i, program := range programs {
-		if strings.Contains(string(program[1]), "eventsql") && eventsql.Available() != nil {
+		if strings.Contains(string(program[1]), "eventservice") && eventservice.Available() != nil {
 			continue // the event store needs cgo
 		}
 		folder := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 )
 
@@ -79,7 +79,7 @@ func (e *exportCommand) format() (string, error) {
 }
 
 // writeDays writes a file for each day that has none.
-func (e *exportCommand) writeDays(c *console, data string, t *eventsql.Table, format string) error {
+func (e *exportCommand) writeDays(c *console, data string, t *eventservice.Table, format string) error {
 	if t.Time == "" {
 		return event.WithHint(fmt.Errorf("table %s has no time column to divide it by days", t.Name), "export it into one file")
 	}
@@ -106,7 +106,7 @@ func (e *exportCommand) writeDays(c *console, data string, t *eventsql.Table, fo
 }
 
 // writeFile writes the rows that satisfy the condition which and --where into a new file.
-func (e *exportCommand) writeFile(c *console, data string, t *eventsql.Table, format, which, name string) error {
+func (e *exportCommand) writeFile(c *console, data string, t *eventservice.Table, format, which, name string) error {
 	progress := newNodeProgress(c, "bytes", 0, false)
 	hide := progress.show()
 	err := createFile(name, func(w io.Writer) error {
@@ -119,12 +119,12 @@ func (e *exportCommand) writeFile(c *console, data string, t *eventsql.Table, fo
 	return err
 }
 
-func (e *exportCommand) write(data string, t *eventsql.Table, format, which string, w io.Writer) error {
+func (e *exportCommand) write(data string, t *eventservice.Table, format, which string, w io.Writer) error {
 	return e.query(data, e.sql("*", t, which), format, w)
 }
 
 // sql returns the query of some columns.
-func (e *exportCommand) sql(columns string, t *eventsql.Table, which string) string {
+func (e *exportCommand) sql(columns string, t *eventservice.Table, which string) string {
 	var conditions []string
 	if e.Where != "" {
 		conditions = append(conditions, "("+e.Where+"\n)")
@@ -140,7 +140,7 @@ func (e *exportCommand) sql(columns string, t *eventsql.Table, which string) str
 }
 
 func (e *exportCommand) query(data, sql, format string, w io.Writer) error {
-	err := eventsql.Query(context.Background(), data, eventsql.Request{SQL: sql, Format: format, Time: exportTime}, w)
+	err := eventservice.Query(context.Background(), data, eventservice.Request{SQL: sql, Format: format, Time: exportTime}, w)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return event.WithHint(err, "export into a folder, with one file per day")
 	}

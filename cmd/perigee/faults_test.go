@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/admin"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/internal/testserver"
 )
 
@@ -210,7 +210,7 @@ pipelines:
 
 // TestBesideRunningEngine asks an engine that owns the folder.
 func TestBesideRunningEngine(t *testing.T) {
-	if eventsql.Available() != nil {
+	if eventservice.Available() != nil {
 		t.Skip("the event store needs cgo")
 	}
 	data := shortDir(t)
@@ -273,7 +273,7 @@ pipelines:
 // TestF21ExitCodes looks for a fault of TalariaDB: the process always exited with 1, and did
 // not start on a host without a private address.
 func TestF21ExitCodes(t *testing.T) {
-	if eventsql.Available() != nil {
+	if eventservice.Available() != nil {
 		t.Skip("the event store needs cgo")
 	}
 	data := shortDir(t)

@@ -96,7 +96,7 @@ func groupOf(folder string) string {
 	switch {
 	case folder == "engine/config":
 		return "Configuration"
-	case strings.HasPrefix(folder, "eventstore") || folder == "engine/eventsql" || folder == "internal/sqltext":
+	case strings.HasPrefix(folder, "eventstore") || folder == "engine/eventservice" || folder == "internal/sqltext":
 		return "Event store and SQL"
 	case parts[0] == "nodedb":
 		return "Node database"

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/fileimport"
 )
@@ -64,7 +64,7 @@ func (i *importCommand) Run(c *console) error {
 // An importSource is a file that is being imported.
 type importSource struct {
 	rows     fileimport.Rows
-	columns  []eventsql.Column // nil if the file does not declare them
+	columns  []eventservice.Column // nil if the file does not declare them
 	progress *nodeProgress
 	close    func() error
 }
@@ -86,8 +86,8 @@ func (i *importCommand) importFile(c *console, data, name string) error {
 	}
 	defer source.close()
 	defer source.progress.show()()
-	f := eventsql.ImportFile{Table: i.Table, Time: i.Time, File: id, Columns: source.columns, Again: i.Again}
-	return eventsql.Import(ctx, data, f, func(to *eventsql.Importer) error {
+	f := eventservice.ImportFile{Table: i.Table, Time: i.Time, File: id, Columns: source.columns, Again: i.Again}
+	return eventservice.Import(ctx, data, f, func(to *eventservice.Importer) error {
 		done, err := fileimport.Copy(ctx, name, source.rows, to, i.Rejected)
 		if err != nil {
 			return err
@@ -100,7 +100,7 @@ func (i *importCommand) importFile(c *console, data, name string) error {
 }
 
 // reportInferred reports that an import has created a table, and how to declare its times.
-func reportInferred(w io.Writer, t *eventsql.Inferred) {
+func reportInferred(w io.Writer, t *eventservice.Inferred) {
 	switch {
 	case t == nil:
 	case t.Declaration == "":
@@ -157,13 +157,13 @@ func (r *countedRows) Skip(ctx context.Context, n uint64) error {
 }
 
 func openParquet(ctx context.Context, c *console, name string) (*importSource, error) {
-	file, err := eventsql.OpenParquet(ctx, name)
+	file, err := eventservice.OpenParquet(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	s := &importSource{progress: newNodeProgress(c, "rows", file.Count(), false), close: file.Close}
 	for _, column := range file.Columns() {
-		s.columns = append(s.columns, eventsql.Column{Name: column.Name, Type: column.Type.String() + column.Digits.String()})
+		s.columns = append(s.columns, eventservice.Column{Name: column.Name, Type: column.Type.String() + column.Digits.String()})
 	}
 	s.rows = &countedRows{file, s.progress}
 	return s, nil

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 // TestImportIsKilled kills the import of a file again and again, until it ends by itself: each
 // row is stored once.
 func TestImportIsKilled(t *testing.T) {
-	if eventsql.Available() != nil {
+	if eventservice.Available() != nil {
 		t.Skip("the event store needs cgo")
 	}
 	const rows = 150_000

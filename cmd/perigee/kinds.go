@@ -4,7 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/perigeedb/perigee/engine"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/sink"
@@ -30,7 +30,7 @@ const defaultHTTP = "127.0.0.1:4290"
 // engineOptions returns the options of an engine with all linked kinds. Add a line here for
 // a new kind. plugin.go adds the language of Go plugins.
 func engineOptions(c *console, allow []string, log *slog.Logger) engine.Options {
-	store := new(eventsql.Store)
+	store := new(eventservice.Store)
 	return engine.Options{
 		Kinds: engine.Kinds{
 			Sources: []source.Kind{file.Kind(), generate.Kind(), http.Kind(), kafka.Kind(), nats.Kind(), redis.Kind()},

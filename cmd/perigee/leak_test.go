@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/internal/leaktest"
 )
 
@@ -33,7 +33,7 @@ func TestCommandsCloseWhatTheyOpen(t *testing.T) {
 		{"dlq", "purge", "--data", folder + "/state", "--all", "--yes"},
 		{"position", "show", config},
 	} {
-		if args[0] == "import" && eventsql.Available() != nil {
+		if args[0] == "import" && eventservice.Available() != nil {
 			continue // the event store needs cgo
 		}
 		leaktest.Closed(t, folder, func() {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/nearest"
 	"github.com/perigeedb/perigee/script/stubs"
@@ -94,7 +94,7 @@ func (l *listCommand) Run(c *console) error {
 		printMetrics(c.out)
 	}
 	if wanted("functions", "functions") {
-		for _, g := range eventsql.Functions() {
+		for _, g := range eventservice.Functions() {
 			fmt.Fprintf(c.out, "%s in SQL: %s\n", g.Name, strings.Join(g.Names, " "))
 		}
 		if err := l.printConfigured(c); err != nil {
@@ -102,7 +102,7 @@ func (l *listCommand) Run(c *console) error {
 		}
 	}
 	if wanted("system-tables", "system-tables") {
-		for _, t := range eventsql.SystemTables() {
+		for _, t := range eventservice.SystemTables() {
 			fmt.Fprintf(c.out, "system table %s: %s\n", t.Name, t.Doc)
 			for _, column := range t.Columns {
 				fmt.Fprintf(c.out, "  %-17s  %s: %s\n", column.Name, column.Type, column.Doc)
@@ -234,7 +234,7 @@ func defaultOf(f config.Field) string {
 }
 
 func printMetrics(w io.Writer) {
-	for _, m := range append(engine.Metrics(), eventsql.Metrics()...) {
+	for _, m := range append(engine.Metrics(), eventservice.Metrics()...) {
 		labels := ""
 		if len(m.Labels) > 0 {
 			labels = "{" + strings.Join(m.Labels, ",") + "}"

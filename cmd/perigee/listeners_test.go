@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 )
 
 // TestPagesReachNoListener starts an engine that listens wherever it can, and asks each address
@@ -21,7 +21,7 @@ func TestPagesReachNoListener(t *testing.T) {
 	file := filepath.Join(folder, "pipeline.yaml")
 	text := fmt.Sprintf("data: %s\nhttp: %s\npipelines:\n  p:\n    source:\n      http: {listen: %q}\n    sink:\n      file: {folder: %s}\n",
 		filepath.Join(folder, "data"), monitors, events, filepath.Join(folder, "out"))
-	queries := eventsql.Available() == nil // queries need cgo
+	queries := eventservice.Available() == nil // queries need cgo
 	if queries {
 		text += fmt.Sprintf("query: {listen: %q}\n", sql)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/internal/terminal"
 	"github.com/perigeedb/perigee/script/isolate"
 )
@@ -74,7 +74,7 @@ type console struct {
 }
 
 func main() {
-	eventsql.RunWorker()                      // first, because this process may be a worker of the event store
+	eventservice.RunWorker()                  // first, because this process may be a worker of the event store
 	isolation := isolate.Init(languages()...) // then, because this process may be a script worker
 	os.Exit(perigee(os.Args[1:], console{os.Stdin, os.Stdout, os.Stderr, os.LookupEnv, isolation}))
 }

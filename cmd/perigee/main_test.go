@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/sink"
@@ -21,7 +21,7 @@ import (
 // TestMain lets the test binary be the command: scripts and tests that need a
 // process of its own start it under the name perigee.
 func TestMain(m *testing.M) {
-	eventsql.RunWorker()
+	eventservice.RunWorker()
 	testscript.Main(withMaria{m}, map[string]func(){
 		"perigee": main,
 	})

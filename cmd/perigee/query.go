@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/sqltext"
 	"github.com/perigeedb/perigee/internal/terminal"
@@ -65,7 +65,7 @@ func (q *queryCommand) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	if eventsql.IsBinary(q.Format) && terminal.Is(c.out) {
+	if eventservice.IsBinary(q.Format) && terminal.Is(c.out) {
 		return usageError(q.Format + " is not text: redirect the output into a file")
 	}
 	if terminal.Is(c.out) && q.Rows == 0 {
@@ -86,8 +86,8 @@ func (q *queryCommand) Run(c *console) error {
 }
 
 // request returns the settings of the flags for every statement.
-func (q *queryCommand) request() (eventsql.Request, error) {
-	r := eventsql.Request{Format: q.Format, Params: q.Param, Rows: q.Rows, Time: q.Time}
+func (q *queryCommand) request() (eventservice.Request, error) {
+	r := eventservice.Request{Format: q.Format, Params: q.Param, Rows: q.Rows, Time: q.Time}
 	if q.Rows < 0 || q.Time < 0 {
 		return r, usageError("--rows and --time must not be negative")
 	}
@@ -128,19 +128,19 @@ func (q *queryCommand) read(c *console) (name, text string, err error) {
 }
 
 // runStatements runs the statements of a text one after another, until one fails.
-func runStatements(ctx context.Context, out io.Writer, data, name, text string, base eventsql.Request) error {
+func runStatements(ctx context.Context, out io.Writer, data, name, text string, base eventservice.Request) error {
 	parts := sqltext.Split(text)
 	if len(parts) == 0 {
 		return event.WithHint(usageError("the SQL has no statement"), "write a statement, such as SHOW TABLES")
 	}
-	if len(parts) > 1 && eventsql.IsBinary(base.Format) {
+	if len(parts) > 1 && eventservice.IsBinary(base.Format) {
 		return usageError(fmt.Sprintf("a file of format %s takes one statement, not %d: run them one by one", base.Format, len(parts)))
 	}
 	for _, part := range parts {
 		r := base
 		r.SQL, r.File, r.Text, r.Line, r.Column = part.SQL, name, text, part.Line, part.Column
 		r.Params = usedParams(part.SQL, base.Params, len(parts))
-		if err := eventsql.Query(ctx, data, r, out); err != nil {
+		if err := eventservice.Query(ctx, data, r, out); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 )
 
@@ -50,9 +50,9 @@ func (r *tableRecomputeCommand) Run(c *console) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	begin := eventsql.RecomputeColumn
+	begin := eventservice.RecomputeColumn
 	if r.Cancel {
-		begin = eventsql.CancelRecompute
+		begin = eventservice.CancelRecompute
 	}
 	state, err := begin(ctx, data, t.Name, r.Column)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *tableRecomputeCommand) Run(c *console) error {
 const recomputeInterval = 200 * time.Millisecond
 
 // waitRecomputed shows the progress of a recompute until it has ended. ctx cancels it.
-func waitRecomputed(ctx context.Context, c *console, data string, state eventsql.Recompute) (eventsql.Recompute, error) {
+func waitRecomputed(ctx context.Context, c *console, data string, state eventservice.Recompute) (eventservice.Recompute, error) {
 	var text atomic.Value
 	text.Store(recomputeText(state))
 	hide := newDisplay(c.err).show(func(time.Duration) string { return "the recompute " + text.Load().(string) })
@@ -81,9 +81,9 @@ func waitRecomputed(ctx context.Context, c *console, data string, state eventsql
 		var err error
 		select {
 		case <-time.After(recomputeInterval):
-			state, err = eventsql.RecomputeState(context.WithoutCancel(ctx), data, state)
+			state, err = eventservice.RecomputeState(context.WithoutCancel(ctx), data, state)
 		case <-ctx.Done():
-			state, err = eventsql.CancelRecompute(context.WithoutCancel(ctx), data, state.Table, state.Column)
+			state, err = eventservice.CancelRecompute(context.WithoutCancel(ctx), data, state.Table, state.Column)
 		}
 		if err != nil {
 			return state, err
@@ -101,7 +101,7 @@ func waitRecomputed(ctx context.Context, c *console, data string, state eventsql
 }
 
 // recomputeText returns the progress of a recompute.
-func recomputeText(r eventsql.Recompute) (text string) {
+func recomputeText(r eventservice.Recompute) (text string) {
 	switch {
 	case r.Stopped:
 		return fmt.Sprintf("ended after %s: %s", countOf(int(r.Rows), "row"), r.Error)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/internal/sqltext"
 	"github.com/perigeedb/perigee/internal/terminal"
 )
@@ -48,13 +48,13 @@ type shell struct {
 	console *console
 	in      *os.File
 	data    string
-	base    eventsql.Request
+	base    eventservice.Request
 	keys    *keyReader
 	term    *term.Terminal
 	names   []string // names that Tab completes, sorted
 }
 
-func newShell(c *console, in *os.File, data string, base eventsql.Request) *shell {
+func newShell(c *console, in *os.File, data string, base eventservice.Request) *shell {
 	s := &shell{console: c, in: in, data: data, base: base}
 	screen := c.out
 	if w, ok := screen.(interface{ Unwrap() io.Writer }); ok {
@@ -187,7 +187,7 @@ func (s *shell) runCommand(words []string) (end bool) {
 		s.executeAll(`DESCRIBE "` + strings.ReplaceAll(strings.Trim(words[1], `"`), `"`, `""`) + `"`)
 	case words[0] == `\maxrows`:
 		s.setMaxRows(words[1:])
-	case words[0] == `\format` && len(words) == 2 && slices.Contains(strings.Split(eventsql.Formats, ","), words[1]) && !eventsql.IsBinary(words[1]):
+	case words[0] == `\format` && len(words) == 2 && slices.Contains(strings.Split(eventservice.Formats, ","), words[1]) && !eventservice.IsBinary(words[1]):
 		s.base.Format = words[1]
 	case words[0] == `\format`:
 		fmt.Fprintln(s.console.out, "use \\format with table, json, ndjson or csv")
@@ -244,7 +244,7 @@ var sqlWords = strings.Fields(`SELECT FROM WHERE GROUP BY ORDER LIMIT OFFSET HAV
 // loadNames queries the names that Tab completes. The shell also works without them.
 func (s *shell) loadNames() {
 	names := slices.Clone(sqlWords)
-	for _, g := range eventsql.Functions() {
+	for _, g := range eventservice.Functions() {
 		if g.Name != "operators" {
 			names = append(names, g.Names...)
 		}
@@ -252,7 +252,7 @@ func (s *shell) loadNames() {
 	ctx, stop := context.WithTimeout(context.Background(), namesTimeout)
 	defer stop()
 	var out bytes.Buffer
-	err := eventsql.Query(ctx, s.data, eventsql.Request{
+	err := eventservice.Query(ctx, s.data, eventservice.Request{
 		SQL:    "SELECT DISTINCT unnest([table_name, column_name]) AS name FROM information_schema.columns WHERE table_schema = 'main'",
 		Format: "ndjson", Time: namesTimeout,
 	}, &out)

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 )
 
 // A keyboard is one end of a terminal, of which a program has the other.
@@ -70,7 +70,7 @@ func (k *keyboard) awaits(prompt string, from int) int {
 // TestShell enters statements on a terminal: over several lines, with completion, with a
 // mistake, and again from the history.
 func TestShell(t *testing.T) {
-	if eventsql.Available() != nil {
+	if eventservice.Available() != nil {
 		t.Skip("the event store needs cgo")
 	}
 	data := shortDir(t)

@@ -7,12 +7,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 )
 
 // TestSystemTables reads the system tables beside a running engine, and then in its folder.
 func TestSystemTables(t *testing.T) {
-	if eventsql.Available() != nil {
+	if eventservice.Available() != nil {
 		t.Skip("the event store needs cgo")
 	}
 	data := shortDir(t)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/nearest"
 )
@@ -52,7 +52,7 @@ func (l *tableListCommand) Run(c *console) error {
 	if err != nil {
 		return err
 	}
-	tables, err := eventsql.Tables(context.Background(), data)
+	tables, err := eventservice.Tables(context.Background(), data)
 	if err != nil {
 		return err
 	}
@@ -105,12 +105,12 @@ func (s *tableShowCommand) Run(c *console) error {
 }
 
 // findTable describes the table with a name. Like SQL, it ignores case.
-func findTable(data, name string) (*eventsql.Table, error) {
-	tables, err := eventsql.Tables(context.Background(), data)
+func findTable(data, name string) (*eventservice.Table, error) {
+	tables, err := eventservice.Tables(context.Background(), data)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(tables, func(t eventsql.Table) bool { return strings.EqualFold(t.Name, name) })
+	i := slices.IndexFunc(tables, func(t eventservice.Table) bool { return strings.EqualFold(t.Name, name) })
 	if i >= 0 {
 		return &tables[i], nil
 	}
@@ -125,7 +125,7 @@ func findTable(data, name string) (*eventsql.Table, error) {
 	return nil, event.WithHint(fmt.Errorf("unknown table %q in data folder %s", name, data), hint)
 }
 
-func printTable(w io.Writer, t *eventsql.Table) {
+func printTable(w io.Writer, t *eventservice.Table) {
 	fmt.Fprintf(w, "table         %s\n", t.Name)
 	fmt.Fprintf(w, "rows          %s (%s only in the log)\n", thousands(uint64(t.Rows)), thousands(uint64(t.LogRows)))
 	fmt.Fprintf(w, "files         %d, %s\n", len(t.Files), byteCount(uint64(t.Bytes)))
@@ -215,7 +215,7 @@ func (d *tableDeleteCommand) Run(c *console) error {
 			return err
 		}
 	}
-	deletion, err := eventsql.DeleteRows(ctx, data, t.Name, where)
+	deletion, err := eventservice.DeleteRows(ctx, data, t.Name, where)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (d *tableDeleteCommand) Run(c *console) error {
 		return nil
 	}
 	hide := spin(c, "the rows are removed from queries; rewriting files")
-	err = eventsql.WaitDeleted(ctx, data, deletion)
+	err = eventservice.WaitDeleted(ctx, data, deletion)
 	hide()
 	if err != nil && ctx.Err() != nil {
 		fmt.Fprintf(c.out, "delete %[1]d continues: the rows are removed from queries; perigee table show %[2]s shows whether files still contain them, and perigee table delete %[2]s --cancel %[1]d cancels it\n",
@@ -249,7 +249,7 @@ func (d *tableDeleteCommand) cancel(ctx context.Context, c *console, data string
 	if err != nil {
 		return err
 	}
-	without, err := eventsql.CancelDelete(ctx, data, t.Name, d.Cancel)
+	without, err := eventservice.CancelDelete(ctx, data, t.Name, d.Cancel)
 	if err != nil {
 		return err
 	}
@@ -272,8 +272,8 @@ func (d *tableDeleteCommand) condition() (string, error) {
 // countRows counts the rows of a table for which a condition is true.
 func countRows(ctx context.Context, data, name, where string) (int, error) {
 	var answer strings.Builder
-	q := eventsql.Request{SQL: fmt.Sprintf("SELECT count(*) AS n FROM %q WHERE %s", name, where), Format: "csv"}
-	if err := eventsql.Query(ctx, data, q, &answer); err != nil {
+	q := eventservice.Request{SQL: fmt.Sprintf("SELECT count(*) AS n FROM %q WHERE %s", name, where), Format: "csv"}
+	if err := eventservice.Query(ctx, data, q, &answer); err != nil {
 		return 0, err
 	}
 	_, n, _ := strings.Cut(strings.TrimSpace(answer.String()), "\n")

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/engine/config"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
@@ -45,7 +45,7 @@ func (d *tableDropCommand) Run(c *console) error {
 			return err
 		}
 	}
-	madeAgain, err := eventsql.DropTable(context.Background(), data, t.Name)
+	madeAgain, err := eventservice.DropTable(context.Background(), data, t.Name)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (d *tableDropCommand) Run(c *console) error {
 }
 
 // find returns a table of the data folder, and the configuration if one is named.
-func (f dataFlags) find(c *console, table string) (data string, conf *config.Config, t *eventsql.Table, err error) {
+func (f dataFlags) find(c *console, table string) (data string, conf *config.Config, t *eventservice.Table, err error) {
 	if data, conf, err = f.locate(c); err == nil {
 		t, err = findTable(data, table)
 	}
@@ -70,7 +70,7 @@ func usesText(conf *config.Config, table string) string {
 	if conf == nil {
 		return ""
 	}
-	if uses := eventsql.Uses(conf, table); len(uses) > 0 {
+	if uses := eventservice.Uses(conf, table); len(uses) > 0 {
 		return fmt.Sprintf(" (%s)", strings.Join(uses, "; "))
 	}
 	return ""
@@ -111,7 +111,7 @@ func (r *tableRenameCommand) Run(c *console) error {
 	} else if !r.Release { // with --release, the table may already have its new name
 		return err
 	}
-	if err := eventsql.RenameTable(context.Background(), data, eventsql.TableChange{Table: name, To: r.To, Release: r.Release}); err != nil {
+	if err := eventservice.RenameTable(context.Background(), data, eventservice.TableChange{Table: name, To: r.To, Release: r.Release}); err != nil {
 		return err
 	}
 	if t == nil {
@@ -164,7 +164,7 @@ func (s *tableSetTimeCommand) Run(c *console) error {
 	}
 	ctx := context.Background()
 	hide := spin(c, "reading the times of the rows")
-	err = eventsql.SetTableTime(ctx, data, eventsql.TableChange{Table: t.Name, Column: s.Column, Unit: s.Unit, Type: s.Type})
+	err = eventservice.SetTableTime(ctx, data, eventservice.TableChange{Table: t.Name, Column: s.Column, Unit: s.Unit, Type: s.Type})
 	hide()
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (s *tableSetTimeCommand) Run(c *console) error {
 	files := ""
 	if !s.NoWait {
 		hide := spin(c, "queries use the time column; rewriting files")
-		err := eventsql.WaitDivided(ctx, data, t.Name)
+		err := eventservice.WaitDivided(ctx, data, t.Name)
 		hide()
 		if err != nil {
 			return err
@@ -231,7 +231,7 @@ func (d *tableDropColumnCommand) Run(c *console) error {
 			return err
 		}
 	}
-	if err := eventsql.DropColumn(context.Background(), data, t.Name, d.Column); err != nil {
+	if err := eventservice.DropColumn(context.Background(), data, t.Name, d.Column); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "column %s of table %s is dropped\n", d.Column, t.Name)

@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/perigeedb/perigee/engine"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/terminal"
 	"github.com/perigeedb/perigee/script"
@@ -73,7 +73,7 @@ func (t *tailCommand) Run(c *console) error {
 		defer p.script.Close()
 	}
 	begun := false
-	err = eventsql.Tail(ctx, data, q, func(b *eventsql.TailBatch) error {
+	err = eventservice.Tail(ctx, data, q, func(b *eventservice.TailBatch) error {
 		if !begun {
 			begun = true
 			fmt.Fprintf(c.err, "following table %s, data folder: %s\n", t.Table, data)
@@ -89,8 +89,8 @@ func (t *tailCommand) Run(c *console) error {
 	return err
 }
 
-func (t *tailCommand) request() (eventsql.TailRequest, error) {
-	q := eventsql.TailRequest{Table: t.Table, Where: t.Where}
+func (t *tailCommand) request() (eventservice.TailRequest, error) {
+	q := eventservice.TailRequest{Table: t.Table, Where: t.Where}
 	if t.Limit < 0 {
 		return q, usageError("--limit must not be negative")
 	}
@@ -131,7 +131,7 @@ type rowPrinter struct {
 }
 
 // add prints the rows of a batch.
-func (p *rowPrinter) add(ctx context.Context, b *eventsql.TailBatch) error {
+func (p *rowPrinter) add(ctx context.Context, b *eventservice.TailBatch) error {
 	if b.Skipped {
 		fmt.Fprintln(p.err, "rows were skipped: the table grows faster than they are read")
 	}

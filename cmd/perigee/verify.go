@@ -14,7 +14,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/chaos"
 )
@@ -102,7 +102,7 @@ func (v *verifyCommand) run(c *console, folder string) error {
 	}
 	display := newDisplay(c.err)
 	runner := chaos.NewRunner(chaos.Config{
-		Binary: v.binary(binary), Folder: folder, Events: events, Expect: expect(c), ReadStore: eventsql.ReadIDs, Keep: v.Keep,
+		Binary: v.binary(binary), Folder: folder, Events: events, Expect: expect(c), ReadStore: eventservice.ReadIDs, Keep: v.Keep,
 		Log: func(line string) { fmt.Fprintf(display, "verify: %s\n", line) },
 	}, rounds)
 	if v.Soak > 0 {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/engine"
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/internal/chaos"
 	"github.com/perigeedb/perigee/script/computed"
 	"github.com/perigeedb/perigee/script/loader"
@@ -150,7 +150,7 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 		chaos.Round{Name: "lists into MariaDB, Redis and files, workers: 2", Pipeline: mysql.WithSink(chaos.Redis).WithSink(chaos.File), Workers: 2},
 		chaos.Round{Name: "an error in every thousandth event, then a fixed script", Pipeline: mysql.WithScript(fix.Path), Workers: 1, Fix: fix},
 	)
-	if eventsql.Available() == nil {
+	if eventservice.Available() == nil {
 		store, err := v.read(c, filepath.Join(folder, "embedded.yaml"), "")
 		if err != nil {
 			return nil, err

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/perigeedb/perigee/engine/eventsql"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/script/lua"
@@ -48,7 +48,7 @@ func (versionCommand) Run(c *console) error {
 
 // engineVersions returns the versions of the Lua engine, DuckDB and the node database.
 func engineVersions() []string {
-	versions := append([]string{lua.Engine()}, eventsql.Version()...)
+	versions := append([]string{lua.Engine()}, eventservice.Version()...)
 	if version := nodedb.Version(); version != "" {
 		versions = append(versions, version)
 	}

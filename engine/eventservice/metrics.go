@@ -1,4 +1,4 @@
-package eventsql
+package eventservice
 
 import (
 	"github.com/prometheus/client_golang/prometheus"

@@ -1,8 +1,8 @@
-// Package eventsql gives an engine the embedded event store: the sink that writes to
+// Package eventservice gives an engine the embedded event store: the sink that writes to
 // it, and SQL over its tables and the dead letters.
 //
-//	eventsql.RunWorker() // first in main: this process may be a worker of the store
-//	store := new(eventsql.Store)
+//	eventservice.RunWorker() // first in main: this process may be a worker of the store
+//	store := new(eventservice.Store)
 //	options := engine.Options{
 //		Kinds:    engine.Kinds{Sinks: store.Kinds(), Metrics: []prometheus.Collector{store}},
 //		Services: []engine.Service{store},
@@ -10,7 +10,7 @@
 //
 // A Store belongs to one engine. Builds without cgo have no event store: Kinds is empty
 // and queries return the error of Available.
-package eventsql
+package eventservice
 
 import "time"
 

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-package eventsql
+package eventservice
 
 import (
 	"bytes"

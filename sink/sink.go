@@ -204,11 +204,25 @@ type Kind struct {
 	Name      string // the key in the configuration
 	Doc       string // one sentence, for help and the reference
 	Guarantee Guarantee
+	// Place names what the sink writes to within its server. nil means that no setting does.
+	Place *Place
 	// Config is a pointer to a zero config struct, from which the reference is printed.
 	Config any
 	// New decodes the settings below the key and makes a sink. It does not connect:
 	// "perigee check" calls it where no server runs.
 	New func(env Env, decode func(any) error) (Sink, error)
+}
+
+// A Place is the setting that names what a kind of sink writes to within its server, such as a
+// table: a replay writes to another one.
+type Place struct {
+	// Keys are the settings of which a configuration has one. None means that the sink keeps
+	// nothing, so that no other place is needed, such as for standard output.
+	Keys []string
+	// Identity returns what is equal for all spellings of a place. It connects to no server, so
+	// it may be equal for different places, but never differs for one. With an error about the
+	// spelling it still returns the identity.
+	Identity func(env Env, value string) (string, error)
 }
 
 // Env is what a sink is told besides its own settings.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
@@ -33,6 +34,7 @@ func Kind(open func(table string) (*store.Table, error), written func(table stri
 		Name:      Name,
 		Doc:       "Writes events to a table of the embedded event store, where you can query them with SQL at once.",
 		Guarantee: sink.ExactlyOnce,
+		Place:     &sink.Place{Keys: []string{"table"}, Identity: identity},
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
 			var c Config
@@ -47,6 +49,9 @@ func Kind(open func(table string) (*store.Table, error), written func(table stri
 		},
 	}
 }
+
+// identity ignores case, as the store does.
+func identity(_ sink.Env, table string) (string, error) { return strings.ToLower(table), nil }
 
 type eventSink struct {
 	pipeline string

@@ -55,6 +55,7 @@ func Kind() sink.Kind {
 		Name:      "file",
 		Doc:       "Writes documents to files, one per line, rotated and compressed.",
 		Guarantee: sink.ExactlyOnce,
+		Place:     &sink.Place{Keys: []string{"folder"}, Identity: identity},
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
 			var c Config
@@ -63,6 +64,27 @@ func Kind() sink.Kind {
 			}
 			return New(env, c)
 		},
+	}
+}
+
+// identity returns the path of a folder, which may not exist, without symbolic links.
+func identity(env sink.Env, folder string) (string, error) {
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(env.Folder, folder)
+	}
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return folder, err
+	}
+	for missing, above := "", folder; ; above = filepath.Dir(above) {
+		real, err := filepath.EvalSymlinks(above)
+		switch {
+		case err == nil:
+			return filepath.Join(real, missing), nil
+		case !errors.Is(err, os.ErrNotExist) || above == filepath.Dir(above):
+			return folder, err
+		}
+		missing = filepath.Join(filepath.Base(above), missing)
 	}
 }
 

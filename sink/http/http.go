@@ -10,8 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"path"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +39,7 @@ func Kind() sink.Kind {
 		Name:      "http",
 		Doc:       "Posts batches to a URL, under a key by which the receiver recognizes repetitions.",
 		Guarantee: sink.AtLeastOnce,
+		Place:     &sink.Place{Keys: []string{"url"}, Identity: identity},
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
 			var c Config
@@ -45,6 +49,20 @@ func Kind() sink.Kind {
 			return New(env, c)
 		},
 	}
+}
+
+// identity returns a URL without what spells it: the case of the host, the default port, dots in
+// the path, the order of parameters, credentials and the fragment.
+func identity(_ sink.Env, text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text, errors.New("invalid url: use http:// or https:// and a host")
+	}
+	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(host, port) + path.Clean("/"+u.Path) + "?" + u.Query().Encode(), nil
 }
 
 // A Sink posts to one URL.

@@ -42,6 +42,7 @@ func Kind() sink.Kind {
 		Name:      "kafka",
 		Doc:       "Writes documents to a Kafka topic.",
 		Guarantee: sink.AtLeastOnce,
+		Place:     &sink.Place{Keys: []string{"topic"}, Identity: func(_ sink.Env, topic string) (string, error) { return topic, nil }},
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
 			var c Config

@@ -46,6 +46,7 @@ func Kind() sink.Kind {
 		Name:      "mysql",
 		Doc:       "Inserts rows into a table of MySQL or MariaDB, each exactly once.",
 		Guarantee: sink.ExactlyOnce,
+		Place:     &sink.Place{Keys: []string{"table"}, Identity: sqlsink.TableIdentity},
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
 			var config Config

@@ -42,6 +42,7 @@ func Kind() sink.Kind {
 		Name:      "postgres",
 		Doc:       "Copies rows into a table of PostgreSQL, each exactly once.",
 		Guarantee: sink.ExactlyOnce,
+		Place:     &sink.Place{Keys: []string{"table"}, Identity: sqlsink.TableIdentity},
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
 			var config Config

@@ -28,6 +28,7 @@ func Kind() sink.Kind {
 		Name:      "redis",
 		Doc:       "Writes documents to a Redis list or stream, or as hashes, each exactly once.",
 		Guarantee: sink.ExactlyOnce,
+		Place:     &sink.Place{Keys: []string{"list", "stream", "hash"}, Identity: identity},
 		Config:    &Config{},
 		New: func(env sink.Env, decode func(any) error) (sink.Sink, error) {
 			var config Config

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/perigeedb/perigee/sink"
 )
 
 // A template makes a key of a document: pieces of text with a field of the document
@@ -39,6 +42,15 @@ func parseTemplate(s string) (t template, err error) {
 		return t, fmt.Errorf("hash %q has no field in braces, so all documents would be one hash; write it as user:{id}", s)
 	}
 	return t, nil
+}
+
+// fieldInKey matches a field in the key of a hash.
+var fieldInKey = regexp.MustCompile(`\{[^}]*\}`)
+
+// identity returns a key without the names of its fields, because fields of other names may have
+// the same values.
+func identity(_ sink.Env, key string) (string, error) {
+	return fieldInKey.ReplaceAllString(key, "{}"), nil
 }
 
 // A hashRow is a document as it is written to a hash.

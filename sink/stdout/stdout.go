@@ -32,6 +32,7 @@ func Kind() sink.Kind {
 		Name:      "stdout",
 		Doc:       "Prints every document on a line of its own to standard output.",
 		Guarantee: sink.AtLeastOnce,
+		Place:     &sink.Place{},
 		Config:    &Config{},
 		New: func(_ sink.Env, decode func(any) error) (sink.Sink, error) {
 			if err := decode(&Config{}); err != nil {

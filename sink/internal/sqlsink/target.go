@@ -8,6 +8,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/nearest"
+	"github.com/perigeedb/perigee/sink"
 )
 
 // A Target is the table that a sink fills, as a configuration describes it.
@@ -23,6 +24,17 @@ type Target struct {
 	Mode       Mode
 	Update     []string
 	FitsKey    func(c Column) error // reports why a column cannot be part of a key
+}
+
+// TableIdentity is the Identity of a sink.Place that is a table. A name with quotes or a qualifier
+// has an error, because the configuration takes it literally.
+func TableIdentity(_ sink.Env, name string) (string, error) {
+	parts := strings.Split(name, ".")
+	last := strings.ToLower(strings.Trim(parts[len(parts)-1], "\"`[] "))
+	if len(parts) > 1 || strings.ContainsAny(name, "\"`[]") {
+		return last, fmt.Errorf("the table is named %s: write its name alone, without quotes, schema or database", name)
+	}
+	return last, nil
 }
 
 // A TableColumn is a column that the table has.

@@ -154,3 +154,8 @@ func (*Importer) Inferred() *Inferred { return nil }
 func (*Importer) Append(context.Context, *fileimport.Batch) ([]fileimport.RejectedRow, error) {
 	return nil, Available()
 }
+
+// OpenElsewhere returns the error of Available.
+func OpenElsewhere(context.Context, string, map[string]string) (*Store, error) {
+	return nil, Available()
+}

@@ -31,6 +31,7 @@ func (s *Store) handleOperations(handle handleFunc) {
 	handle("POST /tail", admin.Handler(s.serveTail))
 	handle("POST /import", admin.Handler(s.serveImport))
 	handle("POST /import/rows", admin.Handler(s.serveRows))
+	s.handleWriters(handle)
 	handle("POST /backup", admin.Handler(func(w io.Writer, r *http.Request) error {
 		store, err := s.openExisting()
 		if err != nil {

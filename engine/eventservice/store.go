@@ -67,6 +67,7 @@ const folderName = "events"
 // A Store is the event store of one engine. It opens its files on first use, so they cost
 // nothing in an engine that does not use them. A Store is safe for concurrent use.
 type Store struct {
+	elsewhere   *elsewhere // nil in the engine of the data folder
 	mu          sync.Mutex
 	folder      string              // empty until known
 	deadLetters *deadletter.Store   // nil until their file exists
@@ -79,9 +80,10 @@ type Store struct {
 	log         *slog.Logger // nil before Start
 	opened      *eventstore.Store
 	query       config.Query
-	listener    *listener                        // nil without listen
-	imports     map[[2]string]*fileimport.Import // by table and file
-	closing     <-chan struct{}                  // closed when the engine starts to close
+	listener    *listener                         // nil without listen
+	imports     map[[2]string]*fileimport.Import  // by table and file
+	writing     map[partitionKey]*remotePartition // of other processes
+	closing     <-chan struct{}                   // closed when the engine starts to close
 }
 
 var _ engine.Service = (*Store)(nil)
@@ -91,6 +93,9 @@ func (s *Store) Kinds() []sink.Kind {
 	kind := eventsink.Kind(s.openTable, s.reportUndeclared)
 	create := kind.New
 	kind.New = func(env sink.Env, decode func(any) error) (sink.Sink, error) {
+		if s.elsewhere != nil && s.elsewhere.remote {
+			return s.newRemoteSink(env, decode)
+		}
 		s.setData(env.Data)
 		return create(env, decode)
 	}
@@ -100,6 +105,9 @@ func (s *Store) Kinds() []sink.Kind {
 func (s *Store) setData(data string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.elsewhere != nil {
+		data = s.elsewhere.data
+	}
 	s.folder = filepath.Join(data, folderName)
 }
 
@@ -138,7 +146,7 @@ func (s *Store) Close() error {
 		err = errors.Join(err, s.opened.Close())
 		s.opened = nil
 	}
-	return err
+	return errors.Join(err, s.elsewhere.close())
 }
 
 func (s *Store) open() (*eventstore.Store, error) {

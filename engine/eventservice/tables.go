@@ -58,10 +58,8 @@ func (s *Store) openTable(name string) (*eventstore.Table, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.tables {
-		if t := &s.tables[i]; strings.EqualFold(t.Name, name) {
-			return store.Table(name, tableConfig(t))
-		}
+	if t := declaredAs(s.tables, name); t != nil {
+		return store.Table(name, tableConfig(t))
 	}
 	known := hasTable(store, name)
 	t, err := store.UseTable(name)
@@ -69,6 +67,15 @@ func (s *Store) openTable(name string) (*eventstore.Table, error) {
 		s.undeclared[strings.ToLower(name)] = true
 	}
 	return t, err
+}
+
+// declaredAs returns the declaration of a table, or nil.
+func declaredAs(tables []config.Table, name string) *config.Table {
+	i := slices.IndexFunc(tables, func(t config.Table) bool { return strings.EqualFold(t.Name, name) })
+	if i < 0 {
+		return nil
+	}
+	return &tables[i]
 }
 
 // hasTable reports whether the store has a table of that name.
@@ -115,10 +122,8 @@ func (s *Store) Columns(c *config.Config, of config.Sink) []event.Column {
 	if of.Kind != eventsink.Name || of.Decode(&settings) != nil {
 		return nil
 	}
-	for i := range c.Tables {
-		if t := &c.Tables[i]; strings.EqualFold(t.Name, settings.Table) {
-			return declaredColumns(t)
-		}
+	if t := declaredAs(c.Tables, settings.Table); t != nil {
+		return declaredColumns(t)
 	}
 	return nil
 }

@@ -75,6 +75,9 @@ type Options struct {
 	// An address that the configuration names and that is taken is an error.
 	HTTP string
 
+	// NoSocket leaves out the socket in the data folder on which commands reach the engine.
+	NoSocket bool
+
 	// Lookup finds environment variables; nil means os.LookupEnv.
 	Lookup func(name string) (value string, found bool)
 
@@ -277,8 +280,12 @@ func (e *Engine) newRunners(pipelines []*Pipeline) (runners []*runner, err error
 func (e *Engine) serve(a *Assembly, routes map[string]http.Handler) (err error) {
 	maps.Copy(routes, e.Admin().Handlers())
 	address, required := a.HTTP()
+	folder := e.data
+	if e.opts.NoSocket {
+		folder = ""
+	}
 	e.server, err = server.Start(server.Config{
-		Address: address, Optional: !required, Folder: e.data, Pipelines: e.pipelines, Log: e.log, Handlers: routes,
+		Address: address, Optional: !required, Folder: folder, Pipelines: e.pipelines, Log: e.log, Handlers: routes,
 		Metrics: append(e.opts.Kinds.Metrics, &scriptMetrics{e}, server.ScriptStats(e.shared.stats), server.VMs(e.pools)),
 	})
 	if err != nil {

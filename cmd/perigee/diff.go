@@ -27,7 +27,7 @@ const (
 type diffCommand struct {
 	Old string `arg:"" help:"The version before: a file, REVISION:PATH of git, an address, or running."`
 	New string `arg:"" help:"The version after."`
-	diffEvents
+	storedEvents
 	Config   string   `placeholder:"FILE" help:"Configuration of the pipeline that the script is of (default: pipeline.yaml, if it exists); none compares documents only."`
 	Pipeline string   `placeholder:"NAME" help:"The pipeline, if the configuration has several."`
 	Data     string   `type:"path" placeholder:"DIR" help:"Use this data folder instead of the one in the configuration."`
@@ -179,5 +179,5 @@ func (d *diffCommand) check() error {
 			return usageError(name + " is a Go plugin: diff compares scripts")
 		}
 	}
-	return d.diffEvents.check()
+	return d.storedEvents.check()
 }

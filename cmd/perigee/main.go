@@ -40,6 +40,7 @@ type commands struct {
 	Export     exportCommand     `cmd:"" group:"Event store:" help:"Write the rows of a table of the event store into files."`
 	Backup     backupCommand     `cmd:"" group:"Event store:" help:"Back up the event store into one file."`
 	Restore    restoreCommand    `cmd:"" group:"Event store:" help:"Restore the event store from a backup."`
+	Replay     replayCommand     `cmd:"" group:"Pipelines:" help:"Send stored events through a pipeline once more, into another table or folder."`
 	Status     statusCommand     `cmd:"" group:"Pipelines:" help:"Show the state of the pipelines of a running engine."`
 	Pause      pauseCommand      `cmd:"" group:"Pipelines:" help:"Pause a pipeline until it is resumed, even after a restart."`
 	Resume     resumeCommand     `cmd:"" group:"Pipelines:" help:"Resume a paused pipeline."`

@@ -111,6 +111,7 @@ var may = map[string][]string{
 	"engine/trial":        {"engine", "engine/config", "event", "internal/document/pure", "script", "script/stdlib"},
 	"engine/compare":      {"engine", "engine/trial", "event", "internal/document/pure", "internal/terminal"},
 	"engine/suite":        {"engine", "engine/config", "engine/trial", "event", "internal/terminal", "script", "script/luasyntax"},
+	"engine/replay":       {"engine", "engine/config", "event", "internal/datafolder", "internal/durable", "internal/frame", "sink", "source"},
 	"engine/eventservice": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/fileimport", "eventstore/output", "eventstore/queryhttp", "eventstore/systemtable", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 
 	"internal/boltfile":         {"internal/durable"},
@@ -128,7 +129,7 @@ var may = map[string][]string{
 	"internal/audit":            {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
-		"admin", "engine", "engine/compare", "engine/config", "engine/eventservice", "engine/suite", "engine/trial", "event", "pipeline",
+		"admin", "engine", "engine/compare", "engine/config", "engine/eventservice", "engine/replay", "engine/suite", "engine/trial", "event", "pipeline",
 		"eventstore/fileimport", "internal/datafolder", "internal/durable", "internal/lines", "internal/sqltext", "internal/terminal", "nodedb", "nodedb/lua",
 		"source", "source/file", "source/format", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/stubs", "script/tuning",

@@ -15,8 +15,8 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// diffEvents say on which events the versions run.
-type diffEvents struct {
+// storedEvents locate events for diff and replay.
+type storedEvents struct {
 	File        string `arg:"" name:"events" optional:"" help:"File with one JSON object per line, or with one JSON array; also gzip or zstd. - is standard input."`
 	Source      string `placeholder:"URL" help:"Use the events that wait in a source, such as redis://127.0.0.1:6379/LIST, and leave them there."`
 	Waiting     bool   `help:"Use the events that wait in the source of the pipeline, and leave them there."`
@@ -26,9 +26,9 @@ type diffEvents struct {
 	Last        uint64 `placeholder:"N" help:"Use only the last N events; of a table, the last by its time."`
 }
 
-func (d *diffEvents) check() error {
+func (e *storedEvents) check() error {
 	given := 0
-	for _, is := range []bool{d.File != "", d.Source != "", d.Waiting, d.DeadLetters, d.Table != ""} {
+	for _, is := range []bool{e.File != "", e.Source != "", e.Waiting, e.DeadLetters, e.Table != ""} {
 		if is {
 			given++
 		}
@@ -38,25 +38,25 @@ func (d *diffEvents) check() error {
 		return event.WithHint(usageError("no events are named"), "name a file, - for standard input, --source URL, --waiting, --dead-letters or --table NAME")
 	case given > 1:
 		return usageError("a file, --source, --waiting, --dead-letters and --table exclude each other: use one of them")
-	case d.Limit > 0 && d.Last > 0:
+	case e.Limit > 0 && e.Last > 0:
 		return usageError("--events and --last exclude each other: use one of them")
 	}
 	return nil
 }
 
 // read passes on the events, those of --events or --last only.
-func (d *diffCommand) read(c *console, conf *config.Config, pipeline string, add func([]byte) error) error {
+func (e *storedEvents) read(c *console, conf *config.Config, pipeline string, add func([]byte) error) error {
 	switch {
-	case d.Limit > 0:
-		return d.readAll(c, conf, pipeline, limited(d.Limit, add))
-	case d.Last > 0 && d.Table == "":
-		kept := &lastEvents{most: d.Last}
-		if err := d.readAll(c, conf, pipeline, kept.add); err != nil {
+	case e.Limit > 0:
+		return e.readAll(c, conf, pipeline, limited(e.Limit, add))
+	case e.Last > 0 && e.Table == "":
+		kept := &lastEvents{most: e.Last}
+		if err := e.readAll(c, conf, pipeline, kept.add); err != nil {
 			return err
 		}
 		return kept.each(add)
 	}
-	return d.readAll(c, conf, pipeline, add)
+	return e.readAll(c, conf, pipeline, add)
 }
 
 // limited returns add for at most n events.
@@ -109,30 +109,30 @@ func (l *lastEvents) each(add func([]byte) error) error {
 }
 
 // readAll passes on all events.
-func (d *diffCommand) readAll(c *console, conf *config.Config, pipeline string, add func([]byte) error) error {
+func (e *storedEvents) readAll(c *console, conf *config.Config, pipeline string, add func([]byte) error) error {
 	switch {
-	case d.File != "":
-		return readEvents(c, d.File, add)
-	case d.DeadLetters:
-		return d.readDeadLetters(conf, pipeline, add)
-	case d.Table != "":
-		return d.readTable(conf.Data, add)
+	case e.File != "":
+		return readEvents(c, e.File, add)
+	case e.DeadLetters:
+		return e.readDeadLetters(conf, pipeline, add)
+	case e.Table != "":
+		return e.readTable(conf.Data, add)
 	}
 	var s source.Source
 	var err error
-	if d.Waiting {
+	if e.Waiting {
 		s, err = newPipelineSource(c, conf, pipeline)
 	} else {
-		s, err = newURLSource(c, d.Source)
+		s, err = newURLSource(c, e.Source)
 	}
 	if err != nil {
 		return err
 	}
-	return readWaiting(c, s, d.Limit, add)
+	return readWaiting(c, s, e.Limit, add)
 }
 
 // readDeadLetters passes on the events of dead letters, those of several rows once.
-func (d *diffCommand) readDeadLetters(conf *config.Config, pipeline string, add func([]byte) error) (err error) {
+func (e *storedEvents) readDeadLetters(conf *config.Config, pipeline string, add func([]byte) error) (err error) {
 	filter := admin.Filter{Pipeline: pipeline}
 	if conf.File == "" {
 		filter = admin.Filter{} // of all pipelines of the data folder
@@ -160,19 +160,19 @@ func (d *diffCommand) readDeadLetters(conf *config.Config, pipeline string, add 
 }
 
 // readTable passes on the rows of a table as documents.
-func (d *diffCommand) readTable(data string, add func([]byte) error) error {
-	t, err := findTable(data, d.Table)
+func (e *storedEvents) readTable(data string, add func([]byte) error) error {
+	t, err := findTable(data, e.Table)
 	if err != nil {
 		return err
 	}
 	sql := fmt.Sprintf("SELECT * FROM %q", t.Name)
 	switch {
-	case d.Last > 0 && t.Time == "":
+	case e.Last > 0 && t.Time == "":
 		return event.WithHint(fmt.Errorf("table %s has no time column, so no rows are its last", t.Name), "use --events N")
-	case d.Last > 0:
-		sql = fmt.Sprintf("SELECT * FROM (%s ORDER BY %q DESC LIMIT %d) ORDER BY %[2]q", sql, t.Time, d.Last)
-	case d.Limit > 0:
-		sql += fmt.Sprintf(" LIMIT %d", d.Limit)
+	case e.Last > 0:
+		sql = fmt.Sprintf("SELECT * FROM (%s ORDER BY %q DESC LIMIT %d) ORDER BY %[2]q", sql, t.Time, e.Last)
+	case e.Limit > 0:
+		sql += fmt.Sprintf(" LIMIT %d", e.Limit)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perigeedb/perigee/engine/compare"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
@@ -57,6 +58,14 @@ type StageSink struct {
 	Columns []event.Column
 	// Documents says that a row also keeps the fields that have no column.
 	Documents bool
+}
+
+// Compared describes the sinks to package compare.
+func (s *Stages) Compared() (sinks []compare.Sink) {
+	for _, one := range s.Sinks {
+		sinks = append(sinks, compare.Sink{Name: one.Config.Name, Columns: one.Columns, Documents: one.Documents})
+	}
+	return sinks
 }
 
 // StageOptions are how Stages differ from those of a running engine.

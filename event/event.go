@@ -10,7 +10,10 @@
 // Ranges each have one owner at a time.
 package event
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // A Batch is a run of consecutive JSON documents from one partition. Its owner
 // reuses it: a reader fills it, a script reads it, then it is filled again.
@@ -19,6 +22,8 @@ type Batch struct {
 	Range     Range    // Range.Count == len(Ends)
 	Data      []byte   // the documents, back to back
 	Ends      []uint32 // Ends[i] is the offset in Data just past document i
+	// Time is when the batch is processed, for columns that hold it; zero means now.
+	Time time.Time
 }
 
 // Doc returns document i. It is valid until the batch is filled again.
@@ -31,7 +36,7 @@ func (b *Batch) Len() int { return len(b.Ends) }
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
-	b.Data, b.Ends = b.Data[:0], b.Ends[:0]
+	b.Data, b.Ends, b.Time = b.Data[:0], b.Ends[:0], time.Time{}
 	b.Range = Range{Prints: b.Range.Prints[:0]}
 }
 
@@ -44,7 +49,7 @@ func (b *Batch) Append(doc []byte) {
 // Tail returns the batch without its first n documents. It shares memory with b.
 func (b *Batch) Tail(n int) Batch {
 	from := uint32(start(b.Ends, n))
-	t := Batch{Partition: b.Partition, Range: b.Range.Tail(uint64(n)), Data: b.Data[from:]}
+	t := Batch{Partition: b.Partition, Range: b.Range.Tail(uint64(n)), Data: b.Data[from:], Time: b.Time}
 	t.Ends = make([]uint32, 0, len(b.Ends)-n)
 	for _, end := range b.Ends[n:] {
 		t.Ends = append(t.Ends, end-from)
@@ -54,7 +59,7 @@ func (b *Batch) Tail(n int) Batch {
 
 // Head returns the first n documents. It shares memory with b.
 func (b *Batch) Head(n int) Batch {
-	return Batch{Partition: b.Partition, Range: b.Range.Head(uint64(n)), Data: b.Data[:start(b.Ends, n)], Ends: b.Ends[:n]}
+	return Batch{Partition: b.Partition, Range: b.Range.Head(uint64(n)), Data: b.Data[:start(b.Ends, n)], Ends: b.Ends[:n], Time: b.Time}
 }
 
 // An Output is what a script made of one batch for one sink. Columns are present

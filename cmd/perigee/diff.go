@@ -67,7 +67,7 @@ Examples:
 func (d *diffCommand) Run(c *console) error {
 	report, err := d.compare(c)
 	if err == nil {
-		err = d.print(c, report)
+		err = printDifferences(c, d.Format, report)
 	}
 	if err != nil {
 		printError(c.err, err, "")
@@ -93,13 +93,15 @@ func (d *diffCommand) compare(c *console) (*compare.Report, error) {
 	defer stop()
 	ctx := context.WithoutCancel(interrupted)
 	var versions [2]*trial.Pipeline
+	var sides [2]compare.Side
 	for i, name := range []string{d.Old, d.New} {
 		if versions[i], err = d.load(ctx, c, conf, name); err != nil {
 			return nil, err
 		}
 		defer versions[i].Close()
+		sides[i] = compare.Side{Name: name, Script: versions[i].Code.Name, Runner: versions[i]}
 	}
-	comparison := compare.New(versions[0], versions[1], [2]string{d.Old, d.New})
+	comparison := compare.New(sides[0], sides[1], versions[0].Compared())
 	err = d.read(c, conf, versions[0].Config.Name, func(event []byte) error {
 		if interrupted.Err() != nil {
 			return errEnough
@@ -141,13 +143,13 @@ func (d *diffCommand) load(ctx context.Context, c *console, conf *config.Config,
 	if err != nil {
 		return nil, err
 	}
-	return trial.Load(ctx, conf, d.Pipeline, engineOptions(c, d.Allow, nil), trial.Options{Code: &code, Documents: true})
+	return trial.Load(ctx, conf, d.Pipeline, engineOptions(c, d.Allow, nil), trial.Options{Code: &code, Documents: true, NoLog: true})
 }
 
-// print writes the report to standard output, with colours on a terminal.
-func (d *diffCommand) print(c *console, report *compare.Report) error {
+// printDifferences writes a report to standard output, with colours on a terminal.
+func printDifferences(c *console, format string, report *compare.Report) error {
 	var err error
-	switch d.Format {
+	switch format {
 	case "json":
 		err = json.NewEncoder(c.out).Encode(report)
 	case "html":

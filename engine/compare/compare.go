@@ -1,8 +1,9 @@
-// Package compare runs events through two versions of a pipeline and reports how the results
-// differ: rows, dropped events, dead letters, typed columns, time and memory.
+// Package compare reports how the results of two versions of a pipeline differ: rows, dropped
+// events, dead letters, typed columns, time and memory.
 //
-// Both versions run each batch, and only results whose bytes differ are parsed. Memory is bounded,
-// whatever the events are: a Report has a bounded number of groups, with a few short examples.
+// A Comparison runs both versions on each batch, or takes results that are there. Only results whose
+// bytes differ are parsed. Memory is bounded, whatever the events are: a Report has a bounded number of
+// groups, with a few short examples.
 //
 // A Comparison has one owner at a time. A Report is a value that nothing changes.
 package compare
@@ -11,12 +12,16 @@ import (
 	"context"
 	"time"
 
-	"github.com/perigeedb/perigee/engine"
-	"github.com/perigeedb/perigee/engine/trial"
 	"github.com/perigeedb/perigee/event"
 )
 
-// A Comparison runs events through two versions and collects what a Report says.
+// Limits of a batch that a Comparison runs.
+const (
+	batchEvents = 1000
+	batchBytes  = 1 << 20
+)
+
+// A Comparison collects what a Report says about the results of two versions.
 type Comparison struct {
 	versions [2]*version // old and new
 	batch    event.Batch
@@ -24,37 +29,69 @@ type Comparison struct {
 	differ   differ
 }
 
-// A version is one of the two, with what it has done so far.
-type version struct {
-	pipeline *trial.Pipeline
-	errors   errorTexts
-	sum      Version
-	took     time.Duration
+// A Side is one of the two versions.
+type Side struct {
+	Name   string // how the report calls it
+	Script string // name of its code, as errors of the code quote it
+	Runner Runner // nil if its results come from elsewhere; see Comparison.AddResults
 }
 
-// New returns a comparison of two versions of one pipeline, which were loaded with the documents of
-// all rows. names are how the report calls their scripts. Both versions see the same time: that of
-// the call.
-func New(old, next *trial.Pipeline, names [2]string) *Comparison {
+// A Runner runs a version. Package trial has one.
+type Runner interface {
+	// Run passes a batch through the version, and calls handle with each part of it that ran.
+	Run(ctx context.Context, in *event.Batch, handle func(part *event.Batch, res *event.Result) error) error
+	// Freeze sets the clock of the version.
+	Freeze(at time.Time)
+	// Memory returns the bytes of its VMs.
+	Memory() int
+}
+
+// A Sink is what a sink stores.
+type Sink struct {
+	Name string
+	// Columns are those that the sink stores; nil if it stores documents.
+	Columns []event.Column
+	// Documents says that a row also keeps the fields that have no column.
+	Documents bool
+	// ColumnsOnly says that the documents of rows may be empty, and only columns are compared.
+	ColumnsOnly bool
+}
+
+// A version is one of the two, with what it has done so far.
+type version struct {
+	runner Runner
+	errors errorTexts
+	sum    Version
+	took   time.Duration
+}
+
+// New returns a comparison of two versions of one pipeline with these sinks. Runners keep the documents
+// of all rows, unless their sink is ColumnsOnly, and see the same time: that of the call.
+func New(old, next Side, sinks []Sink) *Comparison {
 	c := &Comparison{}
 	now := time.Now()
-	for i, p := range [2]*trial.Pipeline{old, next} {
-		p.Freeze(now)
-		c.versions[i] = &version{pipeline: p, errors: newErrorTexts(p.Code.Name), sum: Version{Name: names[i]}}
+	for i, side := range [2]Side{old, next} {
+		if side.Runner != nil {
+			side.Runner.Freeze(now)
+		}
+		c.versions[i] = &version{runner: side.Runner, errors: newErrorTexts(side.Script), sum: Version{Name: side.Name}}
 		c.differ.errors[i] = &c.versions[i].errors
 	}
-	c.differ.setSinks(old.Sinks)
+	c.differ.setSinks(sinks)
 	c.batch.Partition = "diff"
 	return c
 }
 
 // Events returns the number of events that have run.
-func (c *Comparison) Events() uint64 { return c.batch.Range.First }
+func (c *Comparison) Events() uint64 { return c.differ.compared }
+
+// Different returns the number of events whose results differ.
+func (c *Comparison) Different() uint64 { return c.differ.different }
 
 // Add adds a copy of an event. It runs a batch when it has enough events.
 func (c *Comparison) Add(ctx context.Context, doc []byte) error {
 	c.batch.Append(doc)
-	if c.batch.Len() < engine.DefaultBatchEvents && len(c.batch.Data) < engine.DefaultBatchBytes {
+	if c.batch.Len() < batchEvents && len(c.batch.Data) < batchBytes {
 		return nil
 	}
 	return c.flush(ctx)
@@ -95,10 +132,23 @@ func (c *Comparison) run(ctx context.Context, leader int) error {
 	})
 }
 
+// AddResults adds results of both versions, old and new, for all events of a batch, and how long each
+// took. memory is that of the VMs of the new version.
+func (c *Comparison) AddResults(in *event.Batch, results [2]*event.Result, took [2]time.Duration, memory int) {
+	var sides [2]cursor
+	for i, v := range c.versions {
+		sides[i] = newCursor(results[i])
+		v.sum.add(results[i])
+		v.took += took[i]
+	}
+	c.versions[1].sum.Memory = max(c.versions[1].sum.Memory, memory)
+	c.differ.compareBatch(in, &sides)
+}
+
 // run runs a batch, and measures that without the time that handle takes.
 func (v *version) run(ctx context.Context, in *event.Batch, handle func(*event.Batch, *event.Result) error) error {
 	began := time.Now()
-	err := v.pipeline.Run(ctx, in, func(part *event.Batch, res *event.Result) error {
+	err := v.runner.Run(ctx, in, func(part *event.Batch, res *event.Result) error {
 		v.took += time.Since(began)
 		v.sum.add(res)
 		err := handle(part, res)
@@ -106,8 +156,7 @@ func (v *version) run(ctx context.Context, in *event.Batch, handle func(*event.B
 		return err
 	})
 	v.took += time.Since(began)
-	v.sum.Memory = max(v.sum.Memory, v.pipeline.Memory())
-	v.pipeline.TakeLog() // nothing reads it, and it would grow
+	v.sum.Memory = max(v.sum.Memory, v.runner.Memory())
 	return err
 }
 
@@ -116,12 +165,17 @@ func (c *Comparison) Report(ctx context.Context) (*Report, error) {
 	if err := c.flush(ctx); err != nil {
 		return nil, err
 	}
+	return c.Result(), nil
+}
+
+// Result returns what differs between the results so far.
+func (c *Comparison) Result() *Report {
 	r := &Report{Events: c.Events(), Different: c.differ.different, Groups: c.differ.sortedGroups(), Omitted: c.differ.omitted}
 	for i, v := range c.versions {
 		v.sum.Seconds = v.took.Seconds()
 		r.Versions[i] = v.sum
 	}
-	return r, nil
+	return r
 }
 
 // A cursor is a result, up to the event that is compared next.

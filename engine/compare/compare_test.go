@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +20,7 @@ import (
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/compare"
 	"github.com/perigeedb/perigee/engine/trial"
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/sink"
@@ -50,6 +53,11 @@ const (
 
 func load(t *testing.T, name, code, sinks string) *trial.Pipeline {
 	t.Helper()
+	return loadWith(t, name, code, sinks, true)
+}
+
+func loadWith(t *testing.T, name, code, sinks string, documents bool) *trial.Pipeline {
+	t.Helper()
 	opts := engine.Options{
 		Kinds: engine.Kinds{
 			Sources: []source.Kind{generate.Kind()}, Sinks: []sink.Kind{postgres.Kind(), stdout.Kind()}, Languages: []script.Language{lua.Language()},
@@ -65,7 +73,7 @@ func load(t *testing.T, name, code, sinks string) *trial.Pipeline {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := trial.Load(t.Context(), c, "", opts, trial.Options{Code: &script.Code{Name: name, Text: []byte(code)}, Documents: true})
+	p, err := trial.Load(t.Context(), c, "", opts, trial.Options{Code: &script.Code{Name: name, Text: []byte(code)}, Documents: documents})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +85,15 @@ func load(t *testing.T, name, code, sinks string) *trial.Pipeline {
 	return p
 }
 
+func sideOf(name string, p *trial.Pipeline) compare.Side {
+	return compare.Side{Name: name, Script: p.Code.Name, Runner: p}
+}
+
 // run compares two versions on events.
 func run(t *testing.T, before, after, sinks string, events ...string) *compare.Report {
 	t.Helper()
-	c := compare.New(load(t, "HEAD:s.lua", before, sinks), load(t, "s.lua", after, sinks), [2]string{"HEAD:s.lua", "s.lua"})
+	old := load(t, "HEAD:s.lua", before, sinks)
+	c := compare.New(sideOf("HEAD:s.lua", old), sideOf("s.lua", load(t, "s.lua", after, sinks)), old.Compared())
 	for _, e := range events {
 		if err := c.Add(t.Context(), []byte(e)); err != nil {
 			t.Fatal(err)
@@ -89,6 +102,48 @@ func run(t *testing.T, before, after, sinks string, events ...string) *compare.R
 	r, err := c.Report(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	return r
+}
+
+// runReady compares results of two versions that are there. Without documents, those of sinks that read
+// only columns are empty.
+func runReady(t *testing.T, before, after, sinks string, documents bool, events ...string) *compare.Report {
+	t.Helper()
+	var sides [2]compare.Side
+	var results [2]*event.Result
+	var described []compare.Sink
+	in := event.Batch{Partition: "p", Range: event.Range{First: 1000, Count: uint64(len(events))}}
+	for _, e := range events {
+		in.Append([]byte(e))
+	}
+	for i, code := range []string{before, after} {
+		name := [2]string{"HEAD:s.lua", "s.lua"}[i]
+		p := loadWith(t, name, code, sinks, documents)
+		sides[i], described = compare.Side{Name: name, Script: name}, p.Compared()
+		results[i] = &event.Result{}
+		err := p.Run(t.Context(), &in, func(part *event.Batch, res *event.Result) error {
+			if part.Len() != in.Len() {
+				t.Fatal("a limit ended the run")
+			}
+			for k := range res.Outputs {
+				described[k].ColumnsOnly = !documents && res.Outputs[k].Columns != nil
+				if described[k].ColumnsOnly {
+					clear(res.Outputs[k].Data)
+				}
+			}
+			results[i].CopyEvents(res, &in, 0, in.Len())
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := compare.New(sides[0], sides[1], described)
+	c.AddResults(&in, results, [2]time.Duration{time.Second, 2 * time.Second}, 7)
+	r := c.Result()
+	if r.Versions[0].Seconds != 1 || r.Versions[1].Seconds != 2 || r.Versions[1].Memory != 7 {
+		t.Errorf("the versions are %+v", r.Versions)
 	}
 	return r
 }
@@ -159,6 +214,13 @@ func TestDifferences(t *testing.T) {
 				if !strings.HasPrefix(got[i], c.want[i]) {
 					t.Errorf("got %s, want %s", got[i], c.want[i])
 				}
+			}
+			if ready := describe(runReady(t, body(c.before), body(c.after), c.sinks, true, c.events...)); !slices.Equal(ready, got) {
+				t.Errorf("results that are ready give %q, runs give %q", ready, got)
+			}
+			stored := slices.DeleteFunc(slices.Clone(got), func(group string) bool { return strings.Contains(group, "stored as before") })
+			if ready := describe(runReady(t, body(c.before), body(c.after), c.sinks, false, c.events...)); !slices.Equal(ready, stored) {
+				t.Errorf("results without documents give %q, runs give %q", ready, stored)
 			}
 			if r.Same() != (len(c.want) == 0) || r.Events != uint64(len(c.events)) {
 				t.Errorf("%d of %d events differ", r.Different, r.Events)

@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/perigeedb/perigee/engine"
-	"github.com/perigeedb/perigee/engine/trial"
+	"github.com/perigeedb/perigee/engine/rowtext"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
@@ -17,19 +16,21 @@ type differ struct {
 	sinks  []sinkColumns
 	errors [2]*errorTexts
 
+	compared  uint64
 	different uint64
 	number    uint64 // of the event that is compared, from 1
 	found     bool   // it differs
 	outcomes  [2]outcome
 	entries   [2][]entry
 	docs      [2]pure.Document
+	json      [2][]byte // of appendJSONColumns
 	walk      walk
 	text      []byte
 }
 
 // sinkColumns describe what a sink stores.
 type sinkColumns struct {
-	engine.StageSink
+	Sink
 	covered map[string]coverage // by the first key of their paths
 }
 
@@ -42,7 +43,7 @@ const (
 	asJSON             // as JSON
 )
 
-func (d *differ) setSinks(sinks []engine.StageSink) {
+func (d *differ) setSinks(sinks []Sink) {
 	for _, s := range sinks {
 		one := sinkColumns{s, map[string]coverage{}}
 		for _, c := range s.Columns {
@@ -59,15 +60,17 @@ func (d *differ) setSinks(sinks []engine.StageSink) {
 
 // compareBatch compares what the versions made of a batch.
 func (d *differ) compareBatch(in *event.Batch, sides *[2]cursor) {
-	if sameResults(in.Len(), sides) {
+	before := d.compared
+	d.compared += uint64(in.Len())
+	if d.sameResults(in.Len(), sides) {
 		return
 	}
 	for i := range in.Len() {
-		d.number = in.Range.First + uint64(i) + 1
+		d.number = before + uint64(i) + 1
 		for k := range sides {
-			sides[k].next(i, d.number-1, &d.outcomes[k])
+			sides[k].next(i, in.Range.First+uint64(i), &d.outcomes[k])
 		}
-		if sameRows(&d.outcomes[0], &d.outcomes[1]) && len(d.outcomes[0].dead)+len(d.outcomes[1].dead) == 0 {
+		if d.sameRows(&d.outcomes[0], &d.outcomes[1]) && len(d.outcomes[0].dead)+len(d.outcomes[1].dead) == 0 {
 			continue
 		}
 		d.found = false
@@ -79,7 +82,7 @@ func (d *differ) compareBatch(in *event.Batch, sides *[2]cursor) {
 }
 
 // sameResults reports whether the results of a whole batch of n events are the same.
-func sameResults(n int, sides *[2]cursor) bool {
+func (d *differ) sameResults(n int, sides *[2]cursor) bool {
 	a, b := sides[0].Result, sides[1].Result
 	if a.Ran != n || b.Ran != n || len(a.Dead)+len(b.Dead) > 0 {
 		return false
@@ -89,21 +92,38 @@ func sameResults(n int, sides *[2]cursor) bool {
 		if !bytes.Equal(x.Data, y.Data) || !slices.Equal(x.Ends, y.Ends) || !slices.Equal(x.From, y.From) {
 			return false
 		}
+		if d.sinks[i].ColumnsOnly && !sameColumns(d.sinks[i].Columns, x.Columns, y.Columns) {
+			return false
+		}
 	}
 	return true
 }
 
 // sameRows reports whether the rows of two outcomes have the same bytes.
-func sameRows(a, b *outcome) bool {
+func (d *differ) sameRows(a, b *outcome) bool {
 	for s := range a.rows {
 		x, y := a.rows[s], b.rows[s]
 		if x[1]-x[0] != y[1]-y[0] {
 			return false
 		}
 		for k := range x[1] - x[0] {
-			if !bytes.Equal(a.result.Outputs[s].Doc(x[0]+k), b.result.Outputs[s].Doc(y[0]+k)) {
+			if !d.sameRow(s, x[0]+k, y[0]+k) {
 				return false
 			}
+		}
+	}
+	return true
+}
+
+// sameRow reports whether two rows of a sink have the same bytes, or columns if only those count.
+func (d *differ) sameRow(sink, x, y int) bool {
+	s := &d.sinks[sink]
+	if !s.ColumnsOnly {
+		return bytes.Equal(d.doc(0, sink, x), d.doc(1, sink, y))
+	}
+	for i := range s.Columns {
+		if !sameCell(s.Columns[i].Type, d.cells(sink, i), [2]int{x, y}) {
+			return false
 		}
 	}
 	return true
@@ -196,7 +216,8 @@ func (d *differ) describeDead(side int, dead *event.Dead) []byte {
 
 // row returns a row as its sink stores it.
 func (d *differ) row(side, sink, row int) []byte {
-	d.text = trial.AppendRow(d.text[:0], &d.sinks[sink].StageSink, &d.outcomes[side].result.Outputs[sink], row)
+	s := &d.sinks[sink]
+	d.text = rowtext.AppendRow(d.text[:0], s.Columns, s.Documents, &d.outcomes[side].result.Outputs[sink], row)
 	return d.text
 }
 
@@ -214,7 +235,7 @@ func (d *differ) listEntries(side, sink int) []entry {
 	row, end := o.rows[sink][0], o.rows[sink][1]
 	for i := range o.dead {
 		dead := &o.dead[i]
-		if dead.Sink != d.sinks[sink].Config.Name {
+		if dead.Sink != d.sinks[sink].Name {
 			continue
 		}
 		for ; row < end && len(all) < int(dead.Number); row++ {
@@ -234,7 +255,7 @@ func (d *differ) compareSink(sink int) {
 	a, b := d.listEntries(0, sink), d.listEntries(1, sink)
 	extra := len(b) - len(a)
 	same := func(x, y entry) bool {
-		return x.dead == nil && y.dead == nil && bytes.Equal(d.doc(0, sink, x.row), d.doc(1, sink, y.row))
+		return x.dead == nil && y.dead == nil && d.sameRow(sink, x.row, y.row)
 	}
 	for len(a) > 0 && len(b) > 0 && same(a[0], b[0]) {
 		a, b = a[1:], b[1:]

@@ -3,20 +3,23 @@ package compare
 import (
 	"bytes"
 
-	"github.com/perigeedb/perigee/engine/trial"
+	"github.com/perigeedb/perigee/engine/rowtext"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
 // compareRows compares two rows of a sink: the columns, and the fields of the documents.
 func (d *differ) compareRows(sink, x, y int) {
-	docs := [2][]byte{d.doc(0, sink, x), d.doc(1, sink, y)}
-	if bytes.Equal(docs[0], docs[1]) {
+	if d.sameRow(sink, x, y) {
 		return // the columns come of the documents
 	}
 	d.walk.begin(sink)
 	if d.sinks[sink].Columns != nil {
 		d.compareColumns(sink, [2]int{x, y})
+	}
+	docs := [2][]byte{d.doc(0, sink, x), d.doc(1, sink, y)}
+	if d.sinks[sink].ColumnsOnly {
+		docs = [2][]byte{d.appendJSONColumns(0, sink, x), d.appendJSONColumns(1, sink, y)}
 	}
 	for i := range docs {
 		if d.docs[i].Index(docs[i]) != nil { // the engine has accepted it
@@ -32,11 +35,7 @@ func (d *differ) compareRows(sink, x, y int) {
 func (d *differ) compareColumns(sink int, rows [2]int) {
 	columns := d.sinks[sink].Columns
 	for i := range columns {
-		var v [2]*event.Vector
-		for side := range v {
-			v[side] = &d.outcomes[side].result.Outputs[sink].Columns.Vectors[i]
-		}
-		typ := columns[i].Type
+		v, typ := d.cells(sink, i), columns[i].Type
 		if typ == event.JSON || sameCell(typ, v, rows) {
 			continue
 		}
@@ -52,10 +51,49 @@ func (d *differ) compareColumns(sink int, rows [2]int) {
 			if v[side].Null[rows[side]] != 0 {
 				return nil
 			}
-			d.text = trial.AppendCell(d.text[:0], typ, v[side], rows[side])
+			d.text = rowtext.AppendCell(d.text[:0], typ, v[side], rows[side])
 			return d.text
 		})
 	}
+}
+
+// cells returns the values of a column of both versions.
+func (d *differ) cells(sink, column int) (v [2]*event.Vector) {
+	for side := range v {
+		v[side] = &d.outcomes[side].result.Outputs[sink].Columns.Vectors[column]
+	}
+	return v
+}
+
+// appendJSONColumns returns a document with the columns of type JSON of a row, by the first keys of their
+// paths.
+func (d *differ) appendJSONColumns(side, sink, row int) []byte {
+	doc := append(d.json[side][:0], '{')
+	for i := range d.sinks[sink].Columns {
+		c := &d.sinks[sink].Columns[i]
+		v := d.cells(sink, i)[side]
+		if c.Type != event.JSON || v.Null[row] != 0 {
+			continue
+		}
+		if len(doc) > 1 {
+			doc = append(doc, ',')
+		}
+		doc = append(append(pure.AppendString(doc, firstKey(c)), ':'), v.Text(row)...)
+	}
+	d.json[side] = append(doc, '}')
+	return d.json[side]
+}
+
+// sameColumns reports whether columns of all rows have the same values.
+func sameColumns(spec []event.Column, a, b *event.Columns) bool {
+	for i := range spec {
+		for row := range a.Rows {
+			if !sameCell(spec[i].Type, [2]*event.Vector{&a.Vectors[i], &b.Vectors[i]}, [2]int{row, row}) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // sameCell reports whether two values of a column are equal.

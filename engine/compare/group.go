@@ -70,7 +70,7 @@ func (d *differ) sortedGroups() []Group {
 		g.Kind, g.Field, g.Unstored = k.kind, k.field, !k.stored
 		for i, s := range d.sinks {
 			if c.sinks&(1<<i) != 0 {
-				g.Sinks = append(g.Sinks, s.Config.Name)
+				g.Sinks = append(g.Sinks, s.Name)
 			}
 		}
 		g.AllSinks = len(g.Sinks) == 0 || len(g.Sinks) == len(d.sinks)

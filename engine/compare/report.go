@@ -25,7 +25,7 @@ type Version struct {
 	Dropped uint64  `json:"dropped"`
 	Dead    uint64  `json:"dead"`    // dead letters
 	Seconds float64 `json:"seconds"` // of its runs
-	Memory  int     `json:"memory"`  // greatest number of bytes of its VMs
+	Memory  int     `json:"memory"`  // greatest number of bytes of its VMs; 0 if unknown
 }
 
 func (v *Version) add(res *event.Result) {
@@ -47,7 +47,7 @@ type Group struct {
 	Events   uint64    `json:"events"`
 	Examples []Example `json:"examples"`
 
-	AllSinks bool `json:"-"`
+	AllSinks bool `json:"all_sinks,omitempty"` // the difference is in all sinks
 }
 
 // An Example is an event of a group, with the value of each version; empty for none.

@@ -166,7 +166,13 @@ func relative(a, b, least float64) string {
 
 func seconds(s float64) string { return fmt.Sprintf("%.3f s", s) }
 
-func mebibytes(n int) string { return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20)) }
+// mebibytes writes a number of bytes, or a dash for an unknown one.
+func mebibytes(n int) string {
+	if n == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20))
+}
 
 // percent writes a share so that a few of many do not look like none.
 func percent(n, total uint64) string {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/rowtext"
 	"github.com/perigeedb/perigee/engine/trial"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
@@ -127,7 +128,7 @@ func (o *outcome) add(p *trial.Pipeline, first int, res *event.Result) {
 		for k := range out.Len() {
 			o.rows[i] = append(o.rows[i], row{
 				event: first + int(out.From[k]),
-				value: trial.AppendRow(nil, &p.Sinks[i], out, k),
+				value: rowtext.AppendRow(nil, p.Sinks[i].Columns, p.Sinks[i].Documents, out, k),
 				doc:   bytes.Clone(out.Doc(k)),
 			})
 		}

@@ -32,6 +32,8 @@ type Options struct {
 	Functions []string
 	// Coverage collects the lines that run; the code runs interpreted then. It may be nil.
 	Coverage *script.Coverage
+	// NoLog discards what code logs; TakeLog returns nothing.
+	NoLog bool
 }
 
 // A Pipeline is the loaded stages of a pipeline.
@@ -50,8 +52,12 @@ type Pipeline struct {
 // configuration and of the code are config.Errors. The caller closes the Pipeline.
 func Load(ctx context.Context, c *config.Config, name string, opts engine.Options, with Options) (*Pipeline, error) {
 	p := &Pipeline{}
+	log := slog.New(&p.log)
+	if with.NoLog {
+		log = nil
+	}
 	stages, err := engine.LoadStages(ctx, c, name, opts, engine.StageOptions{
-		Log:       slog.New(&p.log),
+		Log:       log,
 		Trial:     &script.Trial{Now: p.now, Replace: p.replacement, Coverage: with.Coverage},
 		Code:      with.Code,
 		Documents: with.Documents,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/engine/rowtext"
 	"github.com/perigeedb/perigee/engine/trial"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
@@ -100,7 +101,7 @@ func run(t *testing.T, p *trial.Pipeline, docs ...string) (c collected) {
 	err := p.Run(t.Context(), &in, func(_ *event.Batch, res *event.Result) error {
 		for i := range res.Outputs {
 			for k := range res.Outputs[i].Len() {
-				c.rows[i] = append(c.rows[i], string(trial.AppendRow(nil, &p.Sinks[i], &res.Outputs[i], k)))
+				c.rows[i] = append(c.rows[i], string(rowtext.AppendRow(nil, p.Sinks[i].Columns, p.Sinks[i].Documents, &res.Outputs[i], k)))
 			}
 		}
 		for _, d := range res.Dead {

@@ -104,13 +104,14 @@ var may = map[string][]string{
 	"admin":  {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/durable", "internal/nearest"},
 
 	"engine": {
-		"admin", "engine/config", "event", "internal/datafolder", "pipeline", "pipeline/deadletter", "pipeline/outbox",
+		"admin", "engine/compare", "engine/config", "event", "internal/datafolder", "pipeline", "pipeline/deadletter", "pipeline/outbox",
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":       {"internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},
+	"engine/rowtext":      {"event", "internal/document/pure"},
+	"engine/compare":      {"engine/rowtext", "event", "internal/document/pure", "internal/terminal"},
 	"engine/trial":        {"engine", "engine/config", "event", "internal/document/pure", "script", "script/stdlib"},
-	"engine/compare":      {"engine", "engine/trial", "event", "internal/document/pure", "internal/terminal"},
-	"engine/suite":        {"engine", "engine/config", "engine/trial", "event", "internal/terminal", "script", "script/luasyntax"},
+	"engine/suite":        {"engine", "engine/config", "engine/rowtext", "engine/trial", "event", "internal/terminal", "script", "script/luasyntax"},
 	"engine/replay":       {"engine", "engine/config", "event", "internal/datafolder", "internal/durable", "internal/frame", "sink", "source"},
 	"engine/eventservice": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/fileimport", "eventstore/output", "eventstore/queryhttp", "eventstore/systemtable", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 

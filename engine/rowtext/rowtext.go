@@ -1,4 +1,5 @@
-package trial
+// Package rowtext writes rows as JSON, as the sinks of a pipeline store them.
+package rowtext
 
 import (
 	"encoding/json"
@@ -7,28 +8,28 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/document/pure"
 )
 
 // AppendRow appends a row of a sink as JSON, as the sink stores it: an object of its columns, in
-// their order, with null where the row has no value; or the document, if the sink stores
-// documents. A timestamp is a string of RFC 3339 in UTC.
-func AppendRow(to []byte, sink *engine.StageSink, out *event.Output, row int) []byte {
-	if sink.Columns == nil || out.Columns == nil {
+// their order, with null where the row has no value; or the document, if columns is nil. documents
+// says that the sink also stores the fields that have no column. A timestamp is a string of RFC 3339
+// in UTC.
+func AppendRow(to []byte, columns []event.Column, documents bool, out *event.Output, row int) []byte {
+	if columns == nil || out.Columns == nil {
 		return append(to, out.Doc(row)...)
 	}
 	to = append(to, '{')
-	for i := range sink.Columns {
+	for i := range columns {
 		if i > 0 {
 			to = append(to, ',')
 		}
-		to = append(pure.AppendString(to, sink.Columns[i].Name), ':')
-		to = AppendCell(to, sink.Columns[i].Type, &out.Columns.Vectors[i], row)
+		to = append(pure.AppendString(to, columns[i].Name), ':')
+		to = AppendCell(to, columns[i].Type, &out.Columns.Vectors[i], row)
 	}
-	if sink.Documents {
-		to = appendRest(to, sink.Columns, out.Doc(row))
+	if documents {
+		to = appendRest(to, columns, out.Doc(row))
 	}
 	return append(to, '}')
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
@@ -29,6 +30,8 @@ type Config struct {
 	Load  func(ctx context.Context, codes []script.Code, trial bool) (script.Script, error)
 	Sinks int // how many the script is loaded for
 	Log   *slog.Logger
+	// Replaced is called after each replacement of the script. It may be nil.
+	Replaced func()
 }
 
 // A Script is a script.Script that can be replaced.
@@ -93,9 +96,7 @@ func (s *Script) String() string {
 // Code returns the code of the first origin in the current version, and the files that it has
 // required so far, by path.
 func (s *Script) Code() (code script.Code, required map[string][]byte) {
-	s.mu.Lock()
-	first := s.current.snapshot.parts[0]
-	s.mu.Unlock()
+	first := s.currentSnapshot().parts[0]
 	first.mu.Lock()
 	defer first.mu.Unlock()
 	return first.code, maps.Clone(first.required)
@@ -155,12 +156,33 @@ func (s *Script) Check(ctx context.Context, remote bool) (replaced bool) {
 		return false
 	}
 	s.loaded = next
-	if err := s.replace(ctx, next); err != nil {
+	if err := s.replace(ctx, next, true); err != nil {
 		s.updateCounts(func(c *Counts) { c.Refused++ })
 		s.config.Log.Error("refused new version of script; the old one stays", "script", s.String(), "error", err)
 		return false
 	}
 	return true
+}
+
+// Adopt replaces the current version by the code of the first origin that another script runs, with the
+// files that it has required. From then on s follows the origin of that code. Unless untried is true, it
+// refuses a version that fails on all of the events on which Check would try it.
+func (s *Script) Adopt(ctx context.Context, from *Script, untried bool) error {
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	next := &snapshot{parts: slices.Clone(s.currentSnapshot().parts)}
+	next.parts[0] = from.currentSnapshot().parts[0]
+	if err := s.replace(ctx, next, !untried); err != nil {
+		return err
+	}
+	s.loaded = next
+	return nil
+}
+
+func (s *Script) currentSnapshot() *snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current.snapshot
 }
 
 // reportUnreadable counts a failure to read the origins, and logs the first in a row.
@@ -188,10 +210,12 @@ func (s *Script) updateCounts(change func(*Counts)) {
 	change(&s.counts)
 }
 
-// replace tries a new version and makes it the current one.
-func (s *Script) replace(ctx context.Context, next *snapshot) error {
-	if err := s.tryVersion(ctx, next); err != nil {
-		return err
+// replace makes a new version the current one, after a trial if that is asked for.
+func (s *Script) replace(ctx context.Context, next *snapshot, try bool) error {
+	if try {
+		if err := s.tryVersion(ctx, next); err != nil {
+			return err
+		}
 	}
 	loaded, err := s.config.Load(ctx, next.recordingCode(), false)
 	if err != nil {
@@ -206,6 +230,9 @@ func (s *Script) replace(ctx context.Context, next *snapshot) error {
 	s.config.Log.Info("script replaced", "script", loaded.String(), "before", old.String())
 	if idle {
 		s.closeVersion(old)
+	}
+	if s.config.Replaced != nil {
+		s.config.Replaced()
 	}
 	return nil
 }

@@ -301,3 +301,53 @@ func TestRequired(t *testing.T) {
 	}
 	b.want(`{"version":2}`, `{}`)
 }
+
+// TestAdopt makes the version that another script runs the current one, with the module that it has
+// required, although its files have changed since; and follows its file from then on.
+func TestAdopt(t *testing.T) {
+	b := newBench(t, fmt.Sprintf(versionScript, 1), quick)
+	b.want(`{"version":1}`, `{}`)
+	other := newBench(t, fmt.Sprintf(versionScript, 0), quick)
+	module := filepath.Join(filepath.Dir(other.path), "m.lua")
+	replaceFile(t, module, "return 2")
+	other.write("local m = require 'm' function main(event) return {version = m} end")
+	other.Check(t.Context(), true)
+	other.want(`{"version":2}`, `{}`)
+	replaceFile(t, module, "return 3")
+
+	if err := b.Adopt(t.Context(), other.Script, false); err != nil {
+		t.Fatal(err)
+	}
+	b.want(`{"version":2}`, `{}`)
+	if b.Counts() != (reload.Counts{Replaced: 1}) || b.open.Load() != 1 {
+		t.Errorf("%+v, %d open", b.Counts(), b.open.Load())
+	}
+	b.write(fmt.Sprintf(versionScript, 4)) // the file before
+	if !b.Check(t.Context(), true) {
+		t.Error("the module has changed, and the script was not replaced")
+	}
+	b.want(`{"version":3}`, `{}`)
+	other.write(fmt.Sprintf(versionScript, 5))
+	b.Check(t.Context(), true)
+	b.want(`{"version":5}`, `{}`)
+}
+
+// TestAdoptRefuses tries the version on recent events, unless it need not.
+func TestAdoptRefuses(t *testing.T) {
+	b := newBench(t, fmt.Sprintf(versionScript, 1), quick)
+	b.want(`{"version":1}`, `{}`)
+	other := newBench(t, "function main(event) error('always') end", quick)
+	if err := b.Adopt(t.Context(), other.Script, false); err == nil || !strings.Contains(err.Error(), "it fails on all of 1 recent events") {
+		t.Errorf("the error is %v", err)
+	}
+	b.want(`{"version":1}`, `{}`)
+	if b.Check(t.Context(), true) {
+		t.Error("a refused version changed the script")
+	}
+	if err := b.Adopt(t.Context(), other.Script, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.pass(`{}`); !strings.Contains(got, "always") {
+		t.Errorf("the script makes %s", got)
+	}
+}

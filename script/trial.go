@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A Trial makes the runs of code repeatable and observable, for tests. Code that is loaded with
-// one writes all of its log lines, at any rate. Go plugins, which call Go directly, and isolated
+// A Trial makes the runs of code repeatable and observable, for tests. Go plugins, which call Go directly, and isolated
 // scripts ignore it. Its fields are optional, and its functions are safe for concurrent use.
 type Trial struct {
 	// Now is the clock of the modules time and os, in place of the system's. os.clock, which
@@ -19,6 +18,8 @@ type Trial struct {
 	Replace func(function string) Func
 	// Coverage collects the lines that run. Code runs interpreted then.
 	Coverage *Coverage
+	// LimitLog bounds the log lines as those of a pipeline. Otherwise all are written.
+	LimitLog bool
 }
 
 // Clock returns the clock that code reads. A nil Trial has the system's.

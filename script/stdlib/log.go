@@ -36,10 +36,10 @@ func NewLog(to *slog.Logger) *Log {
 	return &Log{to: to, now: time.Now, limited: true}
 }
 
-// ScriptLog returns the log of a script that is loaded with opts. In a trial it has no bound.
+// ScriptLog returns the log of a script that is loaded with opts. In a trial it may have no bound.
 func ScriptLog(opts *script.Options) *Log {
 	l := NewLog(opts.Log)
-	l.limited = opts.Trial == nil
+	l.limited = opts.Trial == nil || opts.Trial.LimitLog
 	return l
 }
 

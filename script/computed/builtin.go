@@ -43,7 +43,10 @@ func (w *computation) fillIdentifiers(c *Column) {
 
 // fillTimestamps fills a column with the time at which the batch is processed.
 func (w *computation) fillTimestamps(c *Column) {
-	now := w.script.now()
+	now := w.in.Time
+	if now.IsZero() {
+		now = w.script.now()
+	}
 	cell := appendTime(nil, now)
 	if c.Type == event.Int64 {
 		cell = strconv.AppendInt(nil, now.Unix(), 10)

@@ -141,6 +141,8 @@ func unitOf(f config.Field) string {
 		return "time"
 	case "size":
 		return "bytes"
+	case "percentage":
+		return "percent"
 	}
 	return f.Unit
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -220,6 +221,8 @@ func (g *configGenerator) mapping(fields []config.Field, further ...string) stri
 				parts = append(parts, f.Key+": "+g.value(f, f.Kind))
 			}
 			continue
+		case f.Key == "shadow" && !slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, "script: ") }) && !g.isFault():
+			continue // the script precedes it
 		case f.Required && g.isFault(), !f.Required && g.IntN(3) > 0:
 			continue
 		}
@@ -284,7 +287,7 @@ func (g *configGenerator) scalar(f config.Field, kind string) string {
 	valid := map[string][]string{
 		"integer": {"0", "7", "1000", "1_000", `"12"`, "${NONE:-5}"}, "size": {"0", "4096", "64MiB", `"1 GB"`, "1.5KiB", "${NONE:-1MiB}"},
 		"duration": {"0", "100ms", "2s", "1m30s", "30d", "1d12h", "1.5h", `"5m"`, "${NONE:-5s}"}, "bool": {"true", "false", `"true"`, "${NONE:-false}"},
-		"duration or off": {"30s", "off", "5m", "2d"}, "number": {"0", "1.5", `"2"`},
+		"duration or off": {"30s", "off", "5m", "2d"}, "number": {"0", "1.5", `"2"`}, "percentage": {"10%", "100%", "0.5", "1", `"2.5 %"`, "${NONE:-1%}"},
 		"string or list of string": {"a", "[a, b]", `"a:*"`, "5"},
 	}[kind]
 	switch {

@@ -80,6 +80,7 @@ type Pipeline struct {
 	Name     string
 	Source   Source
 	Script   *Script    // nil when events pass through unchanged
+	Shadow   *Shadow    // nil for none
 	Computed []Computed // columns of every pipeline, then those of this one
 	Sinks    []Sink     // with different names
 	Lanes    int        // batches in flight; 0 for the default

@@ -104,6 +104,9 @@ func (p *Pipeline) toNode(known Known) *node {
 		s.set(cmp.Or(p.Script.Language, orElse(known.Languages...)), &node{shape: scalar, raw: p.Script.Text, text: p.Script.Text})
 		n.set("script", s)
 	}
+	if p.Shadow != nil {
+		n.set("shadow", p.Shadow.toNode())
+	}
 	if len(p.Computed) > 0 {
 		n.set("computed", nodeOf(reflect.ValueOf(p.Computed), false))
 	}
@@ -212,6 +215,9 @@ func (p *Pipeline) canonical() string {
 	p.Source.node.write(&b)
 	if s := p.Script; s != nil {
 		fmt.Fprintf(&b, "script %q %q %q %v %v %q\n", s.Language, s.Text, s.Func, s.Limits, s.Pool, s.Isolate)
+	}
+	if s := p.Shadow; s != nil {
+		fmt.Fprintf(&b, "shadow %q %v\n", s.Text, s.Sample)
 	}
 	for _, c := range p.Computed {
 		fmt.Fprintf(&b, "computed %q %q %q %q\n", c.Name, c.Type, c.Func, c.FuncName)

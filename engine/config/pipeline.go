@@ -37,6 +37,7 @@ type topKeys struct {
 type pipelineKeys struct {
 	Source   struct{}            `yaml:"source,apart,required" kind:"source" example:"{file: {path: events.ndjson}}" help:"kind of the source, with its settings"`
 	Script   ScriptSettings      `yaml:"script,apart" kind:"script" example:"trim.lua" help:"code, a path or an address; or a mapping with the code below the name of its language, beside the keys of a script"`
+	Shadow   shadowKeys          `yaml:"shadow,apart" help:"a new version of the script that runs beside it on a sample of the events; see perigee shadow"`
 	Computed []Computed          `yaml:"computed,apart" help:"columns whose value a function computes from the row, after those of every pipeline"`
 	Sink     struct{}            `yaml:"sink,apart" kind:"sink" example:"{stdout: {}}" help:"kind of the only sink, with its settings; required without sinks"`
 	Sinks    map[string]sinkKeys `yaml:"sinks,apart" kind:"mapping to sink" help:"several sinks by name, instead of sink: {NAME: {KIND: {…}, routed: true}, …}"`
@@ -187,6 +188,9 @@ func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pip
 	p.Sinks = d.readSinks(e, known.Sinks)
 	if s := e.value.get("script"); s != nil && s.value.shape != null && !s.value.broken {
 		p.Script = d.readScript(s, known.Languages)
+	}
+	if s := e.value.get("shadow"); s != nil && s.value.shape != null && !s.value.broken {
+		p.Shadow = d.readShadow(s, &p)
 	}
 	return p
 }

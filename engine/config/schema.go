@@ -127,9 +127,11 @@ const (
 	numberPattern   = `^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`
 	durationPattern = `^\+?0$|^[0-9]+d$|^([0-9]+d)?\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
 	sizePattern     = `^[0-9][0-9_]*(\.[0-9_]*)?\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`
-	decimalPattern  = `^decimal\([0-9]{1,2}, ?[0-9]{1,2}\)$`
-	namePattern     = `^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`
-	tableName       = `^[A-Za-z_][A-Za-z0-9_]{0,62}$`
+	// percentagePattern also matches percentages that are too large, which the decoder refuses.
+	percentagePattern = `^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*%?$`
+	decimalPattern    = `^decimal\([0-9]{1,2}, ?[0-9]{1,2}\)$`
+	namePattern       = `^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`
+	tableName         = `^[A-Za-z_][A-Za-z0-9_]{0,62}$`
 )
 
 // value returns the rule for a value that is there.
@@ -178,6 +180,8 @@ func (d *Description) item(f Field, kind string) rule {
 		return either(rule{"type": "integer", "minimum": 0}, spelled(sizePattern))
 	case "duration":
 		return either(rule{"const": 0}, spelled(durationPattern))
+	case "percentage":
+		return either(rule{"type": "number", "exclusiveMinimum": 0, "maximum": 1}, spelled(percentagePattern))
 	case "duration or off":
 		return either(rule{"enum": []string{"off"}}, spelled(durationPattern))
 	}
@@ -266,9 +270,14 @@ func (d *Description) script() rule {
 	return either(code, settings, rule{"type": "null"})
 }
 
-// pipeline returns the rule for a pipeline, which has one of sink and sinks.
+// pipeline returns the rule for a pipeline, which has one of sink and sinks, and a script if it has a shadow.
 func (d *Description) pipeline(fields []Field) rule {
 	r := d.object(fields)
 	r["oneOf"] = []rule{{"required": []string{"sink"}}, {"required": []string{"sinks"}}}
+	null := rule{"type": "null"}
+	r["anyOf"] = []rule{
+		{"properties": rule{"shadow": null}},
+		{"required": []string{"script"}, "properties": rule{"script": rule{"not": null}}},
+	}
 	return r
 }

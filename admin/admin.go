@@ -57,6 +57,7 @@ type Pipeline struct {
 	Sinks   []Sink
 	Running *pipeline.Pipeline // nil without an engine
 	Code    func() Code        // of the running script; nil if there is none
+	Shadow  Shadow             // nil if there is none
 }
 
 // A Code is the text of a script.
@@ -146,6 +147,7 @@ type Status struct {
 	Circuit     bool           `json:"circuit_open"`      // reading has stopped because writing fails
 	DeadLetters int            `json:"dead_letters"`      // stored, of all runs
 	Sinks       []SinkStatus   `json:"sinks"`
+	Shadow      *ShadowStatus  `json:"shadow,omitempty"`
 }
 
 // A SinkStatus describes one sink of a pipeline since the start.
@@ -196,6 +198,10 @@ func (a *Admin) Status(ctx context.Context) ([]Status, error) {
 	for _, p := range a.pipelines() {
 		status := StatusOf(p.Running)
 		status.DeadLetters = sizes[p.Name]
+		if p.Shadow != nil {
+			shadow := p.Shadow.Status()
+			status.Shadow = &shadow
+		}
 		all = append(all, status)
 	}
 	return all, nil

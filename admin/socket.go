@@ -45,6 +45,12 @@ func (a *Admin) Handlers() map[string]http.Handler {
 		"running-code": handle(func(ctx context.Context, r codeRequest) (Code, error) {
 			return a.RunningCode(ctx, r.Pipeline)
 		}),
+		"shadow": handle(func(ctx context.Context, r shadowRequest) (ShadowReport, error) {
+			return a.Shadow(ctx, r.Pipeline, r.Reset)
+		}),
+		"promote": handle(func(ctx context.Context, r shadowRequest) (Promotion, error) {
+			return a.Promote(ctx, r.Pipeline, r.Force)
+		}),
 		"dead-letters":       handleStream(a.DeadLetters),
 		"count-dead-letters": handle(a.CountDeadLetters),
 		"purge-dead-letters": handle(a.PurgeDeadLetters),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/engine/shadow"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/script"
@@ -50,6 +51,11 @@ type Pipeline struct {
 	Script script.Script
 	Sinks  []Sink // in the order of the configuration
 
+	// Shadow is a new version that runs beside the script; nil for none. ShadowFault is why it does not
+	// load, which does not keep the pipeline from running.
+	Shadow      *shadow.Shadow
+	ShadowFault error
+
 	// ScriptOrigin says where the code of the script comes from; it is empty when
 	// events pass through unchanged.
 	ScriptOrigin string
@@ -61,6 +67,7 @@ type Pipeline struct {
 	limits source.Limits
 	loader *loader.Loader
 	pool   *pool.Pool // of the script alone; nil when it uses the shared one
+	beside *pool.Pool // of the shadow; nil without one
 	closed bool
 }
 
@@ -90,7 +97,11 @@ func Assemble(ctx context.Context, c *config.Config, opts Options) (*Assembly, e
 	if err != nil {
 		return nil, err
 	}
-	if err := opts.configureServices(a.Config); err != nil {
+	var faults []error
+	for _, p := range a.Pipelines {
+		faults = append(faults, p.ShadowFault)
+	}
+	if err := cmp.Or(config.Join(faults...), opts.configureServices(a.Config)); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil
@@ -249,9 +260,14 @@ func (a *Assembly) loadScript(ctx context.Context, p *Pipeline, log *slog.Logger
 	if s := p.Config.Script; s != nil && (s.Language == "" || strings.TrimSpace(s.Text) == "") {
 		return nil // the configuration has reported it
 	}
-	code, err := a.locateCode(p, p.scriptSinks(), log)
+	code, err := a.locateCode(p, p.scriptSinks(), scriptName(p), log)
 	if err != nil {
 		return err
+	}
+	code.replaced = func() {
+		if p.Shadow != nil {
+			p.Shadow.LiveReplaced()
+		}
 	}
 	if p.Config.Script != nil {
 		p.ScriptOrigin = code.pieces[0].origin.String()
@@ -261,8 +277,14 @@ func (a *Assembly) loadScript(ctx context.Context, p *Pipeline, log *slog.Logger
 		return err
 	}
 	p.Script, p.Mistakes = loaded, code.mistakes
+	if p.Config.Shadow != nil {
+		return a.addShadow(ctx, p, log)
+	}
 	return nil
 }
+
+// scriptName is the name of a script in the configuration.
+func scriptName(p *Pipeline) string { return "script of " + p.Config.Name }
 
 // Close closes the sources, scripts and sinks.
 func (a *Assembly) Close() error {
@@ -290,6 +312,9 @@ func (p *Pipeline) close() error {
 	p.closed = true
 	p.loader.Close() // only connections that are idle
 	var errs []error
+	if p.Shadow != nil {
+		errs = append(errs, p.Shadow.Close())
+	}
 	for _, c := range []io.Closer{p.Script, p.Source} {
 		if c != nil {
 			errs = append(errs, c.Close())
@@ -358,6 +383,9 @@ func (p *Pipeline) admin() admin.Pipeline {
 			code, files := running.Code()
 			return admin.Code{Name: code.Name, Text: code.Text, Files: files}
 		}
+	}
+	if p.Shadow != nil {
+		described.Shadow = p.Shadow
 	}
 	for _, s := range p.Sinks {
 		described.Sinks = append(described.Sinks, admin.Sink{Name: s.Config.Name, Sink: s.Sink})

@@ -267,7 +267,7 @@ func (e *Engine) newRunners(pipelines []*Pipeline) (runners []*runner, err error
 	}
 	for _, p := range pipelines {
 		runners = append(runners, &runner{parts: p, done: make(chan struct{}), pipeline: pipeline.New(pipeline.Config{
-			Name: p.Config.Name, Source: p.Source, Script: p.Script, Sinks: p.pipelineSinks(),
+			Name: p.Config.Name, Source: p.Source, Script: p.running(), Sinks: p.pipelineSinks(),
 			DeadLetters: e.deadLetters, Outbox: e.outbox, Lanes: p.Config.Lanes, Limits: p.limits,
 			MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent),
 			Worker:   e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Reached: e.opts.Reached,
@@ -328,6 +328,9 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) start(r *runner) {
 	e.active++
 	r.started = time.Now()
+	if r.parts.Shadow != nil {
+		r.parts.Shadow.Start()
+	}
 	go func() {
 		err := r.pipeline.Run(e.ctx)
 		e.mu.Lock()
@@ -463,8 +466,10 @@ func (e *Engine) pools() []*pool.Pool {
 	defer e.mu.Unlock()
 	all := []*pool.Pool{e.shared.pool}
 	for _, r := range e.runners {
-		if r.parts.pool != nil {
-			all = append(all, r.parts.pool)
+		for _, own := range []*pool.Pool{r.parts.pool, r.parts.beside} {
+			if own != nil {
+				all = append(all, own)
+			}
 		}
 	}
 	return all

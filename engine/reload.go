@@ -210,6 +210,11 @@ func (e *Engine) CheckScripts() {
 	if e.watch != nil {
 		e.watch.watcher.Ask()
 	}
+	for _, r := range e.runners {
+		if r.parts.Shadow != nil {
+			r.parts.Shadow.Check()
+		}
+	}
 }
 
 // describeQuery shows the settings of queries without their secrets.

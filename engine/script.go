@@ -32,6 +32,7 @@ type code struct {
 	columns     []computed.Column // without their scripts
 	columnIndex []int             // for each piece of a column, its index in columns
 	now         func() time.Time  // of make://timestamp
+	replaced    func()            // see reload.Config
 	log         *slog.Logger
 	mistakes    []error // in the first version, which loads nevertheless
 }
@@ -59,7 +60,8 @@ type configured interface {
 const pluginLanguage = "plugin"
 
 // locateCode finds out where the code of a pipeline is, for these sinks, and reads none of it.
-func (a *Assembly) locateCode(p *Pipeline, sinks []script.Sink, log *slog.Logger) (*code, error) {
+// inline is the name of code in the configuration.
+func (a *Assembly) locateCode(p *Pipeline, sinks []script.Sink, inline string, log *slog.Logger) (*code, error) {
 	c := &code{pipeline: p.Config.Name, languages: a.opts.Kinds.Languages, isolation: a.opts.Isolation, sinks: sinks, log: log, now: time.Now}
 	if s := p.Config.Script; s != nil {
 		c.hasScript = true
@@ -70,7 +72,7 @@ func (a *Assembly) locateCode(p *Pipeline, sinks []script.Sink, log *slog.Logger
 		if isolated && c.isolation == nil {
 			return nil, s.At(errors.New("isolate: this program does not start script workers"), "call isolate.Init first in main, and set engine.Options.Isolation to its result")
 		}
-		err := c.add(piece{language: s.Language, function: s.Func, isolated: isolated, options: options, from: s, commentHint: s.CommentHint(s.Text)}, s.Text, a.Config.Base, "script of "+p.Config.Name)
+		err := c.add(piece{language: s.Language, function: s.Func, isolated: isolated, options: options, from: s, commentHint: s.CommentHint(s.Text)}, s.Text, a.Config.Base, inline)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +149,7 @@ func (c *code) load(ctx context.Context, l *loader.Loader, log *slog.Logger) (sc
 	if len(c.pieces) == 0 {
 		return c.loadVersion(ctx, nil, false)
 	}
-	settings := reload.Config{Loader: l, Load: c.loadVersion, Sinks: len(c.sinks), Log: log}
+	settings := reload.Config{Loader: l, Load: c.loadVersion, Sinks: len(c.sinks), Log: log, Replaced: c.replaced}
 	for _, p := range c.pieces {
 		settings.Origins = append(settings.Origins, p.origin)
 	}

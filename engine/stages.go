@@ -156,7 +156,7 @@ func (a *Assembly) loadStages(ctx context.Context, chosen config.Pipeline, with 
 		forScript[i].Columns = s.Columns
 		forScript[i].Bare = forScript[i].Bare && !with.Documents
 	}
-	code, err := a.locateCode(p, forScript, log)
+	code, err := a.locateCode(p, forScript, scriptName(p), log)
 	if err != nil {
 		return nil, err
 	}

@@ -101,15 +101,16 @@ var may = map[string][]string{
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
 
 	"server": {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
-	"admin":  {"event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/durable", "internal/nearest"},
+	"admin":  {"engine/compare", "event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/durable", "internal/nearest"},
 
 	"engine": {
-		"admin", "engine/compare", "engine/config", "event", "internal/datafolder", "pipeline", "pipeline/deadletter", "pipeline/outbox",
+		"admin", "engine/compare", "engine/config", "engine/shadow", "event", "internal/datafolder", "pipeline", "pipeline/deadletter", "pipeline/outbox",
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":       {"internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},
 	"engine/rowtext":      {"event", "internal/document/pure"},
 	"engine/compare":      {"engine/rowtext", "event", "internal/document/pure", "internal/terminal"},
+	"engine/shadow":       {"admin", "engine/compare", "event", "script", "script/reload"},
 	"engine/trial":        {"engine", "engine/config", "event", "internal/document/pure", "script", "script/stdlib"},
 	"engine/suite":        {"engine", "engine/config", "engine/rowtext", "engine/trial", "event", "internal/terminal", "script", "script/luasyntax"},
 	"engine/replay":       {"engine", "engine/config", "event", "internal/datafolder", "internal/durable", "internal/frame", "sink", "source"},

@@ -128,6 +128,9 @@ func printAssembly(w io.Writer, a *engine.Assembly) {
 		}
 		kind := p.Config.Source.Kind
 		fmt.Fprintf(w, "pipeline %s: %s, %s, into %s\n", p.Config.Name, kind, through, describeSinks(p.Sinks))
+		if p.Shadow != nil {
+			fmt.Fprintf(w, "  shadow: %s\n", p.Shadow.Status().Script)
+		}
 		if why := p.Source.Traits().AtMostOnce; why != "" {
 			fmt.Fprintf(w, "  source %s: at most once: %s\n", kind, why)
 		}

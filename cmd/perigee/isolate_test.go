@@ -95,6 +95,50 @@ func TestKilledScripts(t *testing.T) {
 	fmt.Printf("figure script_kills %d\nfigure script_kills_events %d\n", kills, events)
 }
 
+// TestKilledShadow kills the processes of a script and of its shadow at random, while the shadow begins to use
+// up its memory: each event comes out once, of the script, and the shadow stops.
+func TestKilledShadow(t *testing.T) {
+	folder := t.TempDir()
+	writeFile(t, filepath.Join(folder, "main.lua"), "function main(event) return {id = event.id} end")
+	writeFile(t, filepath.Join(folder, "next.lua"), `function main(event)
+  local kept = {}
+  if event.id > 60000 then for i = 1, 1e9 do kept[i] = ("x"):rep(1e6) .. i end end
+  return {id = event.id}
+end`)
+	config := filepath.Join(folder, "perigee.yaml")
+	writeFile(t, config, strings.Replace(isolatedConfig, "    sink:", "    shadow: {script: next.lua, sample: 100%}\n    sink:", 1))
+	p := runEngine(t, config)
+	waitForText(t, p, "shadow started")
+	waitForText(t, p, "partition opened")
+	random := testseed.New(t)
+	seen := map[int]bool{}
+	for range 20 {
+		worker := waitForWorker(t, p, seen, random)
+		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
+		if syscall.Kill(worker, syscall.SIGKILL) == nil {
+			seen[worker] = true
+		}
+	}
+	if !strings.Contains(p.log.String(), "shadow=true") {
+		t.Error("no process of the shadow was killed")
+	}
+	waitForText(t, p, "shadow stopped; the pipeline runs without it")
+	for _, worker := range workersOf(p.cmd.Process.Pid) {
+		seen[worker] = true
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-p.done; err != nil {
+		t.Fatalf("%v\n%s", err, &p.log)
+	}
+	t.Logf("%d events", countEvents(t, filepath.Join(folder, "out")))
+	if !strings.Contains(p.log.String(), "dead=0") {
+		t.Error("events became dead letters")
+	}
+	wantGone(t, seen)
+}
+
 // waitForWorker returns a worker that was not killed yet.
 func waitForWorker(t *testing.T, p *process, killed map[int]bool, random *rand.Rand) int {
 	t.Helper()

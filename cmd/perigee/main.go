@@ -44,6 +44,8 @@ type commands struct {
 	Status     statusCommand     `cmd:"" group:"Pipelines:" help:"Show the state of the pipelines of a running engine."`
 	Pause      pauseCommand      `cmd:"" group:"Pipelines:" help:"Pause a pipeline until it is resumed, even after a restart."`
 	Resume     resumeCommand     `cmd:"" group:"Pipelines:" help:"Resume a paused pipeline."`
+	Shadow     shadowCommand     `cmd:"" group:"Pipelines:" help:"Show how the new version of a script that runs beside it differs, on live events."`
+	Promote    promoteCommand    `cmd:"" group:"Pipelines:" help:"Make the new version that runs beside a script the script of the pipeline."`
 	DLQ        dlqCommand        `cmd:"" group:"Pipelines:" name:"dlq" help:"Show, retry and delete dead letters (failed events)."`
 	Position   positionCommand   `cmd:"" group:"Pipelines:" help:"Show and set the positions that pipelines continue from."`
 	Config     configCommand     `cmd:"" group:"Pipelines:" help:"Show a configuration with its defaults, or the JSON Schema of configurations."`

@@ -106,6 +106,11 @@ func printStatus(w io.Writer, all []ratedStatus) error {
 		}
 		text += ": " + terminal.Escape(one.Reason) + "\n"
 	}
+	for _, one := range all {
+		if one.Shadow != nil {
+			text += describeShadow(one.Pipeline, one.Shadow) + "\n"
+		}
+	}
 	_, err := io.WriteString(w, text)
 	return err
 }

@@ -69,7 +69,7 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 	}
 	for i := range rounds {
 		rounds[i].Seed = v.Seed + uint64(i)
-		share := v.faultCounts(v.Kills/len(rounds), rounds[i].Workers)
+		share := v.faultCounts(v.Kills/len(rounds), &rounds[i])
 		rounds[i].Faults = chaos.ScheduleFaults(share, chaos.KillPoints(len(rounds[i].Pipeline.Sinks)), rounds[i].Seed)
 	}
 	all := len(rounds)
@@ -84,17 +84,20 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 const usualKills = 70
 
 // faultCounts returns the faults of a round. Six in ten kill a worker at a named point.
-func (v *verifyCommand) faultCounts(kills, workers int) chaos.FaultCounts {
+func (v *verifyCommand) faultCounts(kills int, round *chaos.Round) chaos.FaultCounts {
 	few := func(n int) int { return (kills*n + usualKills/2) / usualKills }
 	s := chaos.FaultCounts{
 		chaos.KillWorker: few(10), chaos.KillRedis: few(7), chaos.KillDatabase: few(8),
 		chaos.RestoreRedis: few(3), chaos.RestoreDatabase: few(2),
 		chaos.CutConnections: few(2), chaos.CutInsidePacket: few(2), chaos.DropReply: few(2), chaos.StallConnections: few(2), chaos.DelayConnections: few(1),
 	}
-	if workers > 1 {
+	if round.Pipeline.IsIsolated() {
+		s[chaos.KillChildren] = few(10)
+	}
+	if round.Workers > 1 {
 		s[chaos.KillUntilTakeover], s[chaos.SuspendInTransaction] = few(4), few(3)
 	}
-	rest := kills - s[chaos.KillWorker] - s[chaos.KillRedis] - s[chaos.KillDatabase] - s[chaos.RestoreRedis] - s[chaos.KillUntilTakeover] - 3*s[chaos.RestoreDatabase]
+	rest := kills - s[chaos.KillWorker] - s[chaos.KillRedis] - s[chaos.KillDatabase] - s[chaos.RestoreRedis] - s[chaos.KillUntilTakeover] - s[chaos.KillChildren] - 3*s[chaos.RestoreDatabase]
 	s[chaos.KillAtPoint] = max(1, rest)
 	return s
 }
@@ -140,6 +143,10 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 	if err != nil {
 		return nil, err
 	}
+	shadow, err := hostileShadow(folder)
+	if err != nil {
+		return nil, err
+	}
 	rounds = append(rounds,
 		chaos.Round{Name: "streams into MariaDB, workers: 1", Pipeline: mysql.WithStreams(), Workers: 1},
 		chaos.Round{Name: "lists into PostgreSQL, workers: 2", Pipeline: postgres, Workers: 2},
@@ -149,6 +156,7 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 		chaos.Round{Name: "lists into files, workers: 1", Pipeline: documents.WithSink(chaos.File), Workers: 1},
 		chaos.Round{Name: "lists into MariaDB, Redis and files, workers: 2", Pipeline: mysql.WithSink(chaos.Redis).WithSink(chaos.File), Workers: 2},
 		chaos.Round{Name: "an error in every thousandth event, then a fixed script", Pipeline: mysql.WithScript(fix.Path), Workers: 1, Fix: fix},
+		chaos.Round{Name: "a shadow that loops, crashes and eats memory, workers: 2", Pipeline: mysql.WithShadow(shadow), Workers: 2},
 	)
 	if eventservice.Available() == nil {
 		store, err := v.read(c, filepath.Join(folder, "embedded.yaml"), "")
@@ -171,6 +179,26 @@ func poison(folder string) (*chaos.ScriptFix, error) {
 		Path:   filepath.Join(folder, "poison.lua"),
 		Broken: string(text) + fmt.Sprintf(fails, sampleEvents), Fixed: string(text),
 	}, nil
+}
+
+// hostileShadow writes a script for a shadow that runs as the example's for a while, and harms itself
+// otherwise: it loops, matches a pattern that no limit in Lua interrupts, so that its process is killed, and
+// uses up its memory. It returns its path.
+func hostileShadow(folder string) (string, error) {
+	const script = `
+function main(event)
+  local way = event.id % 400
+  if way == 100 then while true do end end
+  if way == 200 then return {a = string.find(("a"):rep(200), ("a*"):rep(100) .. "b")} end
+  if way >= 300 then
+    local kept = {}
+    for i = 1, 1e9 do kept[i] = ("x"):rep(1e6) .. i end
+  end
+  return event
+end
+`
+	path := filepath.Join(folder, "hostile.lua")
+	return path, os.WriteFile(path, []byte(script), 0o600)
 }
 
 // read reads a pipeline from a configuration, which must have no faults.

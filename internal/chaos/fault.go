@@ -13,6 +13,7 @@ const (
 	KillWorker           FaultKind = "kill worker"
 	KillAtPoint          FaultKind = "kill worker at"
 	KillUntilTakeover    FaultKind = "kill worker, others take over"
+	KillChildren         FaultKind = "kill child processes of a worker"
 	KillRedis            FaultKind = "kill Redis"
 	KillDatabase         FaultKind = "kill database"
 	SuspendInTransaction FaultKind = "suspend worker in a transaction, others take over"
@@ -28,7 +29,7 @@ const (
 // killCount returns how many processes a fault of this kind kills.
 func (k FaultKind) killCount() int64 {
 	switch k {
-	case KillWorker, KillAtPoint, KillUntilTakeover, KillRedis, KillDatabase, RestoreRedis:
+	case KillWorker, KillAtPoint, KillUntilTakeover, KillChildren, KillRedis, KillDatabase, RestoreRedis:
 		return 1
 	case RestoreDatabase:
 		return 3
@@ -72,7 +73,7 @@ func ScheduleFaults(share FaultCounts, points []pipeline.Point, seed uint64) []F
 }
 
 func faultKinds() []FaultKind {
-	return []FaultKind{KillWorker, KillAtPoint, KillUntilTakeover, KillRedis, KillDatabase, SuspendInTransaction, RestoreRedis, RestoreDatabase,
+	return []FaultKind{KillWorker, KillAtPoint, KillUntilTakeover, KillChildren, KillRedis, KillDatabase, SuspendInTransaction, RestoreRedis, RestoreDatabase,
 		CutConnections, CutInsidePacket, DropReply, StallConnections, DelayConnections}
 }
 

@@ -31,6 +31,9 @@ func (s *testbed) injectFault(ctx context.Context, f Fault) error {
 		return s.killAtPoint(ctx, f)
 	case KillUntilTakeover:
 		return s.killUntilTakeover(ctx, w, f)
+	case KillChildren: // of isolated scripts
+		s.recordFault(f, "%d of worker %d", w.engine.KillChildren(), w.number)
+		return nil
 	case KillRedis:
 		s.recordFault(f, "Redis")
 		return s.restartServer(ctx, s.redis, nil)

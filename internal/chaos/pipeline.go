@@ -94,7 +94,7 @@ func (p *Pipeline) choosePipeline() error {
 }
 
 // scriptOptions are the keys of a script that hold settings instead of code.
-var scriptOptions = []string{"event_time", "batch_time", "memory", "output", "funcname"}
+var scriptOptions = []string{"event_time", "batch_time", "wall_time", "memory", "output", "funcname", "pool", "isolate"}
 
 // resolveScriptPaths resolves all script locations of the pipeline.
 func (p *Pipeline) resolveScriptPaths(locate func(string) (string, error)) (err error) {
@@ -109,6 +109,9 @@ func (p *Pipeline) resolveScriptPaths(locate func(string) (string, error)) (err 
 		if !slices.Contains(scriptOptions, key) {
 			in(script, key)
 		}
+	}
+	if shadow, ok := p.pipeline["shadow"].(map[string]any); ok {
+		in(shadow, "script")
 	}
 	for _, owner := range []map[string]any{p.document, p.pipeline} {
 		columns, _ := owner["computed"].([]any)
@@ -270,6 +273,22 @@ func (p *Pipeline) WithStreams() *Pipeline {
 	other := *p
 	other.Stream = true
 	return &other
+}
+
+// WithShadow returns the pipeline, whose script must be a path, with isolated scripts: its own, and the one
+// at a path beside it.
+func (p *Pipeline) WithShadow(script string) *Pipeline {
+	other := *p
+	other.pipeline = maps.Clone(p.pipeline)
+	other.pipeline["script"] = map[string]any{"lua": p.pipeline["script"], "isolate": "process"}
+	other.pipeline["shadow"] = map[string]any{"script": script, "sample": "100%"}
+	return &other
+}
+
+// IsIsolated reports whether the script runs in processes of its own.
+func (p *Pipeline) IsIsolated() bool {
+	script, _ := p.pipeline["script"].(map[string]any)
+	return script["isolate"] != nil
 }
 
 // WithoutSinks returns the pipeline without its sinks.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -65,6 +66,20 @@ func (e *Process) Wait(ctx context.Context) error {
 func (e *Process) Kill() {
 	e.command.Process.Kill()
 	<-e.done
+}
+
+// KillChildren kills the child processes with SIGKILL, and returns how many.
+func (e *Process) KillChildren() (killed int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.command.Process.Pid))
+	for _, file := range tasks {
+		children, _ := os.ReadFile(file) // the thread may have ended
+		for field := range strings.FieldsSeq(string(children)) {
+			if pid, err := strconv.Atoi(field); err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
+				killed++
+			}
+		}
+	}
+	return killed
 }
 
 // Suspend stops the process with SIGSTOP.

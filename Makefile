@@ -198,7 +198,7 @@ bench-nodes-growth: nodedb-lua ## get, set and walk at 1, 10 and 100 million nod
 bench-formats: build ## lines of text and CSV, compared with NDJSON of the same size
 	@cd bench && ../$(GO) run ./formats -perigee ../$(PERIGEE)
 
-bench-diff: build ## two versions of a script on a million events, compared with one run of one version
+bench-diff: build ## two versions of a script on a million events, compared with one run; a pipeline with a shadow, with one without
 	@cd bench && ../$(GO) run ./diff -perigee ../$(PERIGEE)
 
 bench-events: build ## ingest: ours, DuckDB's appender, QuestDB, and a bare loop of writes; ROUNDS=1 is shorter

@@ -1,5 +1,6 @@
 // Command diff measures "perigee diff" of two versions of a script, with a report, compared with one
-// "perigee eval" of the same events. Both read a file of a million events, in turns.
+// "perigee eval" of the same events, and a pipeline with a shadow on a tenth of its events, compared with
+// one without. All read a file of a million events, in turns.
 package main
 
 import (
@@ -51,17 +52,29 @@ func main() {
 	must(os.WriteFile("new.lua", []byte(after), 0o600))
 	must(writeEvents(*events))
 
-	var evals, diffs, ratios []float64
+	var evals, diffs, ratios, shadows []float64
 	peak := int64(0)
 	for range *count {
 		eval, _ := run(0, program, "eval", "old.lua")
 		diff, memory := run(1, program, "diff", "old.lua", "new.lua", "-")
 		evals, diffs, ratios = append(evals, eval.Seconds()), append(diffs, diff.Seconds()), append(ratios, diff.Seconds()/eval.Seconds())
 		peak = max(peak, memory)
+		none, shadow := runPipeline(program, ""), runPipeline(program, "    shadow: {script: new.lua, sample: 10%}\n")
+		shadows = append(shadows, none.Seconds()/shadow.Seconds())
 	}
 	fmt.Printf("eval %.2f s, diff %.2f s for %d events\n", rounds.Median(evals), rounds.Median(diffs), *events)
 	fmt.Printf("figure diff_vs_eval %.2f\n", rounds.Median(ratios))
 	fmt.Printf("figure diff_memory_mb %d\n", peak>>20)
+	fmt.Printf("figure shadow_10_vs_none %.2f\n", rounds.Median(shadows))
+}
+
+// runPipeline runs a pipeline on the events, with further settings, and returns its time.
+func runPipeline(program, settings string) time.Duration {
+	must(os.RemoveAll("data"))
+	must(os.WriteFile("pipeline.yaml", []byte("data: data\nhttp: off\npipelines:\n  a:\n    source: {file: {path: events.ndjson}}\n"+
+		"    script: old.lua\n"+settings+"    sink: {stdout: {}}\n"), 0o600))
+	took, _ := run(0, program, "run", "pipeline.yaml")
+	return took
 }
 
 func writeEvents(n int) error {

@@ -97,7 +97,7 @@ func newShadowTest(t *testing.T, next string, events uint64) *shadowTest {
 	s.config = &config.Config{Folder: s.folder, Data: filepath.Join(s.folder, "data"), Reload: time.Second, Pipelines: []config.Pipeline{{
 		Name:   "a",
 		Source: config.Source{Kind: "generate", Settings: generate.Config{Events: events, Rate: 10_000}},
-		Script: &config.Script{Text: "live.lua", Limits: config.Limits{EventTime: 20 * time.Millisecond, BatchTime: 50 * time.Millisecond, Memory: 8 << 20}},
+		Script: &config.Script{Text: "live.lua", Limits: config.Limits{EventTime: 150 * time.Millisecond, BatchTime: 300 * time.Millisecond, Memory: 8 << 20}},
 		Shadow: &config.Shadow{Text: "next.lua", Sample: 1},
 		Batch:  config.Batch{Events: 100},
 		Sinks:  []config.Sink{{Kind: "rows"}},

@@ -1,14 +1,17 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // A place is a line and a column, both counted from 1, the column in characters.
@@ -162,10 +165,16 @@ func (d *document) convertNode(y ast.Node) *node {
 	case ast.ScalarNode:
 		n := d.convertScalar(y.GetToken().Value, at)
 		_, isText := y.(*ast.StringNode)
-		n.typed = !isText
+		n.typed = !isText || isNumber(y.GetToken())
 		return n
 	}
 	return &node{at: at, broken: true}
+}
+
+// isNumber reports whether a scalar without quotes is a number that the YAML parser takes for
+// text, because it has more than 64 bits.
+func isNumber(t *token.Token) bool {
+	return t.Type == token.StringType && strings.IndexFunc(t.Value, unicode.IsDigit) >= 0 && strings.Trim(t.Value, "-+.eE0123456789") == "" && json.Valid([]byte(t.Value))
 }
 
 func (d *document) convertMapping(y ast.MapNode, at place) *node {

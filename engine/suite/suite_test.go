@@ -167,6 +167,18 @@ func TestCases(t *testing.T) {
     now: 2026-11-22T10:00:00.5Z
     documents: [{email: a@b.c, domain: b.c, seen: "2026-11-22T10:00:00.500000Z"}, {kind: audit, n: null, seen: "2026-11-22T10:00:00.500000Z"}]
     routes: [db, audit]`, "ok"},
+		"numbers beyond 64 bits are numbers": {`events: ['{"kind":"audit","a":123456789012345678901234567890,"b":-18446744073709551616,"c":[1e400],"d":"99999999999999999999"}']
+    subset: true
+    documents: [{a: 123456789012345678901234567890, b: -18446744073709551616, c: [1e400], d: "99999999999999999999"}]`, "ok"},
+		"such numbers differ": {`events: [{kind: audit, a: 123456789012345678901234567890, b: "99999999999999999999"}]
+    subset: true
+    documents: [{a: 123456789012345678901234567891, b: 99999999999999999999}]`, `
+  documents, row 1, a (line 6)
+    - 123456789012345678901234567891
+    + 123456789012345678901234567890
+  documents, row 1, b (line 6)
+    - 99999999999999999999
+    + "99999999999999999999"`},
 		"null in a document is a value": {`events: [{kind: audit, n: null}]
     subset: true
     documents: [{kind: audit, n: null, m: null}]`, `

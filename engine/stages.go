@@ -58,6 +58,8 @@ type StageSink struct {
 	Columns []event.Column
 	// Documents says that a row also keeps the fields that have no column.
 	Documents bool
+	// Rest is the column that keeps these fields as one JSON object; "" if each has its own.
+	Rest string
 }
 
 // Compared describes the sinks to package compare.
@@ -83,9 +85,8 @@ type StageOptions struct {
 // A ColumnService is a Service that knows the columns of sinks whose kind does not tell them.
 type ColumnService interface {
 	Service
-	// Columns returns the columns that a sink stores besides all other fields of its rows; nil
-	// if it knows none.
-	Columns(c *config.Config, s config.Sink) []event.Column
+	// DescribeColumns fills in what a sink stores, unless the service does not know it.
+	DescribeColumns(c *config.Config, s *StageSink)
 }
 
 // FindPipeline returns a pipeline by its name, or the only one for "". An error lists the
@@ -170,8 +171,7 @@ func (a *Assembly) stageSinks(p *Pipeline) (sinks []StageSink) {
 		one := StageSink{Config: s.Config, Columns: s.Sink.Traits().Columns}
 		for _, service := range a.opts.Services {
 			if known, ok := service.(ColumnService); ok && one.Columns == nil {
-				one.Columns = known.Columns(a.Config, s.Config)
-				one.Documents = one.Columns != nil
+				known.DescribeColumns(a.Config, &one)
 			}
 		}
 		sinks = append(sinks, one)

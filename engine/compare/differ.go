@@ -217,7 +217,7 @@ func (d *differ) describeDead(side int, dead *event.Dead) []byte {
 // row returns a row as its sink stores it.
 func (d *differ) row(side, sink, row int) []byte {
 	s := &d.sinks[sink]
-	d.text = rowtext.AppendRow(d.text[:0], s.Columns, s.Documents, &d.outcomes[side].result.Outputs[sink], row)
+	d.text = rowtext.AppendRow(d.text[:0], s.Columns, s.Documents, "", &d.outcomes[side].result.Outputs[sink], row)
 	return d.text
 }
 

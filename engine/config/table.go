@@ -66,8 +66,8 @@ const (
 	UnknownDrop = "drop"
 )
 
-// restColumn is the name of the column with all fields that have no separate column.
-const restColumn = "_rest"
+// RestColumn is the name of the column with all fields that have no separate column.
+const RestColumn = "_rest"
 
 // readTables reads "tables: {NAME: {…}, …}".
 func (d *document) readTables(root *node, known Known) (tables []Table) {
@@ -224,8 +224,8 @@ func (d *document) checkColumn(n *node, t *Table, i int, known Known) {
 	before := slices.ContainsFunc(t.Columns[:i], func(b Column) bool { return strings.EqualFold(b.Name, c.Name) })
 	switch {
 	case c.Name == "":
-	case strings.EqualFold(c.Name, restColumn):
-		d.addFault(n.get("name").value.at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", restColumn)
+	case strings.EqualFold(c.Name, RestColumn):
+		d.addFault(n.get("name").value.at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", RestColumn)
 	case before:
 		d.addFault(n.get("name").value.at, "remove one of them; SQL ignores the case of names", "column %s is declared twice", c.Name)
 	}
@@ -254,8 +254,8 @@ func (d *document) checkComputedColumn(n *node, t *Table, i int, known Known) {
 	same := func(name string) bool { return strings.EqualFold(name, c.Name) }
 	at := n.get("name").value.at
 	switch {
-	case same(restColumn):
-		d.addFault(at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", restColumn)
+	case same(RestColumn):
+		d.addFault(at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", RestColumn)
 	case same(t.Time):
 		d.addFault(at, "compute it in the script of the pipeline", "table %[2]s cannot compute its time column %[1]s", t.Time, t.Name)
 	case slices.ContainsFunc(t.Columns, func(b Column) bool { return same(b.Name) }):

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
@@ -115,17 +116,22 @@ func tableColumn(c *config.Column) event.Column {
 	return column
 }
 
-// Columns implements engine.ColumnService: it returns the declared columns of the table that a
-// sink of the store writes.
-func (s *Store) Columns(c *config.Config, of config.Sink) []event.Column {
+// DescribeColumns implements engine.ColumnService: it fills in the declared columns of the table
+// that a sink of the store writes, and what becomes of fields without a column.
+func (s *Store) DescribeColumns(c *config.Config, of *engine.StageSink) {
 	var settings eventsink.Config
-	if of.Kind != eventsink.Name || of.Decode(&settings) != nil {
-		return nil
+	if of.Config.Kind != eventsink.Name || of.Config.Decode(&settings) != nil {
+		return
 	}
-	if t := declaredAs(c.Tables, settings.Table); t != nil {
-		return declaredColumns(t)
+	t := declaredAs(c.Tables, settings.Table)
+	if t == nil {
+		return
 	}
-	return nil
+	of.Columns = declaredColumns(t)
+	of.Documents = of.Columns != nil && t.Unknown != config.UnknownDrop
+	if of.Documents && t.Unknown == config.UnknownKeep {
+		of.Rest = config.RestColumn
+	}
 }
 
 // declaredColumns returns the columns that a row brings along, and not those that the table

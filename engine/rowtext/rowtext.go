@@ -14,9 +14,9 @@ import (
 
 // AppendRow appends a row of a sink as JSON, as the sink stores it: an object of its columns, in
 // their order, with null where the row has no value; or the document, if columns is nil. documents
-// says that the sink also stores the fields that have no column. A timestamp is a string of RFC 3339
-// in UTC.
-func AppendRow(to []byte, columns []event.Column, documents bool, out *event.Output, row int) []byte {
+// says that the sink also stores the fields that have no column: in the column rest, or each by
+// itself if that is empty. A timestamp is a string of RFC 3339 in UTC.
+func AppendRow(to []byte, columns []event.Column, documents bool, rest string, out *event.Output, row int) []byte {
 	if columns == nil || out.Columns == nil {
 		return append(to, out.Doc(row)...)
 	}
@@ -29,7 +29,7 @@ func AppendRow(to []byte, columns []event.Column, documents bool, out *event.Out
 		to = AppendCell(to, columns[i].Type, &out.Columns.Vectors[i], row)
 	}
 	if documents {
-		to = appendRest(to, columns, out.Doc(row))
+		to = appendRest(to, columns, rest, out.Doc(row))
 	}
 	return append(to, '}')
 }
@@ -61,19 +61,31 @@ func appendTime(to []byte, at time.Time) []byte {
 }
 
 // appendRest appends the fields of a document that have no column, sorted by name.
-func appendRest(to []byte, columns []event.Column, doc []byte) []byte {
+func appendRest(to []byte, columns []event.Column, rest string, doc []byte) []byte {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(doc, &fields) != nil {
 		return to // the extractor has accepted it
 	}
 	for i := range columns {
-		if len(columns[i].Path) == 1 {
-			delete(fields, columns[i].Path[0])
+		if column := &columns[i]; len(column.Path) == 1 {
+			delete(fields, column.Path[0])
 		}
 		delete(fields, columns[i].Name) // of which the column has the value
 	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		to = append(append(pure.AppendString(append(to, ','), name), ':'), fields[name]...)
+	if len(fields) == 0 {
+		return to
+	}
+	if rest != "" {
+		to = append(pure.AppendString(append(to, ','), rest), ":{"...)
+	}
+	for i, name := range slices.Sorted(maps.Keys(fields)) {
+		if i > 0 || rest == "" {
+			to = append(to, ',')
+		}
+		to = append(append(pure.AppendString(to, name), ':'), fields[name]...)
+	}
+	if rest != "" {
+		to = append(to, '}')
 	}
 	return to
 }

@@ -146,12 +146,15 @@ func (r *runner) bindRowsOf(c *testCase, i int, of config.Any) error {
 
 // checkColumns checks the names of a row's columns.
 func checkColumns(sink *engine.StageSink, row config.Any) error {
-	if sink.Columns == nil || sink.Documents {
+	if sink.Columns == nil || sink.Documents && sink.Rest == "" {
 		return nil
 	}
 	var names []string
 	for i := range sink.Columns {
 		names = append(names, sink.Columns[i].Name)
+	}
+	if sink.Rest != "" {
+		names = append(names, sink.Rest)
 	}
 	entries, _ := row.Mapping()
 	for _, e := range entries {

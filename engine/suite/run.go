@@ -128,7 +128,7 @@ func (o *outcome) add(p *trial.Pipeline, first int, res *event.Result) {
 		for k := range out.Len() {
 			o.rows[i] = append(o.rows[i], row{
 				event: first + int(out.From[k]),
-				value: rowtext.AppendRow(nil, p.Sinks[i].Columns, p.Sinks[i].Documents, out, k),
+				value: rowtext.AppendRow(nil, p.Sinks[i].Columns, p.Sinks[i].Documents, p.Sinks[i].Rest, out, k),
 				doc:   bytes.Clone(out.Doc(k)),
 			})
 		}

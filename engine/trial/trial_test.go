@@ -101,7 +101,7 @@ func run(t *testing.T, p *trial.Pipeline, docs ...string) (c collected) {
 	err := p.Run(t.Context(), &in, func(_ *event.Batch, res *event.Result) error {
 		for i := range res.Outputs {
 			for k := range res.Outputs[i].Len() {
-				c.rows[i] = append(c.rows[i], string(rowtext.AppendRow(nil, p.Sinks[i].Columns, p.Sinks[i].Documents, &res.Outputs[i], k)))
+				c.rows[i] = append(c.rows[i], string(rowtext.AppendRow(nil, p.Sinks[i].Columns, p.Sinks[i].Documents, p.Sinks[i].Rest, &res.Outputs[i], k)))
 			}
 		}
 		for _, d := range res.Dead {

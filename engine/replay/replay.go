@@ -155,6 +155,7 @@ func (r *Replay) writeManifest() error {
 func (r *Replay) Config() *config.Config {
 	c, p := *r.Plan.config, r.Plan.Pipeline
 	p.Name, p.Source, p.Sinks = prefix+r.Plan.Name, config.NewSource(sourceKind), nil
+	p.Shadow = nil // which compares versions on the pipeline's own events
 	for _, t := range r.Plan.Targets {
 		switch {
 		case t.Skip:

@@ -7,13 +7,14 @@ import (
 	"fmt"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/event/ledger"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 )
 
 // ErrFenced reports that another owner has taken over the partition. This Partition can no
 // longer commit.
-var ErrFenced = errors.New("eventstore: the partition has been taken over")
+var ErrFenced = ledger.ErrFenced
 
 // ErrDropped reports that the table was dropped. A new table may have the same name.
 var ErrDropped = errors.New("eventstore: the table has been dropped")

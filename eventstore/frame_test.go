@@ -65,30 +65,6 @@ func TestSelectRows(t *testing.T) {
 	}
 }
 
-func TestFreshRows(t *testing.T) {
-	out := outputOf(10, `{}`, `{}`, `{}`, `{}`)
-	for _, test := range []struct {
-		fresh event.Ranges
-		want  rowRuns
-	}{
-		{nil, nil},
-		{event.Ranges{{First: 10, Count: 4}}, rowRuns{{0, 4}}},
-		{event.Ranges{{First: 0, Count: 100}}, rowRuns{{0, 4}}},
-		{event.Ranges{{First: 10, Count: 1}}, rowRuns{{0, 1}}},
-		{event.Ranges{{First: 13, Count: 1}}, rowRuns{{3, 4}}},
-		{event.Ranges{{First: 11, Count: 2}}, rowRuns{{1, 3}}},
-		{event.Ranges{{First: 10, Count: 1}, {First: 12, Count: 2}}, rowRuns{{0, 1}, {2, 4}}},
-		{event.Ranges{{First: 14, Count: 9}}, nil},
-	} {
-		if got := freshRows(out, test.fresh); !slices.Equal(got, test.want) {
-			t.Errorf("of %v: %v, want %v", test.fresh, got, test.want)
-		}
-	}
-	if got := freshRows(&event.Output{Range: event.Range{First: 5, Count: 3}}, event.Ranges{{First: 5, Count: 3}}); got != nil {
-		t.Errorf("of no rows: %v", got)
-	}
-}
-
 func TestTimeBounds(t *testing.T) {
 	columns := &event.Columns{
 		Spec:    []event.Column{{Name: "a", Type: event.Int64}, {Name: "t", Type: event.Timestamp}, {Name: "ns", Type: event.TimestampNS}},

@@ -4,11 +4,12 @@ package eventstore
 
 import (
 	"context"
+	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/event/ledger"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
@@ -16,9 +17,9 @@ import (
 // A Partition is the exclusive right to append the outputs of one pipeline partition to a
 // table. The next TakeOver of the partition fences it.
 type Partition struct {
-	table  *Table
-	key    partKey
-	closed atomic.Bool
+	table *Table
+	key   partKey
+	owner *ledger.Owner
 }
 
 type partKey struct{ pipeline, partition string }
@@ -26,12 +27,9 @@ type partKey struct{ pipeline, partition string }
 // A partitionState records the positions of a partition that a table has committed. Table.mu
 // protects it.
 type partitionState struct {
-	owner     *Partition
-	committed event.Ranges // without fingerprints
-	sealed    event.Ranges // subset of committed that is in the manifest
-	logged    []logChange  // changes in the log, oldest first
-	appending []event.Range
-	appended  chan struct{} // closed and replaced when an append ends
+	ledger *ledger.Ledger
+	sealed event.Ranges // committed by the manifest, without fingerprints
+	logged []logChange  // committed by the log, oldest first
 }
 
 // A logChange is a change of the committed positions that is in a file of the log.
@@ -40,16 +38,28 @@ type logChange struct {
 	manifest.RangeChange
 }
 
-func newPartitionState() *partitionState { return &partitionState{appended: make(chan struct{})} }
-
 // state returns the state of a partition and creates it if needed. The caller holds t.mu.
 func (t *Table) state(key partKey) *partitionState {
 	p := t.partitions[key]
 	if p == nil {
-		p = newPartitionState()
+		p = &partitionState{ledger: ledger.New(nil, nil)}
 		t.partitions[key] = p
 	}
 	return p
+}
+
+// loadLedgers makes the ledgers of what the manifest and the log have committed.
+func (t *Table) loadLedgers() {
+	for _, state := range t.partitions {
+		state.ledger = ledger.New(state.sealedUpTo(math.MaxUint64), nil)
+	}
+}
+
+// ledger returns the ledger of a partition.
+func (t *Table) ledger(key partKey) *ledger.Ledger {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state(key).ledger
 }
 
 // TakeOver takes the partition over from its previous owner. It returns the committed
@@ -63,32 +73,14 @@ func (t *Table) TakeOver(ctx context.Context, pipeline, partition string) (*Part
 		return nil, nil, err
 	}
 	defer release()
-	p := &Partition{table: t, key: partKey{pipeline, partition}}
-	if err := t.fence(ctx, p.key, p); err != nil {
+	key := partKey{pipeline, partition}
+	l := t.ledger(key)
+	p := &Partition{table: t, key: key, owner: l.TakeOver()}
+	if err := l.Drain(ctx); err != nil {
 		return nil, nil, err
 	}
-	done, err := t.readRanges(p.key)
+	done, err := t.readRanges(key)
 	return p, done, err
-}
-
-// fence makes owner, which may be nil, the owner of a partition and waits for the appends of
-// the previous owner.
-func (t *Table) fence(ctx context.Context, key partKey, owner *Partition) error {
-	t.mu.Lock()
-	state := t.state(key)
-	state.owner = owner
-	for len(state.appending) > 0 {
-		appended := state.appended
-		t.mu.Unlock()
-		select {
-		case <-appended:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		t.mu.Lock()
-	}
-	t.mu.Unlock()
-	return nil
 }
 
 // Append durably stores the rows of out together with its range, or stores nothing. It skips
@@ -98,8 +90,11 @@ func (t *Table) fence(ctx context.Context, key partKey, owner *Partition) error 
 // It returns *RejectedRows if rows can never be stored. After ErrFenced or ErrDropped the
 // Partition is unusable. After any other error nothing is stored, and the caller may retry.
 func (p *Partition) Append(ctx context.Context, out *event.Output) error {
-	if p.closed.Load() || p.table.store.isClosed() {
+	if p.table.store.isClosed() {
 		return ErrClosed
+	}
+	if err := p.owner.Err(); err != nil {
+		return err
 	}
 	release, err := p.table.use()
 	if err != nil {
@@ -128,14 +123,26 @@ func (p *Partition) appendExtracted(ctx context.Context, out *event.Output, b *b
 	if err := p.table.store.waitForRoom(ctx); err != nil {
 		return err
 	}
-	fresh, err := p.reserve(ctx, out.Range)
-	if err != nil || len(fresh) == 0 {
+	held, err := p.owner.Reserve(ctx, out.Range)
+	if err != nil {
 		return err
 	}
+	how := ledger.Committed
+	if err = p.appendMissing(ctx, out, b, held); err != nil {
+		how = ledger.Aborted // after an error the log has nothing of the frame
+	}
+	held.Settle(how)
+	return err
+}
+
+// appendMissing appends the rows of out that come from missing positions.
+func (p *Partition) appendMissing(ctx context.Context, out *event.Output, b *buffer, held ledger.Reservation) error {
+	if len(held.Missing) == 0 {
+		return nil
+	}
 	now := time.Now()
-	rows, claim, err := p.table.claimKeys(ctx, b, freshRows(out, fresh), now)
+	rows, claim, err := p.table.claimKeys(ctx, b, missingRows(out, held), now)
 	if err != nil {
-		p.table.cancelReservation(p.key, out.Range)
 		return err
 	}
 	change := manifest.RangeChange{Pipeline: p.key.pipeline, Partition: p.key.partition, Range: out.Range}
@@ -144,81 +151,22 @@ func (p *Partition) appendExtracted(ctx context.Context, out *event.Output, b *b
 	return err
 }
 
-// reserve waits until no other append holds a position of r, and returns the positions that
-// are not committed. If the result is not empty, the caller ends the reservation with
-// logChange or cancelReservation.
-func (p *Partition) reserve(ctx context.Context, r event.Range) (event.Ranges, error) {
-	t := p.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	state := t.state(p.key)
-	for {
-		if state.owner != p {
-			return nil, ErrFenced
-		}
-		if !overlapsAny(r, state.appending) {
-			break
-		}
-		appended := state.appended
-		t.mu.Unlock()
-		select {
-		case <-appended:
-		case <-ctx.Done():
-		}
-		t.mu.Lock()
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-	}
-	fresh := event.Ranges(state.committed.Missing(event.Range{First: r.First, Count: r.Count}))
-	if len(fresh) > 0 {
-		state.appending = append(state.appending, r)
-	}
-	return fresh, nil
-}
-
-func overlapsAny(r event.Range, all []event.Range) bool {
-	for _, a := range all {
-		if r.First < a.End() && a.First < r.End() {
-			return true
-		}
-	}
-	return false
-}
-
-// logChange makes a frame durable, records its committed range, and ends the reservation of the
-// range.
+// logChange makes a frame durable and records the change that it commits.
 func (t *Table) logChange(ctx context.Context, change manifest.RangeChange, schema uint64, frame []byte) error {
 	defer t.store.appends.begin()()
-	at, err := wal.Position{}, ErrClosed
-	if !t.store.isClosed() {
-		at, err = t.store.log.Append(ctx, frame)
+	if t.store.isClosed() {
+		return ErrClosed
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.state(partKey{change.Pipeline, change.Partition}).endReservation(change.Range)
+	at, err := t.store.log.Append(ctx, frame)
 	if err != nil {
 		return err
 	}
-	// The caller reuses the memory of its range.
-	change.Range.Prints = slices.Clone(change.Range.Prints)
-	t.recordCommitted(at.File, schema, change)
-	return nil
-}
-
-// cancelReservation ends a reservation after nothing was logged.
-func (t *Table) cancelReservation(key partKey, r event.Range) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.state(key).endReservation(r)
-}
-
-// endReservation removes a range from the running appends.
-func (p *partitionState) endReservation(r event.Range) {
-	i := slices.IndexFunc(p.appending, func(a event.Range) bool { return a.First == r.First && a.Count == r.Count })
-	p.appending = slices.Delete(p.appending, i, i+1)
-	close(p.appended)
-	p.appended = make(chan struct{})
+	// The caller reuses the memory of its range.
+	change.Range.Prints = slices.Clone(change.Range.Prints)
+	t.recordLogged(at.File, schema, change)
+	return nil
 }
 
 // holdSchema keeps a schema version in the manifest until the caller calls release.
@@ -235,16 +183,13 @@ func (t *Table) holdSchema(version uint64) (release func()) {
 	}
 }
 
-// recordCommitted records the range that a frame in a log file commits. The caller holds t.mu.
-func (t *Table) recordCommitted(file, schema uint64, change manifest.RangeChange) {
+// recordLogged records the change that a frame in a log file commits. The caller holds t.mu.
+func (t *Table) recordLogged(file, schema uint64, change manifest.RangeChange) {
 	if t.schemasOf[file] == nil {
 		t.schemasOf[file] = map[uint64]bool{}
 	}
 	t.schemasOf[file][schema] = true
 	state := t.state(partKey{change.Pipeline, change.Partition})
-	plain := change
-	plain.Range.Prints = nil
-	state.committed = plain.Apply(state.committed)
 	if n := len(state.logged); n > 0 && state.logged[n-1].joins(file, &change) {
 		state.logged[n-1].Range.Count += change.Range.Count
 		return
@@ -266,7 +211,7 @@ func rangeChange(e *wal.Entry) manifest.RangeChange {
 
 // Close releases the partition.
 func (p *Partition) Close() error {
-	p.closed.Store(true)
+	p.owner.Fail(ErrClosed)
 	return nil
 }
 
@@ -277,30 +222,27 @@ func (t *Table) Positions(_ context.Context, pipeline string) (map[string]event.
 	defer t.mu.Unlock()
 	all := map[string]event.Ranges{}
 	for key, state := range t.partitions {
-		if key.pipeline == pipeline && len(state.committed) > 0 {
-			all[key.partition] = withoutPrints(state.committed)
+		if key.pipeline != pipeline {
+			continue
+		}
+		if committed := state.ledger.Committed(); len(committed) > 0 {
+			all[key.partition] = committed
 		}
 	}
 	return all, nil
 }
 
 // SetPosition marks all positions before next as committed, and all others as not committed.
-// It fences the partition's owner.
+// It fences the partition's owner. A new owner waits for it.
 func (t *Table) SetPosition(ctx context.Context, pipeline, partition string, next uint64) error {
 	release, err := t.use()
 	if err != nil {
 		return err
 	}
 	defer release()
-	key := partKey{pipeline, partition}
-	if err := t.fence(ctx, key, nil); err != nil {
-		return err
-	}
 	change := manifest.RangeChange{Pipeline: pipeline, Partition: partition, Reset: true, Range: event.Range{Count: next}}
 	frame := wal.AppendEntry(nil, &wal.Entry{Kind: wal.Reset, Table: t.id, Pipeline: pipeline, Partition: partition, Range: change.Range})
-	t.mu.Lock()
-	state := t.state(key)
-	state.appending = append(state.appending, change.Range)
-	t.mu.Unlock()
-	return t.logChange(ctx, change, 0, frame)
+	return t.ledger(partKey{pipeline, partition}).Replace(ctx, func() (event.Ranges, error) {
+		return change.Apply(nil), t.logChange(ctx, change, 0, frame)
+	})
 }

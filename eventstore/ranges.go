@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/event/ledger"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
@@ -18,18 +19,10 @@ const (
 	printEvents = 16_000_000
 )
 
-// freshRows returns the rows of out whose positions are in fresh.
-func freshRows(out *event.Output, fresh event.Ranges) (rows rowRuns) {
-	if fresh.Covers(out.Range.First, out.Range.End()) {
-		if out.Len() > 0 {
-			rows = rowRuns{{0, out.Len()}}
-		}
-		return rows
-	}
-	for row := range out.Len() {
-		if fresh.Has(out.Position(row)) {
-			rows = rows.add(row)
-		}
+// missingRows returns the rows of out that come from missing positions.
+func missingRows(out *event.Output, held ledger.Reservation) (rows rowRuns) {
+	for first, end := range held.Rows(out) {
+		rows = append(rows, rowRun{first, end})
 	}
 	return rows
 }
@@ -56,22 +49,13 @@ func (r rowRuns) count() (rows int) {
 	return rows
 }
 
-// withoutPrints returns the ranges without their fingerprints.
-func withoutPrints(done event.Ranges) event.Ranges {
-	var set event.Ranges
-	for _, r := range done {
-		set.Add(event.Range{First: r.First, Count: r.Count})
-	}
-	return set
-}
-
 // readRanges returns the committed positions of a partition, with the fingerprints that are
 // kept.
 func (t *Table) readRanges(key partKey) (event.Ranges, error) {
 	// A log file may be sealed between the two reads. Changes that are also in a
 	// fingerprint file are then applied twice, which is idempotent.
 	t.mu.Lock()
-	committed, logged := withoutPrints(t.state(key).committed), slices.Clone(t.state(key).logged)
+	committed, logged := t.state(key).ledger.Committed(), slices.Clone(t.state(key).logged)
 	t.mu.Unlock()
 	snapshot := t.store.snapshot()
 	defer snapshot.release()

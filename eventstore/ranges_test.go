@@ -117,6 +117,13 @@ func TestSetPosition(t *testing.T) {
 	}
 }
 
+// isAppending reports whether appends to a partition have reserved positions.
+func isAppending(t *Table, key partKey) bool {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	return t.ledger(key).Drain(ended) != nil
+}
+
 // TestTakeOverWaits checks that a new owner sees everything that the previous one has
 // committed, including a running append.
 func TestTakeOverWaits(t *testing.T) {
@@ -126,12 +133,7 @@ func TestTakeOverWaits(t *testing.T) {
 	s.appends.mu.Lock() // delays the append once it has its reservation
 	appended := make(chan error, 1)
 	go func() { appended <- old.Append(context.Background(), outputOf(0, `{"id":1}`)) }()
-	reserved := func() bool {
-		table.mu.Lock()
-		defer table.mu.Unlock()
-		return len(table.state(old.key).appending) > 0
-	}
-	await(t, "the append has its reservation", reserved)
+	await(t, "the append has its reservation", func() bool { return isAppending(table, old.key) })
 	taken := make(chan event.Ranges, 1)
 	go func() {
 		_, have, err := table.TakeOver(context.Background(), "pipe", "part")
@@ -184,6 +186,15 @@ func TestOverlappingAppends(t *testing.T) {
 	if got := ask(t, s, `SELECT count(*), count(DISTINCT id), count(*) FILTER (text = 'number ' || id) FROM events`); got != "49,49,49" {
 		t.Errorf("got %s", got)
 	}
+}
+
+// withoutPrints returns the ranges without their fingerprints.
+func withoutPrints(done event.Ranges) event.Ranges {
+	var set event.Ranges
+	for _, r := range done {
+		set.Add(event.Range{First: r.First, Count: r.Count})
+	}
+	return set
 }
 
 // printed returns the store's positions with and without fingerprints.
@@ -441,17 +452,5 @@ func TestFailedAppendEndsItsReservation(t *testing.T) {
 	}
 	if got := ask(t, s, `SELECT string_agg(id, ' ' ORDER BY id) FROM events`); got != "0 1" {
 		t.Errorf("rows %s", got)
-	}
-}
-
-func TestOverlaps(t *testing.T) {
-	all := []event.Range{{First: 10, Count: 10}, {First: 40, Count: 1}}
-	for _, test := range []struct {
-		first, count uint64
-		want         bool
-	}{{0, 10, false}, {0, 11, true}, {20, 20, false}, {19, 1, true}, {12, 2, true}, {0, 100, true}, {41, 5, false}, {40, 1, true}, {39, 1, false}} {
-		if got := overlapsAny(event.Range{First: test.first, Count: test.count}, all); got != test.want {
-			t.Errorf("%d events from %d on: %v", test.count, test.first, got)
-		}
 	}
 }

@@ -146,7 +146,7 @@ func (s *Store) RenameTable(ctx context.Context, name, to string, release bool) 
 func (t *Table) rename(to string) {
 	t.mu.Lock()
 	for _, state := range t.partitions {
-		state.owner = nil
+		state.ledger.Fence()
 	}
 	t.mu.Unlock()
 	if u := t.unique.Load(); u != nil {

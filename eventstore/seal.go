@@ -147,7 +147,7 @@ func (t *Table) partitionsUpTo(file uint64) (entries []*manifest.Partition) {
 
 // sealedUpTo returns the committed positions up to the end of a log file.
 func (p *partitionState) sealedUpTo(file uint64) event.Ranges {
-	committed := withoutPrints(p.sealed)
+	committed := slices.Clone(p.sealed)
 	for _, c := range p.logged {
 		if c.file <= file {
 			c.Range.Prints = nil

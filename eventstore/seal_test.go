@@ -55,9 +55,12 @@ func TestSealedFilesAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if isAppending(table, p.key) {
+		t.Error("an append has not ended its reservation")
+	}
 	table.mu.Lock()
-	if state := table.state(p.key); len(state.logged) != 0 || len(table.schemasOf) != 0 || len(table.encoding) != 0 || len(state.appending) != 0 {
-		t.Errorf("%d changes and schemas %v of files that are gone; %d appends with %v", len(state.logged), table.schemasOf, len(state.appending), table.encoding)
+	if state := table.state(p.key); len(state.logged) != 0 || len(table.schemasOf) != 0 || len(table.encoding) != 0 {
+		t.Errorf("%d changes and schemas %v of files that are gone; appends with %v", len(state.logged), table.schemasOf, table.encoding)
 	}
 	table.mu.Unlock()
 	await(t, "old files of fingerprints are gone", func() bool {

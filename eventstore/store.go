@@ -175,8 +175,14 @@ func (s *Store) recover() error {
 	s.log, err = wal.Open(manifest.LogFolder(s.folder), wal.Options{
 		Store: m.Store, First: m.LogStart, FileSize: s.options.SegmentBytes, FileAge: s.options.SegmentAge, ReadOnly: s.options.ReadOnly,
 	}, s.recoverEntry)
-	if err != nil || s.options.ReadOnly {
+	if err != nil {
 		return err
+	}
+	for _, t := range s.tables {
+		t.loadLedgers()
+	}
+	if s.options.ReadOnly {
+		return nil
 	}
 	for _, t := range m.Tables {
 		if err := s.tables[strings.ToLower(t.Name)].setUnique(t); err != nil {
@@ -215,7 +221,7 @@ func (s *Store) recoverEntry(at wal.Position, e *wal.Entry) error {
 	defer t.mu.Unlock()
 	change := rangeChange(e)
 	change.Range.Prints = slices.Clone(change.Range.Prints)
-	t.recordCommitted(at.File, e.Schema, change)
+	t.recordLogged(at.File, e.Schema, change)
 	return nil
 }
 

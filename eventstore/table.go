@@ -100,8 +100,7 @@ func loadTable(s *Store, m *manifest.Table) *Table {
 	}
 	t.name.Store(&m.Name)
 	for _, p := range m.Partitions {
-		state := t.state(partKey{p.Pipeline, p.Partition})
-		state.committed, state.sealed = p.Committed(), p.Committed()
+		t.state(partKey{p.Pipeline, p.Partition}).sealed = p.Committed()
 	}
 	return t
 }

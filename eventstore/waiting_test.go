@@ -11,17 +11,18 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/event/ledger"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // holdReservation reserves positions of a partition, like a running append.
 func holdReservation(t *testing.T, p *Partition, r event.Range) (end func()) {
 	t.Helper()
-	fresh, err := p.reserve(t.Context(), r)
-	if err != nil || len(fresh) == 0 {
-		t.Fatal(fresh, err)
+	held, err := p.owner.Reserve(t.Context(), r)
+	if err != nil || len(held.Missing) == 0 {
+		t.Fatal(held, err)
 	}
-	return sync.OnceFunc(func() { p.table.cancelReservation(p.key, r) })
+	return sync.OnceFunc(func() { held.Settle(ledger.Aborted) })
 }
 
 // TestWaitingEnds checks that a caller waiting for an append of the same partition stops when

@@ -43,7 +43,7 @@ import (
 
 // guards are the files with locks, some of which imply others.
 const guards = "eventstore/internal/sqlworker/confine,eventstore/internal/sqlworker/predicate.go,eventstore/internal/statement/," +
-	"internal/child/,internal/datafolder/,internal/luajit/caller.c,internal/luajit/route.c,internal/luajit/sandbox," +
+	"event/ledger/,internal/child/,internal/datafolder/,internal/luajit/caller.c,internal/luajit/route.c,internal/luajit/sandbox," +
 	"script/isolate/,sink/internal/positions/,sink/internal/sqlsink/lease.go"
 
 func main() {

@@ -1,10 +1,10 @@
 // Package positions is the part of an exactly-once sink that does not depend on
-// the kind of database: what the writer of a partition knows about the committed
-// positions, and what it does when it no longer knows.
+// the kind of database: the commits of a partition's writer under its ledger, and the
+// entries of the committed ranges, which it merges.
 //
 // When a connection is lost during a write, the writer cannot know whether the
-// write was committed. It then takes the partition over from itself: that fences
-// whatever is still in flight, and reads what is committed.
+// write was committed. The ledger then renews: the writer takes the partition over from
+// itself, which fences whatever is still in flight, and reads what is committed.
 //
 // A Writer is safe for concurrent use.
 package positions
@@ -14,11 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/event/ledger"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -55,12 +55,11 @@ type Rows struct {
 	Index   []int // of rows in Output and Columns, ascending
 }
 
-// selectRows selects the rows that come from positions in ranges.
-func (r *Rows) selectRows(out *event.Output, ranges event.Ranges) {
+// selectRows selects the rows that come from the missing positions of a reservation.
+func (r *Rows) selectRows(out *event.Output, held ledger.Reservation) {
 	r.Output, r.Columns, r.Index = out, out.Columns, r.Index[:0]
-	all := ranges.Covers(out.Range.First, out.Range.End())
-	for row := range out.Len() {
-		if all || ranges.Has(out.Position(row)) {
+	for first, end := range held.Rows(out) {
+		for row := first; row < end; row++ {
 			r.Index = append(r.Index, row)
 		}
 	}
@@ -72,29 +71,23 @@ var errClosed = errors.New("the writer is closed")
 type Writer struct {
 	store Store
 	log   *slog.Logger
+	owner *ledger.Owner
 
-	// writing is held for reading by every write in flight, and for writing while
-	// the writer takes the partition over from itself.
-	writing sync.RWMutex
+	renewing   sync.RWMutex // read-locked while Verify asks the store, locked while it renews
+	compacting sync.Mutex   // held while entries are merged
 
-	mu         sync.Mutex
-	committed  event.Ranges  // without fingerprints
-	history    history       // committed, as the store keeps it
-	last       event.Range   // committed last
-	inFlight   []event.Range // being written
-	released   chan struct{} // closed when a range is no longer in flight
-	uncertain  bool          // the outcome of a write is unknown
-	failure    error         // why the writer can no longer be used
-	freeRows   []*Rows
-	commits    int
-	compacting bool
+	mu          sync.Mutex
+	history     history     // committed, as the store keeps it
+	last        event.Range // committed last
+	freeRows    []*Rows
+	uncompacted int // commits since the last compaction
 }
 
 // NewWriter returns the writer of a partition that was just taken over, with the
 // entries that were committed, and their ranges.
 func NewWriter(store Store, entries []Entry, log *slog.Logger) (*Writer, event.Ranges) {
-	w := &Writer{store: store, log: log, released: make(chan struct{})}
-	w.load(entries)
+	w := &Writer{store: store, log: log}
+	w.owner = ledger.New(w.load(entries), w.renew).TakeOver()
 	var committed event.Ranges
 	for _, e := range entries {
 		committed.Add(e.Range)
@@ -102,50 +95,46 @@ func NewWriter(store Store, entries []Entry, log *slog.Logger) (*Writer, event.R
 	return w, committed
 }
 
-// load replaces what the writer knows to be committed.
-func (w *Writer) load(entries []Entry) {
-	w.history, w.committed, w.last = nil, nil, event.Range{}
+// load replaces what the writer knows of the store's entries. It returns their ranges,
+// without fingerprints.
+func (w *Writer) load(entries []Entry) (committed event.Ranges) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.history, w.last = nil, event.Range{}
 	now := time.Now()
 	for _, e := range entries {
 		r := event.Range{First: e.Range.First, Count: e.Range.Count}
 		w.history.add(e.Range, now.Add(-e.Age))
-		w.committed.Add(r)
+		committed.Add(r)
 		if r.End() > w.last.End() {
 			w.last = r
 		}
 	}
+	return committed
+}
+
+// renew takes the partition over from the writer itself. The ledger calls it.
+func (w *Writer) renew(ctx context.Context) (event.Ranges, error) {
+	w.renewing.Lock()
+	defer w.renewing.Unlock()
+	entries, err := w.store.Renew(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w.load(entries), nil
 }
 
 // Close implements sink.Writer.
 func (w *Writer) Close() error {
-	w.fail(errClosed)
+	w.owner.Fail(errClosed)
 	return nil
-}
-
-// fail makes all later writes return err.
-func (w *Writer) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.failure == nil {
-		w.failure = err
-	}
 }
 
 // Write implements sink.Writer.
 func (w *Writer) Write(ctx context.Context, out *event.Output) error {
-	if err := w.reserve(ctx, out.Range); err != nil {
-		return err
-	}
-	defer w.release(out.Range)
-	err := w.resolve(ctx)
-	if err == nil {
-		err = w.commitMissing(ctx, out)
-	}
-	if err != nil && ctx.Err() == nil && w.isUncertain() {
-		err = w.resolveFailure(ctx, out, err)
-	}
+	err := w.commitMissing(ctx, out)
 	if errors.Is(err, sink.ErrFenced) {
-		w.fail(sink.ErrFenced)
+		w.owner.Fail(sink.ErrFenced)
 		return sink.ErrFenced
 	}
 	if _, rejected := errors.AsType[*sink.RowErrors](err); rejected {
@@ -157,95 +146,80 @@ func (w *Writer) Write(ctx context.Context, out *event.Output) error {
 	return err
 }
 
-// reserve waits until no other write in flight has positions of r.
-func (w *Writer) reserve(ctx context.Context, r event.Range) error {
-	for {
-		w.mu.Lock()
-		err, released := w.failure, w.released
-		overlaps := func(b event.Range) bool { return b.First < r.End() && r.First < b.End() }
-		free := !slices.ContainsFunc(w.inFlight, overlaps)
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil && free {
-			w.inFlight = append(w.inFlight, event.Range{First: r.First, Count: r.Count})
-		}
-		w.mu.Unlock()
-		if err != nil || free {
-			return err
-		}
-		select {
-		case <-released:
-		case <-ctx.Done():
-		}
-	}
-}
-
-func (w *Writer) release(r event.Range) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	i := slices.IndexFunc(w.inFlight, func(b event.Range) bool { return b.First == r.First && b.Count == r.Count })
-	w.inFlight = slices.Delete(w.inFlight, i, i+1)
-	close(w.released)
-	w.released = make(chan struct{})
-}
-
-// resolve learns the outcome of writes that is unknown. It follows reserve, so that
-// an earlier write of the same positions has recorded that its outcome is unknown.
-func (w *Writer) resolve(ctx context.Context) error {
-	if !w.isUncertain() {
-		return nil
-	}
-	w.writing.Lock()
-	defer w.writing.Unlock()
-	if !w.isUncertain() {
-		return nil
-	}
-	entries, err := w.store.Renew(ctx)
+// commitMissing commits the part of out that is not committed.
+func (w *Writer) commitMissing(ctx context.Context, out *event.Output) error {
+	held, err := w.owner.Reserve(ctx, out.Range)
 	if err != nil {
+		return explain(err)
+	}
+	how, err := w.commit(ctx, out, held)
+	switch how {
+	case ledger.Unknown:
+		return w.findOutcome(ctx, out.Range, err)
+	case ledger.Committed:
+		w.compact(ctx)
+	}
+	return err
+}
+
+// commit commits the missing rows and ranges of out and settles the reservation.
+func (w *Writer) commit(ctx context.Context, out *event.Output, held ledger.Reservation) (how ledger.Outcome, err error) {
+	defer func() { held.Settle(how) }()
+	if len(held.Missing) == 0 {
+		return ledger.Committed, nil
+	}
+	rows := w.takeRows()
+	defer w.recycle(rows)
+	rows.selectRows(out, held)
+	if err = w.store.Commit(ctx, rows, held.Missing); err == nil {
+		w.recordCommit(held.Missing)
+	}
+	return w.outcome(err), err
+}
+
+// outcome returns how a transaction ended.
+func (w *Writer) outcome(err error) ledger.Outcome {
+	_, rejected := errors.AsType[*sink.RowErrors](err)
+	switch {
+	case err == nil:
+		return ledger.Committed
+	case rejected || errors.Is(err, sink.ErrFenced) || !w.store.OutcomeUnknown(err):
+		return ledger.Aborted
+	}
+	return ledger.Unknown
+}
+
+// findOutcome returns nil if r was committed although its write failed, as far as the
+// database answers at once: a new reservation renews what the writer knows.
+func (w *Writer) findOutcome(ctx context.Context, r event.Range, failure error) error {
+	held, err := w.owner.Reserve(ctx, r)
+	if err = explain(err); event.IsPermanent(err) || errors.Is(err, sink.ErrFenced) {
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	known := w.committed
-	w.load(entries)
-	if w.failure = checkStillCommitted(known, w.committed); w.failure != nil {
-		return w.failure
+	if err != nil {
+		return failure
 	}
-	w.uncertain = false
+	held.Settle(ledger.Aborted)
+	if len(held.Missing) > 0 {
+		return failure
+	}
 	return nil
 }
 
-// resolveFailure returns nil if out was committed although its write failed, as far
-// as the database answers at once.
-func (w *Writer) resolveFailure(ctx context.Context, out *event.Output, failure error) error {
-	err := w.resolve(ctx)
-	if event.IsPermanent(err) || errors.Is(err, sink.ErrFenced) {
-		return err
+// explain turns an error of the ledger into one of the sink.
+func explain(err error) error {
+	if lost, ok := errors.AsType[*ledger.LostError](err); ok {
+		return errSetBack(lost.Lost)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err == nil && w.committed.Covers(out.Range.First, out.Range.End()) {
-		return nil
-	}
-	return failure
+	return err
 }
 
-// checkStillCommitted returns a permanent error if ranges that were known to be
-// committed no longer are: the database was restored to an older state. The next
-// Open compares the ranges that remain with the source.
-func checkStillCommitted(known, committed event.Ranges) error {
-	var gaps event.Ranges
-	for _, r := range known {
-		for _, gap := range committed.Missing(r) {
-			gaps.Add(gap)
-		}
-	}
-	if len(gaps) == 0 {
-		return nil
-	}
+// errSetBack returns the permanent error of a database that was restored to an older
+// state and has lost committed ranges. The next Open compares the ranges that remain with
+// the source.
+func errSetBack(lost event.Ranges) error {
 	return &event.PermanentError{
-		Err: fmt.Errorf("the database has lost committed events: %v", gaps),
+		Err: fmt.Errorf("the database has lost committed events: %v", lost),
 		Hint: "the database was restored to an older state, or perigee_ranges was changed; restart the pipeline: " +
 			"it delivers again what the source still has, and names what it does not",
 	}
@@ -254,71 +228,35 @@ func checkStillCommitted(known, committed event.Ranges) error {
 // Verify implements sink.Writer. A database that is set back loses first what was
 // committed last, so that this stands for all ranges.
 func (w *Writer) Verify(ctx context.Context) error {
-	w.writing.RLock()
-	defer w.writing.RUnlock()
+	w.renewing.RLock()
+	defer w.renewing.RUnlock()
 	w.mu.Lock()
-	last, err := w.last, w.failure
+	last := w.last
 	w.mu.Unlock()
-	if err != nil {
-		return err
+	if err := w.owner.Err(); err != nil {
+		return explain(err)
 	}
 	there, err := w.store.IsCommitted(ctx, last)
 	if err == nil && !there && last.Count > 0 {
-		err = checkStillCommitted(event.Ranges{last}, nil)
+		err = errSetBack(event.Ranges{last})
 	}
 	if event.IsPermanent(err) || errors.Is(err, sink.ErrFenced) {
-		w.fail(err)
+		w.owner.Fail(err)
 	}
 	return err
 }
 
-func (w *Writer) isUncertain() bool {
+// takeRows returns rows whose memory can be overwritten.
+func (w *Writer) takeRows() *Rows {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.uncertain
-}
-
-// noteOutcome records that the outcome of a transaction is unknown, if it is.
-func (w *Writer) noteOutcome(err error) {
-	_, rejected := errors.AsType[*sink.RowErrors](err)
-	if rejected || errors.Is(err, sink.ErrFenced) || !w.store.OutcomeUnknown(err) {
-		return
+	n := len(w.freeRows)
+	if n == 0 {
+		return new(Rows)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.uncertain = true
-}
-
-// commitMissing commits the part of out that is not committed.
-func (w *Writer) commitMissing(ctx context.Context, out *event.Output) error {
-	w.writing.RLock()
-	defer w.writing.RUnlock()
-	missing, rows := w.selectMissing(out)
-	defer w.recycle(rows)
-	if len(missing) == 0 {
-		return nil
-	}
-	if err := w.store.Commit(ctx, rows, missing); err != nil {
-		w.noteOutcome(err)
-		return err
-	}
-	if w.recordCommit(missing) {
-		w.compact(ctx)
-	}
-	return nil
-}
-
-// selectMissing returns the ranges of out that are not committed, and their rows.
-func (w *Writer) selectMissing(out *event.Output) (event.Ranges, *Rows) {
-	w.mu.Lock()
-	missing := event.Ranges(w.committed.Missing(out.Range))
-	rows := new(Rows)
-	if n := len(w.freeRows); n > 0 {
-		rows, w.freeRows = w.freeRows[n-1], w.freeRows[:n-1]
-	}
-	w.mu.Unlock()
-	rows.selectRows(out, missing)
-	return missing, rows
+	rows := w.freeRows[n-1]
+	w.freeRows = w.freeRows[:n-1]
+	return rows
 }
 
 // recycle keeps the memory of rows for the next write.
@@ -332,49 +270,58 @@ func (w *Writer) recycle(rows *Rows) {
 // compactEvery is how many commits lie between two compactions.
 const compactEvery = 256
 
-// recordCommit records ranges as committed and reports whether it is time to
-// compact.
-func (w *Writer) recordCommit(ranges event.Ranges) bool {
+// recordCommit records ranges that the store has committed.
+func (w *Writer) recordCommit(ranges event.Ranges) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range ranges {
 		w.history.add(r, time.Now())
 		w.last = event.Range{First: r.First, Count: r.Count}
-		w.committed.Add(w.last)
 	}
-	w.commits++
-	return w.commits%compactEvery == 0
+	w.uncompacted++
 }
 
-// compact merges entries of the store, unless another write is at it. The next
+// compact merges entries of the store if it is time to and no other write does. The next
 // compaction retries what fails.
 func (w *Writer) compact(ctx context.Context) {
-	w.mu.Lock()
-	busy := w.compacting
-	w.compacting = true
-	due := w.history.compactions(time.Now())
-	w.mu.Unlock()
-	if busy {
+	if !w.isCompactionDue() || !w.compacting.TryLock() {
 		return
 	}
-	for _, r := range due {
-		if err := w.compactRange(ctx, r); err != nil {
-			w.log.Debug("compacting the committed ranges", "range", r.String(), "error", err)
-			break
-		}
+	defer w.compacting.Unlock()
+	held, err := w.owner.Reserve(ctx, event.Range{}) // nothing renews the claim meanwhile
+	if err != nil {
+		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.compacting = false
+	how := ledger.Unknown
+	defer func() { held.Settle(how) }()
+	err = w.compactHistory(ctx)
+	how = w.outcome(err)
 }
 
-func (w *Writer) compactRange(ctx context.Context, r event.Range) error {
-	if err := w.store.Compact(ctx, r); err != nil {
-		w.noteOutcome(err)
-		return err
-	}
+// isCompactionDue reports whether enough was committed since it last returned true.
+func (w *Writer) isCompactionDue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.history.merge(r, time.Now())
+	due := w.uncompacted >= compactEvery
+	if due {
+		w.uncompacted = 0
+	}
+	return due
+}
+
+// compactHistory merges what can be merged, up to the first error.
+func (w *Writer) compactHistory(ctx context.Context) error {
+	w.mu.Lock()
+	due := w.history.compactions(time.Now())
+	w.mu.Unlock()
+	for _, r := range due {
+		if err := w.store.Compact(ctx, r); err != nil {
+			w.log.Debug("compacting the committed ranges", "range", r.String(), "error", err)
+			return err
+		}
+		w.mu.Lock()
+		w.history.merge(r, time.Now())
+		w.mu.Unlock()
+	}
 	return nil
 }

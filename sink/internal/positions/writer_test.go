@@ -275,3 +275,23 @@ func TestPrints(t *testing.T) {
 		t.Error("half a fingerprint was taken")
 	}
 }
+
+// discard is a store that commits everything and keeps nothing.
+type discard struct{ page }
+
+func (*discard) Commit(context.Context, *Rows, []event.Range) error { return nil }
+
+// TestAllocations bounds what a commit costs besides the store.
+func TestAllocations(t *testing.T) {
+	w, _ := NewWriter(&discard{}, nil, slog.New(slog.DiscardHandler))
+	out := span(0, 100)
+	n := testing.AllocsPerRun(100, func() {
+		if err := w.Write(t.Context(), out); err != nil {
+			t.Fatal(err)
+		}
+		out.Range.First += out.Range.Count
+	})
+	if n > 2 { // those of a reservation
+		t.Errorf("%.0f allocations for a commit", n)
+	}
+}

@@ -39,11 +39,12 @@ postgres; the event store and files need nothing. Script, computed columns and t
 stay the same; hashes of a Redis sink become a list, so that a duplicate shows up. The command does not
 use your own servers.
 
-While events flow, verify kills workers and servers, kills workers at named points of a batch, suspends
-them inside transactions until others have taken over, cuts and stalls connections, and restores Redis
-and the database to older states under running producers. Then it accounts for every event: either each
-sink has the rows that the script returns for it, or it is a dead letter, exactly once. Events that Redis
-lost through a restore may be missing, but must not appear twice.
+While events flow, verify kills workers and servers, kills workers at named points of a batch, kills
+the processes of isolated scripts, suspends workers inside transactions until others have taken over, cuts
+and stalls connections, and restores Redis and the database to older states under running producers. In
+one round a shadow loops and uses up its memory. Then it accounts for every event: either each sink has
+the rows that the script returns for it, or it is a dead letter, exactly once. Events that Redis lost
+through a restore may be missing, but must not appear twice.
 
 The command sends the events of --events in turn, each with a new number in the field --id.
 

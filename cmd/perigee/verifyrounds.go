@@ -181,9 +181,8 @@ func poison(folder string) (*chaos.ScriptFix, error) {
 	}, nil
 }
 
-// hostileShadow writes a script for a shadow that runs as the example's for a while, and harms itself
-// otherwise: it loops, matches a pattern that no limit in Lua interrupts, so that its process is killed, and
-// uses up its memory. It returns its path.
+// hostileShadow writes a script for a shadow, and returns its path: for some events it loops, matches for
+// ever, or uses up its memory. The faults of the round kill its process.
 func hostileShadow(folder string) (string, error) {
 	const script = `
 function main(event)

@@ -602,7 +602,7 @@ func TestConnectFails(t *testing.T) {
 	if running, err := IsRunning(data); running || err == nil {
 		t.Errorf("running: %v, %v", running, err)
 	}
-	if err := Post(t.Context(), data, "/query", nil, nil, io.Discard); err == nil || errors.Is(err, ErrNoEngine) {
+	if err := Post(t.Context(), data, "/query", nil, nil, io.Discard, nil); err == nil || errors.Is(err, ErrNoEngine) {
 		t.Errorf("post: %v", err)
 	}
 }

@@ -35,29 +35,29 @@ type codeRequest struct {
 // processes use them through Open.
 func (a *Admin) Handlers() map[string]http.Handler {
 	handlers := map[string]http.Handler{
-		"status": handle(func(ctx context.Context, _ struct{}) ([]Status, error) { return a.Status(ctx) }),
-		"pause": handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
+		"status": Handle(func(ctx context.Context, _ struct{}) ([]Status, error) { return a.Status(ctx) }),
+		"pause": Handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
 			return struct{}{}, a.Pause(ctx, r.Pipeline, r.Reason)
 		}),
-		"resume": handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
+		"resume": Handle(func(ctx context.Context, r pauseRequest) (struct{}, error) {
 			return struct{}{}, a.Resume(ctx, r.Pipeline)
 		}),
-		"running-code": handle(func(ctx context.Context, r codeRequest) (Code, error) {
+		"running-code": Handle(func(ctx context.Context, r codeRequest) (Code, error) {
 			return a.RunningCode(ctx, r.Pipeline)
 		}),
-		"shadow": handle(func(ctx context.Context, r shadowRequest) (ShadowReport, error) {
+		"shadow": Handle(func(ctx context.Context, r shadowRequest) (ShadowReport, error) {
 			return a.Shadow(ctx, r.Pipeline, r.Reset)
 		}),
-		"promote": handle(func(ctx context.Context, r shadowRequest) (Promotion, error) {
+		"promote": Handle(func(ctx context.Context, r shadowRequest) (Promotion, error) {
 			return a.Promote(ctx, r.Pipeline, r.Force)
 		}),
 		"dead-letters":       handleStream(a.DeadLetters),
-		"count-dead-letters": handle(a.CountDeadLetters),
-		"purge-dead-letters": handle(a.PurgeDeadLetters),
-		"retry-dead-letters": handle(a.RetryDeadLetters),
-		"dead-letter-queue":  handle(func(ctx context.Context, _ struct{}) (Queue, error) { return a.DeadLetterQueue(ctx) }),
-		"positions":          handle(a.Positions),
-		"set-position":       handle(a.SetPosition),
+		"count-dead-letters": Handle(a.CountDeadLetters),
+		"purge-dead-letters": Handle(a.PurgeDeadLetters),
+		"retry-dead-letters": Handle(a.RetryDeadLetters),
+		"dead-letter-queue":  Handle(func(ctx context.Context, _ struct{}) (Queue, error) { return a.DeadLetterQueue(ctx) }),
+		"positions":          Handle(a.Positions),
+		"set-position":       Handle(a.SetPosition),
 	}
 	routes := make(map[string]http.Handler, len(handlers))
 	for name, h := range handlers {
@@ -66,8 +66,8 @@ func (a *Admin) Handlers() map[string]http.Handler {
 	return routes
 }
 
-// handle returns a handler for an operation whose request and result are JSON.
-func handle[In, Out any](operation func(context.Context, In) (Out, error)) http.Handler {
+// Handle returns a handler for an operation whose request and result are JSON.
+func Handle[In, Out any](operation func(context.Context, In) (Out, error)) http.Handler {
 	return Handler(func(w io.Writer, r *http.Request) error {
 		var in In
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
@@ -102,21 +102,8 @@ func handleStream[In, Out any](operation func(context.Context, In) iter.Seq2[Out
 	})
 }
 
-// An Error is an error in the answer of the engine.
-type Error struct {
-	Message string `json:"error"`
-	Hint    string `json:"hint,omitempty"`
-	Line    int    `json:"line,omitempty"` // in the SQL of a query
-	Column  int    `json:"column,omitempty"`
-}
-
-func (e *Error) Error() string { return e.Message }
-
-// ErrorHint implements event.Hinter.
-func (e *Error) ErrorHint() string { return e.Hint }
-
 // Handler returns a handler for a function that writes an answer. An error before the
-// first byte becomes a status with an Error. A later error breaks the connection, so that
+// first byte becomes a status with an event.Fault. A later error breaks the connection, so that
 // no client takes a part of an answer for the whole.
 func Handler(answer func(io.Writer, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -127,12 +114,8 @@ func Handler(answer func(io.Writer, *http.Request) error) http.Handler {
 		case out.started:
 			panic(http.ErrAbortHandler)
 		default:
-			body, ok := errors.AsType[*Error](err)
-			if !ok {
-				body = &Error{Message: err.Error(), Hint: event.HintOf(err)}
-			}
 			w.WriteHeader(http.StatusInternalServerError)
-			json.NewEncoder(w).Encode(body) // the client may be gone
+			json.NewEncoder(w).Encode(event.FaultOf(err)) // the client may be gone
 		}
 	})
 }
@@ -203,7 +186,7 @@ func (c *client) post(ctx context.Context, path string, query url.Values, body i
 		return response.Body, nil
 	}
 	defer response.Body.Close()
-	var answer Error
+	var answer event.Fault
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Message == "" {
 		return nil, fmt.Errorf("the engine in %s answered with status %s", c.data, response.Status)
 	}
@@ -266,15 +249,19 @@ func brokenOff(err error) error {
 	return event.WithHint(fmt.Errorf("the engine ended the connection during its answer: %w", err), "read the reason in the log of the engine")
 }
 
-// Post sends a request to another route of the engine's socket and copies the answer to
-// out. It returns ErrNoEngine if no engine runs in the data folder.
-func Post(ctx context.Context, data, path string, query url.Values, body io.Reader, out io.Writer) error {
+// Post sends a request to a route of the engine's socket and copies the answer to out. If no
+// engine runs in the data folder, it calls local instead, or returns ErrNoEngine if local is
+// nil.
+func Post(ctx context.Context, data, path string, query url.Values, body io.Reader, out io.Writer, local func() error) error {
 	c, err := dial(data)
 	if err != nil {
 		return err
 	}
-	if c == nil {
+	switch {
+	case c == nil && local == nil:
 		return ErrNoEngine
+	case c == nil:
+		return local()
 	}
 	defer c.close()
 	answer, err := c.post(ctx, path, query, body)
@@ -286,4 +273,25 @@ func Post(ctx context.Context, data, path string, query url.Values, body io.Read
 		return brokenOff(err)
 	}
 	return nil
+}
+
+// Perform sends an operation to a route of the engine's socket. in and the answer are JSON. If
+// no engine runs in the data folder, it calls local with the same request instead, or returns
+// ErrNoEngine if local is nil.
+func Perform[Out any](ctx context.Context, data, path string, in any, local func(request []byte) (answer []byte, err error)) (out Out, err error) {
+	request, err := json.Marshal(in)
+	if err != nil {
+		return out, err
+	}
+	var answer bytes.Buffer
+	err = Post(ctx, data, path, nil, bytes.NewReader(request), &answer, nil)
+	if errors.Is(err, ErrNoEngine) && local != nil {
+		var here []byte
+		here, err = local(request)
+		answer.Write(here)
+	}
+	if err != nil {
+		return out, err
+	}
+	return out, json.Unmarshal(answer.Bytes(), &out)
 }

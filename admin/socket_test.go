@@ -65,7 +65,7 @@ func TestPost(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			data := serve(t, test.answer)
 			var out bytes.Buffer
-			err := Post(t.Context(), data, "/query", url.Values{"format": {"csv"}}, strings.NewReader("SELECT 1"), &out)
+			err := Post(t.Context(), data, "/query", url.Values{"format": {"csv"}}, strings.NewReader("SELECT 1"), &out, nil)
 			if got := fmt.Sprint(err); err == nil && test.fails != "" || err != nil && got != test.fails {
 				t.Errorf("error %v, want %q", err, test.fails)
 			}
@@ -94,7 +94,7 @@ func TestPiecesArriveAtOnce(t *testing.T) {
 		return err
 	})
 	out := &firstWrite{arrived: arrived}
-	if err := Post(t.Context(), data, "/query", nil, nil, out); err != nil || string(out.bytes) != "firstsecond" {
+	if err := Post(t.Context(), data, "/query", nil, nil, out, nil); err != nil || string(out.bytes) != "firstsecond" {
 		t.Errorf("answer %q, error %v", out.bytes, err)
 	}
 }
@@ -123,7 +123,7 @@ func TestNoEngine(t *testing.T) {
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	l.Close()
-	if err := Post(t.Context(), data, "/query", nil, nil, io.Discard); !errors.Is(err, ErrNoEngine) {
+	if err := Post(t.Context(), data, "/query", nil, nil, io.Discard, nil); !errors.Is(err, ErrNoEngine) {
 		t.Errorf("beside the socket of an engine that was killed: %v", err)
 	}
 }
@@ -133,7 +133,7 @@ func TestMalformedRequest(t *testing.T) {
 	called := false
 	type request struct{ N int }
 	for name, handler := range map[string]http.Handler{
-		"one": handle(func(context.Context, request) (int, error) { called = true; return 1, nil }),
+		"one": Handle(func(context.Context, request) (int, error) { called = true; return 1, nil }),
 		"stream": handleStream(func(context.Context, request) iter.Seq2[int, error] {
 			called = true
 			return func(func(int, error) bool) {}

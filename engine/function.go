@@ -25,8 +25,8 @@ type Function struct {
 // A FunctionService is a Service that calls the functions of the configuration.
 type FunctionService interface {
 	Service
-	// SetFunctions replaces the functions, before Start and when Reload changes them. Those
-	// before are closed then: calls of them under way may fail.
+	// SetFunctions replaces the functions, before Start and when Reload changes them. It
+	// closes the previous functions; running calls of them may fail.
 	SetFunctions(functions []Function)
 }
 

@@ -204,20 +204,20 @@ func isPermanent(err error) bool {
 	return ok
 }
 
-func TestStats(t *testing.T) {
+func TestTables(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Time: "time", Retention: 100 * 365 * 24 * time.Hour}))
 	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 	appendDocs(t, p, 0, numbered(0, 100, day, "")...)
 	seal(t, s)
 	appendDocs(t, p, 100, numbered(100, 20, day.Add(48*time.Hour), "")...)
-	all, err := s.Stats()
+	all, err := s.Tables()
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
 	got := all[0]
-	if got.Name != "events" || got.LogRows != 20 || len(got.Files) != 1 || got.Files[0].Rows != 100 || got.Files[0].Bytes == 0 ||
-		!got.MinTime.Equal(day) || got.MaxTime.Before(day.Add(48*time.Hour)) || !got.Files[0].MinTime.Equal(day) {
+	if got.Name != "events" || got.LogRows != 20 || got.Rows != 120 || len(got.Files) != 1 || got.Files[0].Rows != 100 || got.Files[0].Bytes == 0 ||
+		!got.Oldest.Equal(day) || got.Newest.Before(day.Add(48*time.Hour)) || !got.Files[0].Oldest.Equal(day) {
 		t.Errorf("got %+v", got)
 	}
 }

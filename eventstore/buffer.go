@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/document"
@@ -49,7 +50,7 @@ func (b *buffer) useSchema(s *schema) {
 	}
 	b.ids = append(b.ids, manifest.RestID)
 	b.extractor = document.NewExtractor(extracted)
-	if s.unknown != manifest.DropUnknown {
+	if s.unknown != catalog.DropUnknown {
 		b.extractor.ReportUnknown()
 	}
 }
@@ -128,15 +129,15 @@ func decodeBase64(v *event.Vector, reject func(row int, text []byte)) {
 // rejectedRows lists documents that are not objects and values that do not fit a declared
 // column, one entry per row. It returns nil if there are none.
 func (b *buffer) rejectedRows(report document.Report) error {
-	var rows []RejectedRow
+	var rows []catalog.RejectedRow
 	for _, bad := range report.Rejected {
 		if len(rows) > 0 && rows[len(rows)-1].Row == bad.Row {
 			continue
 		}
 		if bad.Column < 0 {
-			rows = append(rows, RejectedRow{Row: bad.Row, Reason: bad.Reason})
+			rows = append(rows, catalog.RejectedRow{Row: bad.Row, Reason: bad.Reason})
 		} else if c := &b.schema.Columns[b.spec[bad.Column]]; c.Declared {
-			rows = append(rows, RejectedRow{Row: bad.Row, Column: c.Name, Reason: bad.Reason})
+			rows = append(rows, catalog.RejectedRow{Row: bad.Row, Column: c.Name, Reason: bad.Reason})
 		}
 	}
 	if rows == nil {
@@ -232,7 +233,7 @@ func (b *buffer) frameColumns() *event.Columns {
 		return &b.columns
 	}
 	return &event.Columns{
-		Spec:    append(slices.Clip(b.columns.Spec), event.Column{Name: restColumn, Type: event.JSON}),
+		Spec:    append(slices.Clip(b.columns.Spec), event.Column{Name: catalog.RestColumn, Type: event.JSON}),
 		Rows:    b.columns.Rows,
 		Vectors: append(slices.Clip(b.columns.Vectors), b.rest),
 	}

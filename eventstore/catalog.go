@@ -11,40 +11,123 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// A TableInfo describes a table.
-type TableInfo struct {
-	Name    string
-	Time    string // the time column; "" without one
-	Version uint64 // of the schema
-	Columns []ColumnInfo
+// Tables describes the tables, sorted by name.
+func (s *Store) Tables() ([]catalog.Table, error) {
+	if s.isClosed() {
+		return nil, ErrClosed
+	}
+	snapshot := s.snapshot()
+	defer snapshot.release()
+	unique := s.UniqueStates()
+	all := make([]catalog.Table, len(snapshot.manifest.Tables))
+	byID := map[uint32]*catalog.Table{}
+	for i, entry := range snapshot.manifest.Tables {
+		all[i] = describe(entry)
+		byID[entry.ID] = &all[i]
+		if u, found := unique[entry.Name]; found {
+			all[i].Unique = &u
+		}
+		if live := s.tableByID(entry.ID); live != nil { // it was not dropped meanwhile
+			all[i].Recomputes = s.recomputesOf(live, entry)
+		}
+	}
+	if err := s.addLog(snapshot, byID); err != nil {
+		return nil, fmt.Errorf("eventstore: read the log: %w", err)
+	}
+	slices.SortFunc(all, func(a, b catalog.Table) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
 }
 
-// A ColumnInfo describes a column of a table or of a query's result.
-type ColumnInfo = protocol.Column
-
-// Tables describes the tables, sorted by name.
-func (s *Store) Tables() []TableInfo { return tablesOf(s.current()) }
-
-func tablesOf(m *manifest.Manifest) []TableInfo {
-	var infos []TableInfo
-	for _, t := range m.Tables {
-		schema := t.Current()
-		info := TableInfo{Name: t.Name, Time: t.Time, Version: schema.Version}
-		for _, c := range schema.Columns {
-			info.Columns = append(info.Columns, ColumnInfo{Name: c.Name, Type: c.SQLType()})
-		}
-		if schema.Rest {
-			info.Columns = append(info.Columns, ColumnInfo{Name: restColumn, Type: "JSON"})
-		}
-		infos = append(infos, info)
+// describe describes what a manifest says about a table, without its recomputes.
+func describe(t *manifest.Table) catalog.Table {
+	d := catalog.Table{
+		Name: t.Name, Event: t.Event, Time: t.Time, Retention: t.Retention, Schema: t.Current().Version,
+		Files: []catalog.File{}, Columns: columnsOf(t.Current()), Deletes: deletesOf(t),
 	}
-	slices.SortFunc(infos, func(a, b TableInfo) int { return cmp.Compare(a.Name, b.Name) })
-	return infos
+	for _, f := range t.Files {
+		file := catalog.File{Name: path.Join("tables", t.DirName(), f.Name), Schema: f.Schema, Rows: f.Rows, Bytes: f.Bytes}
+		if t.Time != "" {
+			file.Oldest, file.Newest = time.UnixMicro(f.MinTime).UTC(), time.UnixMicro(f.MaxTime).UTC()
+			addTimes(&d, file.Oldest, file.Newest)
+		}
+		if r := t.NextRecompute(f); r != nil {
+			file.Recomputing = t.Current().ByID(r.Column).Name
+		}
+		d.Rows += f.Rows
+		d.Bytes += f.Bytes
+		d.Files = append(d.Files, file)
+	}
+	slices.SortStableFunc(d.Files, func(a, b catalog.File) int { return a.Oldest.Compare(b.Oldest) })
+	return d
+}
+
+func columnsOf(s *manifest.Schema) []catalog.Column {
+	columns := []catalog.Column{}
+	for _, c := range s.Columns {
+		columns = append(columns, catalog.Column{Name: c.Name, Type: c.SQLType()})
+	}
+	if s.Rest {
+		columns = append(columns, catalog.Column{Name: catalog.RestColumn, Type: "JSON"})
+	}
+	return columns
+}
+
+func addTimes(t *catalog.Table, oldest, newest time.Time) {
+	if t.Oldest.IsZero() || oldest.Before(t.Oldest) {
+		t.Oldest = oldest
+	}
+	if newest.After(t.Newest) {
+		t.Newest = newest
+	}
+}
+
+// UniqueStates describes the keys of the tables with Unique, by table name.
+func (s *Store) UniqueStates() map[string]catalog.UniqueState {
+	all := map[string]catalog.UniqueState{}
+	for _, t := range s.current().Tables {
+		if live := s.tableByID(t.ID); live != nil && t.Unique != nil {
+			if u := live.unique.Load(); u != nil {
+				all[t.Name] = u.state(t.Unique)
+			}
+		}
+	}
+	return all
+}
+
+func (u *uniqueKeys) state(c *catalog.Unique) catalog.UniqueState {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	state := catalog.UniqueState{Unique: *c, Repeated: u.repeated.Load()}
+	state.Keys, state.Bytes = u.set.Size()
+	return state
+}
+
+// addLog adds the rows in the log.
+func (s *Store) addLog(snapshot snapshot, tables map[uint32]*catalog.Table) error {
+	for _, end := range snapshot.ends {
+		if end.Number < snapshot.manifest.LogStart {
+			continue
+		}
+		if err := wal.ReadFile(manifest.LogFolder(s.folder), end, func(e *wal.Entry, _ int64) {
+			t := tables[e.Table]
+			if t == nil || e.Kind != wal.Rows || e.Columns == nil || e.Columns.Rows == 0 {
+				return
+			}
+			t.LogRows += int64(e.Columns.Rows)
+			t.Rows += int64(e.Columns.Rows)
+			if t.Time != "" {
+				addTimes(t, time.UnixMicro(e.MinTime).UTC(), time.UnixMicro(e.MaxTime).UTC())
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A Catalog describes the tables of a store that may be open in another process.
@@ -62,9 +145,6 @@ func ReadCatalog(folder string) (Catalog, error) {
 	}
 	return Catalog{m}, nil
 }
-
-// Tables describes the tables, sorted by name.
-func (c Catalog) Tables() []TableInfo { return tablesOf(c.manifest) }
 
 // Check returns the error that Store.Table would return for a table, or Store.UseTable if
 // want is nil.
@@ -89,140 +169,6 @@ func (c Catalog) Check(name string, want *TableConfig) error {
 func (c Catalog) Key(table string) []string {
 	if t := c.manifest.Table(table); t != nil && t.Unique != nil {
 		return t.Unique.Key
-	}
-	return nil
-}
-
-// TableStats describes the contents of a table.
-type TableStats struct {
-	TableInfo
-	Event     string        // the event column; "" without one
-	Retention time.Duration // 0 if rows are kept forever
-	// Files are the Parquet files, oldest day first. They may still have rows of running
-	// deletes.
-	Files     []FileStats
-	LogRows   int64        // rows that are only in the log
-	Unique    *UniqueStats // nil if rows may repeat
-	Deletions []Deletion   // running deletes, oldest first
-	// Recomputes holds the last recompute of each computed column, oldest first.
-	Recomputes []Recompute
-	// The minimum and maximum event time; zero without rows or a time column.
-	MinTime, MaxTime time.Time
-}
-
-// UniqueStats describes the keys that a table has seen.
-type UniqueStats struct {
-	Unique
-	Keys     int    // in memory; some may have left the window
-	Bytes    int64  // memory that the keys take
-	Repeated uint64 // rows dropped since the store was opened
-}
-
-// UniqueStats returns the key statistics of the tables that have a key, by table name.
-func (s *Store) UniqueStats() map[string]UniqueStats {
-	all := map[string]UniqueStats{}
-	for _, t := range s.current().Tables {
-		if live := s.tableByID(t.ID); live != nil && t.Unique != nil {
-			if u := live.unique.Load(); u != nil {
-				all[t.Name] = u.stats(t.Unique)
-			}
-		}
-	}
-	return all
-}
-
-func (u *uniqueKeys) stats(c *manifest.Unique) UniqueStats {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	stats := UniqueStats{Unique: Unique{Key: c.Key, Window: time.Duration(c.Window), Memory: c.Memory}, Repeated: u.repeated.Load()}
-	stats.Keys, stats.Bytes = u.set.Size()
-	return stats
-}
-
-// FileStats describes a Parquet file.
-type FileStats struct {
-	Name             string // relative to the store's folder
-	Segment          uint64
-	Schema           uint64 // version
-	Rows, Bytes      int64
-	MinTime, MaxTime time.Time // zero without a time column
-	Recomputing      string    // the first column still to be backfilled
-}
-
-// Stats describes the tables, sorted by name.
-func (s *Store) Stats() ([]TableStats, error) {
-	if s.isClosed() {
-		return nil, ErrClosed
-	}
-	snapshot := s.snapshot()
-	defer snapshot.release()
-	byID := map[uint32]*TableStats{}
-	for _, t := range snapshot.manifest.Tables {
-		byID[t.ID] = newTableStats(t)
-		if live := s.tableByID(t.ID); live != nil { // it was not dropped meanwhile
-			byID[t.ID].Recomputes = s.recomputesOf(live, t)
-		}
-	}
-	if err := s.addLog(snapshot, byID); err != nil {
-		return nil, fmt.Errorf("eventstore: read the log: %w", err)
-	}
-	unique := s.UniqueStats()
-	all := []TableStats{}
-	for _, info := range tablesOf(snapshot.manifest) {
-		stats := byID[snapshot.manifest.Table(info.Name).ID]
-		stats.TableInfo = info
-		if u, found := unique[info.Name]; found {
-			stats.Unique = &u
-		}
-		all = append(all, *stats)
-	}
-	return all, nil
-}
-
-func newTableStats(t *manifest.Table) *TableStats {
-	stats := &TableStats{Event: t.Event, Retention: time.Duration(t.Retention), Deletions: deletionsOf(t)}
-	for _, f := range t.Files {
-		file := FileStats{Name: path.Join("tables", t.DirName(), f.Name), Segment: f.Segment, Schema: f.Schema, Rows: f.Rows, Bytes: f.Bytes}
-		if t.Time != "" {
-			file.MinTime, file.MaxTime = time.UnixMicro(f.MinTime).UTC(), time.UnixMicro(f.MaxTime).UTC()
-			stats.addTimes(file.MinTime, file.MaxTime)
-		}
-		if r := t.NextRecompute(f); r != nil {
-			file.Recomputing = t.Current().ByID(r.Column).Name
-		}
-		stats.Files = append(stats.Files, file)
-	}
-	slices.SortStableFunc(stats.Files, func(a, b FileStats) int { return a.MinTime.Compare(b.MinTime) })
-	return stats
-}
-
-func (t *TableStats) addTimes(least, greatest time.Time) {
-	if t.MinTime.IsZero() || least.Before(t.MinTime) {
-		t.MinTime = least
-	}
-	if greatest.After(t.MaxTime) {
-		t.MaxTime = greatest
-	}
-}
-
-// addLog adds the rows in the log.
-func (s *Store) addLog(snapshot snapshot, tables map[uint32]*TableStats) error {
-	for _, end := range snapshot.ends {
-		if end.Number < snapshot.manifest.LogStart {
-			continue
-		}
-		if err := wal.ReadFile(manifest.LogFolder(s.folder), end, func(e *wal.Entry, _ int64) {
-			t := tables[e.Table]
-			if t == nil || e.Kind != wal.Rows || e.Columns == nil || e.Columns.Rows == 0 {
-				return
-			}
-			t.LogRows += int64(e.Columns.Rows)
-			if snapshot.manifest.TableByID(e.Table).Time != "" {
-				t.addTimes(time.UnixMicro(e.MinTime).UTC(), time.UnixMicro(e.MaxTime).UTC())
-			}
-		}); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 // A ComputedColumn is a declared column whose values this process computes from the rows, for
@@ -86,7 +87,7 @@ func (t *Table) computedColumns() []ComputedColumn {
 func (c *ComputedColumn) rejectRows(dead []event.Dead) error {
 	rejected := &RejectedRows{}
 	for _, d := range dead {
-		row := RejectedRow{Row: int(d.Position), Reason: d.Error}
+		row := catalog.RejectedRow{Row: int(d.Position), Reason: d.Error}
 		if d.Stage != "parse" { // the row is an object
 			row.Column = c.Name
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 // A testRow is the input of the tests' functions.
@@ -72,7 +73,7 @@ func TestComputedColumns(t *testing.T) {
 	appendDocs(t, p, 0, `{"id":1}`, `{"id":2,"double":7,"other":true}`)
 	err := p.Append(context.Background(), outputOf(2, `{"id":3}`, `{"id":5}`, `{"id":4}`))
 	rejected, _ := errors.AsType[*RejectedRows](err)
-	if want := []RejectedRow{{Row: 1, Column: "more", Reason: "more: no luck"}}; rejected == nil || !slices.Equal(rejected.Rows, want) {
+	if want := []catalog.RejectedRow{{Row: 1, Column: "more", Reason: "more: no luck"}}; rejected == nil || !slices.Equal(rejected.Rows, want) {
 		t.Errorf("a row without a value: %v", err)
 	}
 	other, _, err := table.TakeOver(context.Background(), "import of files", "file")

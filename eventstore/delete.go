@@ -9,30 +9,23 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
-// A Deletion is a running delete.
-type Deletion struct {
-	Number      uint64
-	Table       string
-	Predicate   string
-	RequestedAt time.Time
-}
-
 // Delete deletes the table's current rows that match predicate. The predicate is an
 // SQL expression over the table's columns. When Delete returns, the delete is durable and no
 // query sees the rows. WaitDeleted waits until they are gone from all files. If ctx ends
 // first, Delete fails and deletes nothing.
-func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, error) {
+func (s *Store) Delete(ctx context.Context, table, predicate string) (catalog.Delete, error) {
 	t := s.tableNamed(table)
 	if t == nil {
-		return Deletion{}, unknownTable(table)
+		return catalog.Delete{}, unknownTable(table)
 	}
 	if err := s.worker.CheckPredicate(ctx, s.current().Version, t.id, predicate); err != nil {
-		return Deletion{}, err
+		return catalog.Delete{}, err
 	}
 	d := manifest.Delete{Predicate: predicate, RequestedAt: time.Now().UTC()}
 	err := s.change(func(next *manifest.Manifest) error {
@@ -50,12 +43,12 @@ func (s *Store) Delete(ctx context.Context, table, predicate string) (Deletion, 
 		return nil
 	}, nil)
 	if err != nil {
-		return Deletion{}, err
+		return catalog.Delete{}, err
 	}
 	// Sealing the log drops the deleted rows in it.
 	err = s.log.Rotate(context.WithoutCancel(ctx))
 	wake(s.compactor)
-	return Deletion{Number: d.Number, Table: t.Name(), Predicate: d.Predicate, RequestedAt: d.RequestedAt}, err
+	return describeDelete(t.Name(), &d), err
 }
 
 // ErrCanceled reports that a delete was canceled before it finished.
@@ -79,7 +72,7 @@ func (s *Store) CancelDelete(table string, number uint64) (without int, err erro
 		}
 		kept := keep(entry.Deletes, func(d *manifest.Delete) bool { return d.Number != number })
 		if len(kept) == len(entry.Deletes) {
-			return configError("perigee table show "+entry.Name+" lists those that are", "delete %d of table %s is not under way", number, entry.Name)
+			return configError("perigee table show "+entry.Name+" lists those that are", "delete %d of table %s is not running", number, entry.Name)
 		}
 		for _, f := range entry.Files {
 			if f.Deleted >= number {
@@ -101,51 +94,47 @@ func (s *Store) setCanceled(number uint64, canceled bool) {
 	s.canceled[number] = canceled
 }
 
-// Deletions returns the running deletes, oldest first.
-func (s *Store) Deletions() (all []Deletion) {
-	for _, t := range s.current().Tables {
-		all = append(all, deletionsOf(t)...)
+// deletesOf describes the running deletes of a table, oldest first.
+func deletesOf(t *manifest.Table) []catalog.Delete {
+	all := []catalog.Delete{}
+	for _, d := range t.Deletes {
+		all = append(all, describeDelete(t.Name, d))
 	}
 	return all
 }
 
-func deletionsOf(t *manifest.Table) (all []Deletion) {
-	for _, d := range t.Deletes {
-		all = append(all, Deletion{Number: d.Number, Table: t.Name, Predicate: d.Predicate, RequestedAt: d.RequestedAt})
-	}
-	return all
+func describeDelete(table string, d *manifest.Delete) catalog.Delete {
+	return catalog.Delete{Number: d.Number, Table: table, Where: d.Predicate, RequestedAt: d.RequestedAt}
 }
 
 // WaitDeleted waits until no file has rows of the delete. It returns ErrCanceled if the
 // delete was canceled.
-func (s *Store) WaitDeleted(ctx context.Context, d Deletion) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for s.isDeleting(d) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.closing:
-			return ErrClosed
-		}
+func (s *Store) WaitDeleted(ctx context.Context, d catalog.Delete) error {
+	id := uint32(0) // of the table; 0 if it was dropped
+	if t := s.tableNamed(d.Table); t != nil {
+		id = t.id
+	}
+	if err := s.awaitChange(ctx, func() bool { return !s.isDeleting(d.Number) }); err != nil {
+		return err
 	}
 	s.mu.Lock()
-	canceled := s.canceled[d.Number]
+	canceled, last := s.canceled[d.Number], s.manifest.Version
 	s.mu.Unlock()
 	if canceled {
 		return ErrCanceled
 	}
+	// A reader may still use files that the delete has replaced.
+	if err := s.awaitChange(ctx, func() bool { return !s.hasGarbage(id, last) }); err != nil {
+		return err
+	}
 	return s.log.Scrub(ctx)
 }
 
-// isDeleting reports whether rows of the delete may still be in a file, or in a file that a
-// running reader uses.
-func (s *Store) isDeleting(d Deletion) bool {
-	s.mu.Lock()
-	garbage := len(s.garbage) > 0
-	s.mu.Unlock()
-	return garbage || slices.ContainsFunc(s.Deletions(), func(other Deletion) bool { return other.Number == d.Number })
+// isDeleting reports whether the delete with that number is running.
+func (s *Store) isDeleting(number uint64) bool {
+	return slices.ContainsFunc(s.current().Tables, func(t *manifest.Table) bool {
+		return slices.ContainsFunc(t.Deletes, func(d *manifest.Delete) bool { return d.Number == number })
+	})
 }
 
 // isCarriedOut reports whether rows of the delete are gone from the log and from all files of

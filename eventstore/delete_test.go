@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 )
 
 // TestDelete deletes rows in files and in the log.
@@ -54,8 +56,8 @@ func TestDelete(t *testing.T) {
 		s.Close()
 		s = openStore(t, folder)
 	}
-	if len(s.Deletions()) > 0 {
-		t.Errorf("still under way: %v", s.Deletions())
+	if len(runningDeletes(s)) > 0 {
+		t.Errorf("still under way: %v", runningDeletes(s))
 	}
 }
 
@@ -84,7 +86,7 @@ func TestCancelDelete(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
 	p := take(t, openTable(t, s, TableConfig{}))
-	if _, err := s.CancelDelete("events", 1); !event.IsPermanent(err) || !strings.Contains(err.Error(), "delete 1 of table events is not under way") {
+	if _, err := s.CancelDelete("events", 1); !event.IsPermanent(err) || !strings.Contains(err.Error(), "delete 1 of table events is not running") {
 		t.Errorf("cancel what nobody asked for: %v", err)
 	}
 	const rounds, rows = 12, 50
@@ -124,8 +126,8 @@ func TestCancelDelete(t *testing.T) {
 		if round%4 == 0 {
 			s.Close()
 			s = openStore(t, folder)
-			if got := ask(t, s, `SELECT count(*) FROM events`); got != left || len(s.Deletions()) > 0 {
-				t.Errorf("round %d: opened again: %s rows after %s, deletes %v", round, got, left, s.Deletions())
+			if got := ask(t, s, `SELECT count(*) FROM events`); got != left || len(runningDeletes(s)) > 0 {
+				t.Errorf("round %d: opened again: %s rows after %s, deletes %v", round, got, left, runningDeletes(s))
 			}
 			p = take(t, openTable(t, s, TableConfig{}))
 		}
@@ -148,8 +150,8 @@ func TestDeleteOfCanceledContext(t *testing.T) {
 	if _, err := s.Recompute(ctx, "events", "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("a recompute: %v", err)
 	}
-	if got := ask(t, s, `SELECT x FROM events`); got != "1" || len(s.Deletions()) > 0 {
-		t.Errorf("the table has %q, deletes %v", got, s.Deletions())
+	if got := ask(t, s, `SELECT x FROM events`); got != "1" || len(runningDeletes(s)) > 0 {
+		t.Errorf("the table has %q, deletes %v", got, runningDeletes(s))
 	}
 }
 
@@ -177,8 +179,8 @@ func TestFailedUpkeepOfDeletes(t *testing.T) {
 	if err := s.rewriteForDeletes(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := ask(t, s, `SELECT sum(a) FROM events`); got != "2" || len(s.Deletions()) != 1 {
-		t.Errorf("rows %s, and deletes %v", got, s.Deletions())
+	if got := ask(t, s, `SELECT sum(a) FROM events`); got != "2" || len(runningDeletes(s)) != 1 {
+		t.Errorf("rows %s, and deletes %v", got, runningDeletes(s))
 	}
 }
 
@@ -235,7 +237,7 @@ func TestDeletedBytesGoFromTheLog(t *testing.T) {
 }
 
 // waitDeleted waits until no file has rows of a delete.
-func waitDeleted(t *testing.T, s *Store, d Deletion) error {
+func waitDeleted(t *testing.T, s *Store, d catalog.Delete) error {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	return s.WaitDeleted(ctx, d)
@@ -266,8 +268,8 @@ func TestPredicatesAreChecked(t *testing.T) {
 	} {
 		if _, err := s.Delete(context.Background(), "events", predicate); err == nil {
 			t.Errorf("%q was taken", predicate)
-		} else if _, ok := errors.AsType[*QueryError](err); !ok {
-			t.Errorf("%q: %v, want a *QueryError", predicate, err)
+		} else if _, ok := errors.AsType[*event.Fault](err); !ok {
+			t.Errorf("%q: %v, want an *event.Fault", predicate, err)
 		}
 	}
 	if _, err := s.Delete(context.Background(), "none", `id = 1`); err == nil || !strings.Contains(err.Error(), "none") {
@@ -315,5 +317,45 @@ func TestDeleteOfNothing(t *testing.T) {
 	}
 	if len(s.current().Table("events").Deletes) != 0 {
 		t.Error("deletes that are done are still in the manifest")
+	}
+}
+
+// TestWaitDeletedWaitsForItsFiles waits for a delete while a file of its table is being
+// removed, and while a file of another table cannot be removed. It must wait only for the
+// first.
+func TestWaitDeletedWaitsForItsFiles(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	p := take(t, openTable(t, s, TableConfig{}))
+	appendDocs(t, p, 0, `{"id":1}`, `{"id":2}`)
+	seal(t, s)
+	other, err := s.Table("other", TableConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop := func(table uint32, remove func() error) {
+		t.Helper()
+		if err := s.change(func(*manifest.Manifest) error { return nil }, &garbage{table: table, remove: remove}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drop(other.id, func() error { return errors.New("in use") })
+	held := s.snapshot()
+	d, err := s.Delete(t.Context(), "events", "id = 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the delete is done", func() bool { return len(runningDeletes(s)) == 0 })
+	removing, proceed := make(chan struct{}), make(chan struct{})
+	drop(p.table.id, func() error { close(removing); <-proceed; return nil })
+	held.release()
+	<-removing
+	short, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	if err := s.WaitDeleted(short, d); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while a file of the table is removed: %v", err)
+	}
+	close(proceed)
+	if err := waitDeleted(t, s, d); err != nil {
+		t.Errorf("while a file of another table cannot be removed: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/event/ledger"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 )
@@ -24,14 +25,7 @@ var ErrClosed = protocol.ErrClosed
 
 // RejectedRows lists the rows of an output that can never be stored. Nothing of the output
 // was stored.
-type RejectedRows struct{ Rows []RejectedRow }
-
-// A RejectedRow is a row that is not a JSON object or does not fit a declared column.
-type RejectedRow struct {
-	Row    int    // index in the output
-	Column string // column that rejects the row; empty if the row is not an object
-	Reason string
-}
+type RejectedRows struct{ Rows []catalog.RejectedRow }
 
 func (e *RejectedRows) Error() string {
 	return fmt.Sprintf("eventstore: %d rows rejected, the first is row %d: %s", len(e.Rows), e.Rows[0].Row, e.Rows[0].Reason)
@@ -41,9 +35,6 @@ func (e *RejectedRows) Error() string {
 func configError(hint, format string, args ...any) error {
 	return &event.PermanentError{Err: fmt.Errorf("eventstore: "+format, args...), Hint: hint}
 }
-
-// A QueryError reports SQL that is invalid or that the store cannot answer.
-type QueryError = protocol.QueryError
 
 // ErrCrashed reports that a query crashed its worker process. The next query starts a new
 // one.

@@ -64,7 +64,7 @@ func (s *Store) pause(err error, loop chan struct{}) {
 	wait := maintenanceInterval
 	if err != nil && !s.isClosed() {
 		wait = maintenanceRetry
-		s.options.Log.Error("event store: maintenance failed; it is tried again", "error", err)
+		s.options.Log.Error("event store: maintenance failed, will retry", "error", err)
 	}
 	closed := s.log.Closed()
 	if loop != s.sealer {
@@ -156,7 +156,7 @@ func (s *Store) replaceFiles(table uint32, names map[string]bool, fresh []*manif
 func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*manifest.File, also func(next *manifest.Table)) error {
 	var gone []*manifest.File
 	t := s.current().TableByID(table)
-	remove := func() (err error) {
+	dropped := &garbage{table: table, remove: func() (err error) {
 		for _, f := range gone {
 			err = errors.Join(err, t.RemoveFile(s.folder, f.Name))
 			if f.Bloom != "" {
@@ -164,7 +164,7 @@ func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*mani
 			}
 		}
 		return err
-	}
+	}}
 	return s.change(func(next *manifest.Manifest) error {
 		t := next.TableByID(table)
 		var kept []*manifest.File
@@ -184,7 +184,7 @@ func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*mani
 		also(t)
 		s.pruneTable(next, t)
 		return nil
-	}, remove)
+	}, dropped)
 }
 
 // pruneTable drops schema versions that nothing references, and finished deletes.

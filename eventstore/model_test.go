@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
@@ -175,7 +176,7 @@ func readBack(t *testing.T, s *Store, table *Table) []string {
 			if key, ok := names[column]; ok {
 				name, _ := json.Marshal(key)
 				fields = append(fields, string(name)+":"+text)
-			} else if column == restColumn && value != nil {
+			} else if column == catalog.RestColumn && value != nil {
 				fields = append(fields, strings.TrimSuffix(strings.TrimPrefix(text, "{"), "}"))
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
@@ -148,7 +149,7 @@ func (o *oracle) open() {
 
 func (o *oracle) openOther(retention time.Duration) {
 	other, err := o.store.Table("other", TableConfig{
-		Time: "ts", Retention: retention, Unique: Unique{Key: []string{"k"}, Window: 1000 * time.Hour},
+		Time: "ts", Retention: retention, Unique: catalog.Unique{Key: []string{"k"}, Window: catalog.Duration(1000 * time.Hour)},
 		Columns: []event.Column{{Name: "k", Path: []string{"k"}, Type: event.Int64}, {Name: "v", Path: []string{"v"}, Type: event.String}, {Name: "w", Path: []string{"w"}, Type: event.Float64}},
 	})
 	if err != nil {
@@ -310,7 +311,7 @@ func (o *oracle) killed() {
 	o.open()
 }
 
-func (o *oracle) delete() (all []Deletion) {
+func (o *oracle) delete() (all []catalog.Delete) {
 	g := &generator{r: o.data, seed: o.seed}
 	predicates := []string{`x = '\x00'::BLOB`, `f = 0 AND b`, `i IN (7, -1) AND s < 'b'`}
 	for range 3 {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"sync"
 
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
@@ -32,17 +34,11 @@ type (
 	Field  = protocol.Field  // one entry of a Struct
 )
 
-// A FunctionGroup is a group of functions that queries may call.
-type FunctionGroup = statement.FunctionGroup
-
 // Functions returns the functions that queries may call.
-func Functions() []FunctionGroup { return statement.Functions() }
-
-// A Macro is an SQL function written in SQL.
-type Macro = statement.Macro
+func Functions() []catalog.FunctionGroup { return statement.Functions() }
 
 // Macros lists the macros that queries may call.
-func Macros() []Macro { return statement.Macros() }
+func Macros() []catalog.Macro { return statement.Macros() }
 
 // newWorker prepares the DuckDB processes. Each starts when it is first needed.
 func newWorker(folder string, o *Options) *sqlclient.Client {
@@ -97,7 +93,7 @@ type Statement struct {
 
 // Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE
 // or EXPLAIN. The SQL can reach only the store: no files, no network, no settings, no writes.
-// It reads a snapshot of the data committed when it began. It returns a *QueryError for
+// It reads a snapshot of the data committed when it began. It returns an *event.Fault for
 // invalid SQL.
 //
 // At most Options.Queries queries run at once; others wait. The caller must close the Rows.
@@ -119,7 +115,7 @@ func (s *Store) Execute(ctx context.Context, q Statement) (*Rows, error) {
 	most := cmp.Or(s.options.Memory, memoryDefault)
 	q.Limits.Memory = cmp.Or(q.Limits.Memory, most)
 	if q.Limits.Memory > most {
-		return nil, &QueryError{
+		return nil, &event.Fault{
 			Message: fmt.Sprintf("the query asks for %d MiB of memory, and may use %d MiB", q.Limits.Memory>>20, most>>20),
 			Hint:    "raise memory below query in the engine's configuration",
 		}
@@ -188,7 +184,7 @@ type Rows struct {
 
 // A result is the answer of a worker, or rows in memory.
 type result interface {
-	Columns() []ColumnInfo
+	Columns() []catalog.Column
 	Next() bool
 	Row() []any
 	Err() error
@@ -198,7 +194,7 @@ type result interface {
 }
 
 // Columns describes the columns.
-func (r *Rows) Columns() []ColumnInfo { return r.result.Columns() }
+func (r *Rows) Columns() []catalog.Column { return r.result.Columns() }
 
 // Next advances to the next row and reports whether there is one.
 func (r *Rows) Next() bool {

@@ -100,7 +100,7 @@ func TestErrorsInSQL(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"email":"x","n":1}`)
 	far := strings.Repeat("1 + ", 100)
-	for sql, want := range map[string]QueryError{
+	for sql, want := range map[string]event.Fault{
 		"SELEC 1": {Message: `syntax error at or near "SELEC"`, Line: 1, Column: 1},
 		"SELECT *\nFROM events\nWHERE emial = 'x'":  {Message: `Referenced column "emial" not found in FROM clause!`, Hint: `Candidate bindings: "email"`, Line: 3, Column: 7},
 		"SELECT * FROM evnts":                       {Message: "Table with name evnts does not exist!", Hint: `Did you mean "events"?`, Line: 1, Column: 15},
@@ -118,7 +118,7 @@ func TestErrorsInSQL(t *testing.T) {
 			err = rows.Err()
 			rows.Close()
 		}
-		got, ok := errors.AsType[*QueryError](err)
+		got, ok := errors.AsType[*event.Fault](err)
 		if !ok {
 			t.Errorf("%s: %v", sql, err)
 			continue

@@ -12,34 +12,12 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/document"
 )
-
-// A Recompute fills a computed column, file by file, for the rows that the table had when the
-// recompute was requested.
-type Recompute struct {
-	Number      uint64
-	Table       string
-	Column      string
-	RequestedAt time.Time
-	Ended       time.Time // zero while it is running
-	Rows        int64     // rows computed so far
-	Failed      int64     // part of Rows: null because the function failed
-	// Error is the reason that the first failed row has no value or, if Stopped, the
-	// reason that the recompute ended early.
-	Error   string
-	Stopped bool
-	// While it runs: the files of the table, the number of finished ones, and whether
-	// affected rows are still in the log.
-	Files, Done int
-	InLog       bool
-	// Idle reports that the recompute makes no progress because this process does not
-	// compute the column.
-	Idle bool
-}
 
 // A FunctionError reports that the function of a computed column cannot continue with any
 // row. It stops a recompute.
@@ -53,10 +31,10 @@ func (e *FunctionError) Unwrap() error { return e.Err }
 // function changes, it restarts for all files. Of each file, a query sees either all old or
 // all new values. If the function fails for a row, the value becomes null. A later Recompute
 // of the column replaces this one.
-func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute, error) {
+func (s *Store) Recompute(ctx context.Context, table, column string) (catalog.Recompute, error) {
 	t := s.tableNamed(table)
 	if t == nil {
-		return Recompute{}, unknownTable(table)
+		return catalog.Recompute{}, unknownTable(table)
 	}
 	c := t.computedColumn(column)
 	if c == nil {
@@ -68,12 +46,12 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 		if len(names) > 0 {
 			hint = "computed columns: " + strings.Join(names, ", ")
 		}
-		return Recompute{}, configError(hint, "nothing computes a column %s of table %s", column, t.Name())
+		return catalog.Recompute{}, configError(hint, "nothing computes a column %s of table %s", column, t.Name())
 	}
 	function := c.Version()
 	t.computing.wait() // then no later frame has values of an earlier function
 	r := manifest.Recompute{Function: function, RequestedAt: time.Now().UTC()}
-	var begun Recompute
+	var begun catalog.Recompute
 	err := s.change(func(next *manifest.Manifest) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -93,7 +71,7 @@ func (s *Store) Recompute(ctx context.Context, table, column string) (Recompute,
 		return nil
 	}, nil)
 	if err != nil {
-		return Recompute{}, err
+		return catalog.Recompute{}, err
 	}
 	// Rows in the log are computed once they are in files.
 	err = s.log.Rotate(context.WithoutCancel(ctx))
@@ -106,12 +84,12 @@ const canceledText = "canceled"
 
 // CancelRecompute cancels the running recompute of a column. Finished files keep their new
 // values, the others their old ones. A later Recompute computes all files again.
-func (s *Store) CancelRecompute(table, column string) (Recompute, error) {
+func (s *Store) CancelRecompute(table, column string) (catalog.Recompute, error) {
 	t := s.tableNamed(table)
 	if t == nil {
-		return Recompute{}, unknownTable(table)
+		return catalog.Recompute{}, unknownTable(table)
 	}
-	var canceled Recompute
+	var canceled catalog.Recompute
 	err := s.change(func(next *manifest.Manifest) error {
 		entry := next.TableByID(t.id)
 		if entry == nil {
@@ -126,7 +104,7 @@ func (s *Store) CancelRecompute(table, column string) (Recompute, error) {
 				return nil
 			}
 		}
-		return configError("perigee table show "+t.Name()+" lists those that are", "no recompute of column %s of table %s is under way", column, t.Name())
+		return configError("perigee table show "+t.Name()+" lists those that are", "no recompute of column %s of table %s is running", column, t.Name())
 	}, nil)
 	return canceled, err
 }
@@ -138,7 +116,7 @@ func (s *Store) isRecomputing(table uint32, number uint64) bool {
 }
 
 // Recomputes returns the last recompute of each column of a table, oldest first.
-func (s *Store) Recomputes(table string) (all []Recompute, err error) {
+func (s *Store) Recomputes(table string) (all []catalog.Recompute, err error) {
 	entry := s.current().Table(table)
 	if entry == nil {
 		return nil, unknownTable(table)
@@ -149,15 +127,15 @@ func (s *Store) Recomputes(table string) (all []Recompute, err error) {
 	return all, nil
 }
 
-func (s *Store) recomputesOf(t *Table, entry *manifest.Table) (all []Recompute) {
+func (s *Store) recomputesOf(t *Table, entry *manifest.Table) (all []catalog.Recompute) {
 	for _, r := range entry.Recomputes {
 		all = append(all, s.recomputeOf(t, entry, r))
 	}
 	return all
 }
 
-func (s *Store) recomputeOf(t *Table, entry *manifest.Table, r *manifest.Recompute) Recompute {
-	state := Recompute{Number: r.Number, Table: t.Name(), Column: entry.Current().ByID(r.Column).Name, RequestedAt: r.RequestedAt, Ended: r.Ended, Rows: r.Rows, Failed: r.Failed, Error: r.Error, Stopped: r.Stopped}
+func (s *Store) recomputeOf(t *Table, entry *manifest.Table, r *manifest.Recompute) catalog.Recompute {
+	state := catalog.Recompute{Number: r.Number, Table: t.Name(), Column: entry.Current().ByID(r.Column).Name, RequestedAt: r.RequestedAt, Ended: r.Ended, Rows: r.Rows, Failed: r.Failed, Error: r.Error, Stopped: r.Stopped}
 	if r.Ended.IsZero() {
 		state.Files, state.InLog = len(entry.Files), !s.isSealed(r.Before)
 		for _, f := range entry.Files {
@@ -358,12 +336,20 @@ func (w *recomputeWork) call(ctx context.Context, attempt int, documents [][]byt
 		}
 		texts = append(texts, values...)
 		w.rows, w.spent = w.rows+int64(len(some)), w.spent+time.Since(begun)
-		if w.spent > w.table.store.stuckTime && w.failed*2 > w.rows {
-			w.ended = fmt.Errorf("the function failed for %d of %d rows in %v; the first: %s", w.failed, w.rows, w.spent.Round(time.Millisecond), w.first)
-			return nil, w.ended
+		if err := w.checkProgress(); err != nil {
+			return nil, err
 		}
 	}
 	return texts, nil
+}
+
+// checkProgress ends the recompute if the function has spent stuckTime mostly on rows for
+// which it failed.
+func (w *recomputeWork) checkProgress() error {
+	if w.spent > stuckTime && w.failed*2 > w.rows {
+		w.ended = fmt.Errorf("the function failed for %d of %d rows in %v; the first: %s", w.failed, w.rows, w.spent.Round(time.Millisecond), w.first)
+	}
+	return w.ended
 }
 
 // compute returns the value of each document.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
@@ -28,13 +29,13 @@ func declared(kind event.Type, names ...string) (columns []event.Column) {
 }
 
 // recomputed waits for the recompute of a column of table events while it makes progress.
-func recomputed(t testing.TB, s *Store, column string) (r Recompute) {
+func recomputed(t testing.TB, s *Store, column string) (r catalog.Recompute) {
 	t.Helper()
 	for r.Ended.IsZero() {
 		before, files := r, len(filesOf(s))
 		waitUntil(t, s, func() bool {
 			all, err := s.Recomputes("events")
-			i := slices.IndexFunc(all, func(one Recompute) bool { return one.Column == column })
+			i := slices.IndexFunc(all, func(one catalog.Recompute) bool { return one.Column == column })
 			if err != nil || i < 0 {
 				t.Fatalf("no recompute of column %s: %v", column, err)
 			}
@@ -45,7 +46,7 @@ func recomputed(t testing.TB, s *Store, column string) (r Recompute) {
 	return r
 }
 
-func startRecompute(t testing.TB, s *Store, column string) Recompute {
+func startRecompute(t testing.TB, s *Store, column string) catalog.Recompute {
 	t.Helper()
 	r, err := s.Recompute(context.Background(), "events", column)
 	if err != nil {
@@ -133,7 +134,7 @@ func TestRecomputeSeesTheEvent(t *testing.T) {
 		`{"time":1767323045124,"id":2,"b":null,"user":{"name":"m"},"deep":{"a":7}}`,
 		`{"time":1767323045125,"id":3,"s":"","j":"text","more":1}`,
 	}
-	for _, unknown := range []Unknown{AddUnknown, KeepUnknown, DropUnknown} {
+	for _, unknown := range []catalog.Unknown{catalog.AddUnknown, catalog.KeepUnknown, catalog.DropUnknown} {
 		t.Run("unknown "+string(unknown), func(t *testing.T) {
 			s := openStore(t, t.TempDir())
 			column := func(kind event.Type, path ...string) event.Column {
@@ -156,7 +157,7 @@ func TestRecomputeSeesTheEvent(t *testing.T) {
 			s.SetComputed(columns)
 			p := take(t, table)
 			appendDocs(t, p, 0, docs...)
-			if unknown == AddUnknown { // some rows lack this column
+			if unknown == catalog.AddUnknown { // some rows lack this column
 				appendDocs(t, p, 3, `{"time":0,"id":4,"new":1}`)
 			}
 			seal(t, s)
@@ -180,7 +181,7 @@ func TestRecomputeSeesTheEvent(t *testing.T) {
 				t.Fatalf("it ends as %+v", r)
 			}
 			after := seen()
-			if unknown == DropUnknown { // the function cannot see fields that are not stored
+			if unknown == catalog.DropUnknown { // the function cannot see fields that are not stored
 				for i, row := range before {
 					seen := row.(map[string]any)["seen"].(map[string]any)
 					delete(seen, "other")
@@ -254,7 +255,7 @@ func TestRecomputeGoesOn(t *testing.T) {
 	if got := ask(t, s, `SELECT recomputing FROM segments WHERE recomputing IS NOT NULL`); got != "x\nx\nx" {
 		t.Errorf("in the middle segments wait for\n%s", got)
 	}
-	all, err := s.Stats()
+	all, err := s.Tables()
 	if err != nil || len(all) != 1 || len(all[0].Files) != days {
 		t.Fatalf("in the middle the tables are %+v, %v", all, err)
 	}
@@ -300,7 +301,7 @@ func TestCancelRecompute(t *testing.T) {
 		appendDocs(t, p, day, fmt.Sprintf(`{"time":"2026-11-%02dT00:00:00Z","id":%d,"x":1}`, day+1, day+10))
 	}
 	seal(t, s)
-	if _, err := s.CancelRecompute("events", "x"); !event.IsPermanent(err) || !strings.Contains(err.Error(), "no recompute of column x of table events is under way") {
+	if _, err := s.CancelRecompute("events", "x"); !event.IsPermanent(err) || !strings.Contains(err.Error(), "no recompute of column x of table events is running") {
 		t.Errorf("cancel what nobody asked for: %v", err)
 	}
 	var calls atomic.Int64
@@ -387,11 +388,16 @@ func TestRecomputeThatCannotGoOn(t *testing.T) {
 	if got := ask(t, s, `SELECT x FROM events`); got != "7" {
 		t.Errorf("the column has %s", got)
 	}
-	s.stuckTime = 0
-	s.SetComputed([]ComputedColumn{computedBy("x", "2", func(testRow) (any, error) { return nil, errors.New("too slow") })})
-	startRecompute(t, s, "x")
-	if r := recomputed(t, s, "x"); r.Rows != 0 || !r.Stopped || !strings.Contains(r.Error, "the function failed for 1 of 1 rows in") || !strings.HasSuffix(r.Error, "too slow") {
-		t.Errorf("one that fails for every row ends as %+v", r)
+	for _, test := range []struct {
+		spent        time.Duration
+		rows, failed int64
+		stuck        bool
+	}{{stuckTime, 10, 10, false}, {stuckTime + 1, 10, 5, false}, {stuckTime + 1, 10, 6, true}, {time.Hour, 1, 1, true}} {
+		w := recomputeWork{spent: test.spent, rows: test.rows, failed: test.failed, first: "too slow"}
+		err := w.checkProgress()
+		if (err != nil) != test.stuck || w.ended != err || err != nil && !strings.HasSuffix(err.Error(), "too slow") {
+			t.Errorf("%d of %d rows failed in %v: got %v, ended %v", test.failed, test.rows, test.spent, err, w.ended)
+		}
 	}
 }
 

@@ -45,12 +45,12 @@ func (s *Store) restructure(ctx context.Context, table string, change func(ctx c
 // changeTable replaces the manifest with a copy that f changes; entry is the table in the
 // copy. If an error leaves unknown which version is on disk, appends wait until a save
 // succeeds.
-func (t *Table) changeTable(f func(next *manifest.Manifest, entry *manifest.Table) error, remove func() error) error {
+func (t *Table) changeTable(f func(next *manifest.Manifest, entry *manifest.Table) error, dropped *garbage) error {
 	var refused error
 	err := t.store.change(func(next *manifest.Manifest) error {
 		refused = f(next, next.TableByID(t.id))
 		return refused
-	}, remove)
+	}, dropped)
 	if err != nil && refused == nil {
 		t.store.unsaved.Store(true)
 	}
@@ -90,7 +90,7 @@ func (s *Store) DropTable(ctx context.Context, name string) error {
 		err := t.changeTable(func(next *manifest.Manifest, _ *manifest.Table) error {
 			next.Tables = slices.DeleteFunc(next.Tables, func(other *manifest.Table) bool { return other.ID == t.id })
 			return nil
-		}, func() error { return entry.RemoveAll(s.folder) })
+		}, &garbage{table: t.id, remove: func() error { return entry.RemoveAll(s.folder) }})
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (s *Store) DropColumn(ctx context.Context, table, column string) error {
 }
 
 // errDeleting reports a running delete, whose predicate depends on the current columns.
-var errDeleting = errors.New("a delete is under way")
+var errDeleting = errors.New("a delete is running")
 
 // retryForDeletes retries change while it returns errDeleting, until the table's deletes are
 // done.

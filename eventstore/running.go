@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/systemtable"
 )
 
@@ -107,7 +109,7 @@ func (s *Store) Queries() []QueryInfo {
 }
 
 // errKilled ends a query that KILL names.
-var errKilled = &QueryError{Message: "the query was ended by KILL"}
+var errKilled = &event.Fault{Message: "the query was ended by KILL"}
 
 // Kill ends the query or tail with the given number. It reports whether there was one.
 func (s *Store) Kill(id uint64) bool {
@@ -128,13 +130,13 @@ func (s *Store) executeControl(q Statement) (*Rows, error) {
 	case kill != nil:
 		id, err := strconv.ParseUint(kill[1], 10, 64)
 		if err != nil || !s.Kill(id) {
-			return nil, &QueryError{Message: "no query has number " + kill[1], Hint: "SHOW QUERIES lists those that run"}
+			return nil, &event.Fault{Message: "no query has number " + kill[1], Hint: "SHOW QUERIES lists those that run"}
 		}
-		rows = &memoryRows{columns: []ColumnInfo{{Name: "killed", Type: "UBIGINT"}}, rows: [][]any{{id}}}
+		rows = &memoryRows{columns: []catalog.Column{{Name: "killed", Type: "UBIGINT"}}, rows: [][]any{{id}}}
 	case showQueries.MatchString(q.SQL):
 		rows = &memoryRows{}
 		for _, c := range systemtable.Columns(QueryInfo{}) {
-			rows.columns = append(rows.columns, ColumnInfo{Name: c.Name, Type: c.Type})
+			rows.columns = append(rows.columns, catalog.Column{Name: c.Name, Type: c.Type})
 		}
 		for _, i := range s.Queries() {
 			rows.rows = append(rows.rows, []any{i.ID, i.State, i.Started, i.Seconds, i.Rows, i.Memory, i.Time, i.Client, i.SQL})
@@ -143,20 +145,20 @@ func (s *Store) executeControl(q Statement) (*Rows, error) {
 		return nil, nil
 	}
 	if q.Format.IsBinary() {
-		return nil, &QueryError{Message: fmt.Sprintf("%s is not answered as %s", strings.TrimSpace(q.SQL), q.Format), Hint: "ask for csv or json; SELECT * FROM queries is answered in every format"}
+		return nil, &event.Fault{Message: fmt.Sprintf("%s is not answered as %s", strings.TrimSpace(q.SQL), q.Format), Hint: "ask for csv or json; SELECT * FROM queries is answered in every format"}
 	}
 	return &Rows{result: rows, format: q.Format, shown: q.Shown, running: new(runningQuery), end: func() {}}, nil
 }
 
 // memoryRows is a result held in memory.
 type memoryRows struct {
-	columns []ColumnInfo
+	columns []catalog.Column
 	rows    [][]any
 	row     []any
 }
 
 // Columns implements result.
-func (m *memoryRows) Columns() []ColumnInfo { return m.columns }
+func (m *memoryRows) Columns() []catalog.Column { return m.columns }
 
 // Next implements result.
 func (m *memoryRows) Next() bool {

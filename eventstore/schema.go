@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/document"
 )
@@ -19,7 +20,6 @@ const (
 	// thread writes.
 	columnsMax = 200
 	keyMax     = 256 // maximum bytes of a key that becomes a column
-	restColumn = manifest.RestColumn
 	// exactMax is the largest integer that a double represents unambiguously: no other
 	// integer rounds to it.
 	exactMax = 1<<53 - 1
@@ -30,7 +30,7 @@ const (
 type schema struct {
 	manifest.Schema
 	nextColumn int32 // ID of the next column
-	unknown    manifest.Unknown
+	unknown    catalog.Unknown
 	time       string // name of the time column; "" without one
 }
 
@@ -82,7 +82,7 @@ func (s *schema) declare(columns []event.Column) error {
 		s.addColumn(column{Name: want.Name, Path: want.Path, Type: want.Type, Unit: want.Unit, Digits: want.Digits, Required: want.Required, Declared: true})
 	}
 	for _, want := range columns {
-		if top := want.Path[0]; s.field(top) < 0 && s.unknown != manifest.DropUnknown {
+		if top := want.Path[0]; s.field(top) < 0 && s.unknown != catalog.DropUnknown {
 			s.addColumn(column{Name: s.name(top), Path: []string{top}, Type: event.JSON})
 		}
 	}
@@ -91,7 +91,7 @@ func (s *schema) declare(columns []event.Column) error {
 
 // canAdd reports whether a field can get a column.
 func (s *schema) canAdd(key string) bool {
-	return s.unknown == manifest.AddUnknown && len(s.Columns) < columnsMax && len(key) <= keyMax
+	return s.unknown == catalog.AddUnknown && len(s.Columns) < columnsMax && len(key) <= keyMax
 }
 
 // add creates a column for a field, or records that the field goes to _rest.
@@ -114,7 +114,7 @@ func (s *schema) name(key string) string {
 	if name == "" {
 		name = "_"
 	}
-	for n, base := 2, name; strings.EqualFold(name, restColumn) || s.find(name) >= 0; n++ {
+	for n, base := 2, name; strings.EqualFold(name, catalog.RestColumn) || s.find(name) >= 0; n++ {
 		name = base + "_" + strconv.Itoa(n)
 	}
 	return name

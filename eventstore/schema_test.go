@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 func TestColumnsWiden(t *testing.T) {
@@ -45,8 +46,8 @@ func TestColumnsWiden(t *testing.T) {
 			for i, value := range test.values {
 				appendDocs(t, p, uint64(i), fmt.Sprintf(`{"n":%d,"x":%s}`, i, value))
 			}
-			info := s.Tables()[0].Columns
-			if got := info[len(info)-1]; got != (ColumnInfo{Name: "x", Type: test.column}) {
+			info := describedTables(s)[0].Columns
+			if got := info[len(info)-1]; got != (catalog.Column{Name: "x", Type: test.column}) {
 				t.Errorf("the column is %v, want x %s", got, test.column)
 			}
 			if got := ask(t, s, `SELECT string_agg(coalesce(x::VARCHAR, ''), '|' ORDER BY n) AS "all" FROM events`); strings.Trim(strings.ReplaceAll(got, `""`, `"`), `"`) != strings.Trim(test.want, `"`) {
@@ -86,7 +87,7 @@ func TestFieldsBeyondTheColumns(t *testing.T) {
 	if got := ask(t, s, `SELECT _rest FROM events WHERE f0 IS NULL`); got != `"{""`+long+`"":{""a"":[1.50]}}"` {
 		t.Errorf("got %s", got)
 	}
-	if n := len(s.Tables()[0].Columns); n != columnsMax+1 {
+	if n := len(describedTables(s)[0].Columns); n != columnsMax+1 {
 		t.Errorf("the table has %d columns", n)
 	}
 }

@@ -81,13 +81,13 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 			s.pruneTable(next, t)
 		}
 		return nil
-	}, func() error {
+	}, &garbage{remove: func() error {
 		err := s.log.RemoveBefore(log.Number + 1)
 		for _, remove := range gone {
 			err = errors.Join(err, remove())
 		}
 		return err
-	})
+	}})
 	if err != nil {
 		return err
 	}

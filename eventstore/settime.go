@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -195,36 +194,16 @@ func (s *Store) divide(ctx context.Context, m *manifest.Manifest, t *manifest.Ta
 	return s.replaceFiles(t.ID, map[string]bool{f.Name: true}, fresh)
 }
 
-// Undivided returns the number of files that SetTime has yet to rewrite, and the number of
-// all files of the table.
-func (s *Store) Undivided(table string) (left, files int, err error) {
-	t := s.current().Table(table)
-	if t == nil {
-		return 0, 0, unknownTable(table)
-	}
-	for _, f := range t.Files {
-		if f.Undivided {
-			left++
-		}
-	}
-	return left, len(t.Files), nil
-}
-
 // WaitDivided waits until each file of the table holds the rows of a single day.
 func (s *Store) WaitDivided(ctx context.Context, table string) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		left, _, err := s.Undivided(table)
-		if err != nil || left == 0 {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.closing:
-			return ErrClosed
-		}
+	isUndivided := func(f *manifest.File) bool { return f.Undivided }
+	var entry *manifest.Table
+	err := s.awaitChange(ctx, func() bool {
+		entry = s.current().Table(table)
+		return entry == nil || !slices.ContainsFunc(entry.Files, isUndivided)
+	})
+	if err == nil && entry == nil {
+		err = unknownTable(table)
 	}
+	return err
 }

@@ -3,8 +3,10 @@
 package eventstore
 
 import (
+	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -44,36 +46,72 @@ func (s *Store) unpin(version uint64) {
 // A garbage removes files that no manifest from version on needs.
 type garbage struct {
 	version uint64
+	table   uint32 // ID of the table of the files; 0 for files of the log, with rows of all tables
 	remove  func() error
 }
 
 // collectGarbage removes files that no reader needs. It retries failed removals the next
 // time.
 func (s *Store) collectGarbage() error {
+	s.collecting.Lock()
+	defer s.collecting.Unlock()
 	var errs []error
-	for _, g := range s.takeGarbage() {
+	for _, g := range s.unreadGarbage() {
 		if err := g.remove(); err != nil {
 			errs = append(errs, err)
-			s.mu.Lock()
-			s.garbage = append([]garbage{g}, s.garbage...)
-			s.mu.Unlock()
+			continue
 		}
+		s.mu.Lock()
+		s.garbage = keep(s.garbage, func(other *garbage) bool { return other != g })
+		s.signalChange()
+		s.mu.Unlock()
 	}
 	return errors.Join(errs...)
 }
 
-func (s *Store) takeGarbage() []garbage {
+// unreadGarbage returns the garbage that no reader needs, oldest version first.
+func (s *Store) unreadGarbage() []*garbage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	oldest := uint64(math.MaxUint64)
 	for version := range s.pins {
 		oldest = min(oldest, version)
 	}
-	n := 0
-	for n < len(s.garbage) && s.garbage[n].version <= oldest {
-		n++
+	return keep(s.garbage, func(g *garbage) bool { return g.version <= oldest })
+}
+
+// hasGarbage reports whether files that may have rows of a table, dropped by a manifest up to
+// version, still exist. Table 0 means any table.
+func (s *Store) hasGarbage(table uint32, version uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.garbage, func(g *garbage) bool {
+		return g.version <= version && (table == 0 || g.table == 0 || g.table == table)
+	})
+}
+
+// signalChange wakes awaitChange. The caller holds s.mu.
+func (s *Store) signalChange() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// awaitChange waits until done returns true. It calls done again whenever the manifest has
+// changed or garbage was removed.
+func (s *Store) awaitChange(ctx context.Context, done func() bool) error {
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		if done() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.closing:
+			return ErrClosed
+		}
 	}
-	taken := s.garbage[:n:n]
-	s.garbage = s.garbage[n:]
-	return taken
 }

@@ -22,11 +22,11 @@ func TestGarbageStays(t *testing.T) {
 		}
 		return nil
 	}
-	if err := s.change(func(*manifest.Manifest) error { return nil }, remove); err != nil {
+	if err := s.change(func(*manifest.Manifest) error { return nil }, &garbage{remove: remove}); err != nil {
 		t.Fatal(err)
 	}
 	later := s.snapshot()
-	if got := s.takeGarbage(); len(got) != 0 {
+	if got := s.unreadGarbage(); len(got) != 0 {
 		t.Fatalf("%d pieces of garbage while an earlier reader runs", len(got))
 	}
 	earlier.release()

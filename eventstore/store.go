@@ -76,9 +76,10 @@ type Store struct {
 	sealer     chan struct{}   // wakes runSealer
 	compactor  chan struct{}   // wakes runCompactor
 	unmerged   map[string]bool // files that need too much memory to merge; used only by runCompactor
-	stuckTime  time.Duration   // see the constant
 
 	appends inFlight // appends whose log frames may not be recorded yet
+
+	collecting sync.Mutex // held while garbage is removed
 
 	rewriting sync.RWMutex // read-locked while files are rewritten without deleted rows
 
@@ -97,7 +98,8 @@ type Store struct {
 	manifest *manifest.Manifest
 	canceled map[uint64]bool   // deletes, by number
 	pins     map[uint64]int    // number of readers per manifest version
-	garbage  []garbage         // oldest version first
+	garbage  []*garbage        // oldest version first
+	changed  chan struct{}     // closed and replaced when the manifest changes or garbage is removed
 	tables   map[string]*Table // by lower-case name
 	backlog  backlog
 	computed map[string][]ComputedColumn // by the lower-case name of a table
@@ -123,8 +125,7 @@ func Open(folder string, o Options) (*Store, error) {
 		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), compactor: make(chan struct{}, 1),
 		unmerged: map[string]bool{}, canceled: map[uint64]bool{}, pins: map[uint64]int{}, tables: map[string]*Table{},
 	}
-	s.stuckTime = stuckTime
-	s.backlog.changed = make(chan struct{})
+	s.changed, s.backlog.changed = make(chan struct{}), make(chan struct{})
 	s.options.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if err := s.recover(); err != nil {
 		s.release()
@@ -245,9 +246,9 @@ func (s *Store) Damage() error {
 }
 
 // change replaces the manifest with a copy that f changes. After an error the store continues
-// with the previous version, although readers may see the new one. If remove is not nil, it
-// is called once no reader needs the files that the new version dropped.
-func (s *Store) change(f func(next *manifest.Manifest) error, remove func() error) error {
+// with the previous version, although readers may see the new one. dropped, unless nil, removes
+// the files that the new version drops, once no reader needs them.
+func (s *Store) change(f func(next *manifest.Manifest) error, dropped *garbage) error {
 	if s.options.ReadOnly {
 		return errReadOnly
 	}
@@ -268,10 +269,12 @@ func (s *Store) change(f func(next *manifest.Manifest) error, remove func() erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.manifest = next
-	if remove != nil {
-		s.garbage = append(s.garbage, garbage{next.Version, remove})
+	if dropped != nil {
+		dropped.version = next.Version
+		s.garbage = append(s.garbage, dropped)
 		wake(s.sealer)
 	}
+	s.signalChange()
 	return nil
 }
 

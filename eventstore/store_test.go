@@ -126,10 +126,10 @@ func TestFailedChange(t *testing.T) {
 		t.Errorf("a row with a new column, which is not durable: %v", err)
 	}
 	failed := 0
-	err := s.change(func(next *manifest.Manifest) error { failed = int(next.NextTable); return nil }, func() error {
+	err := s.change(func(next *manifest.Manifest) error { failed = int(next.NextTable); return nil }, &garbage{remove: func() error {
 		t.Error("what a change that failed lets go of was removed")
 		return nil
-	})
+	}})
 	if !isBlocked(err) || failed != 2 {
 		t.Errorf("table number %d is the next, %v", failed, err)
 	}

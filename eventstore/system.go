@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/systemtable"
 )
@@ -24,7 +25,7 @@ func (s *Store) systemTables(sql string) (named []sqlclient.External) {
 		}
 		e := sqlclient.External{Name: t.Name, Rows: t.Rows()}
 		for _, c := range t.Columns {
-			e.Columns = append(e.Columns, ColumnInfo{Name: c.Name, Type: c.Type})
+			e.Columns = append(e.Columns, catalog.Column{Name: c.Name, Type: c.Type})
 		}
 		named = append(named, e)
 	}

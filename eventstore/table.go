@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/document"
 	"github.com/perigeedb/perigee/internal/sqltext"
@@ -40,22 +41,14 @@ type TableConfig struct {
 	Bloom []string
 	// Unknown selects the handling of undeclared fields; AddUnknown infers a column for
 	// each.
-	Unknown Unknown
+	Unknown catalog.Unknown
 	// Columns are the declared columns. Values that do not fit one are rejected. A
 	// declared column may be a field inside an object.
 	Columns []event.Column
-	// Unique drops duplicate rows by key. Without a key it drops none.
-	Unique Unique
+	// Unique drops duplicate rows by key. Without a key it drops none. Without a Memory,
+	// it may use 256 MiB.
+	Unique catalog.Unique
 }
-
-// Unknown selects the handling of fields without a column.
-type Unknown = manifest.Unknown
-
-const (
-	AddUnknown  = manifest.AddUnknown  // infer a column for each
-	KeepUnknown = manifest.KeepUnknown // keep them in the JSON column _rest
-	DropUnknown = manifest.DropUnknown // do not store them
-)
 
 // A Table is a table of a store.
 type Table struct {
@@ -234,8 +227,8 @@ func (s *Store) setTable(name string, t *Table) {
 
 // apply copies the settings, but not the columns, into a manifest entry.
 func (c *TableConfig) apply(t *manifest.Table) {
-	t.Time, t.Event, t.Retention = c.Time, c.Event, manifest.Duration(c.Retention)
-	t.Sort, t.Bloom, t.Unknown, t.Unique = c.Sort, c.Bloom, c.Unknown, c.Unique.manifest()
+	t.Time, t.Event, t.Retention = c.Time, c.Event, catalog.Duration(c.Retention)
+	t.Sort, t.Bloom, t.Unknown, t.Unique = c.Sort, c.Bloom, c.Unknown, c.unique()
 }
 
 // checkUnique checks the key settings against the table's columns.
@@ -243,7 +236,7 @@ func (c *TableConfig) checkUnique(s *schema) error {
 	if len(c.Unique.Key) == 0 {
 		return nil
 	}
-	if err := c.Unique.check(); err != nil {
+	if err := checkWindow(time.Duration(c.Unique.Window)); err != nil {
 		return err
 	}
 	_, err := keyColumns(&s.Schema, c.Unique.Key)
@@ -360,7 +353,7 @@ func declareColumns(s *schema, c TableConfig) error {
 	declared := slices.Clone(c.Columns)
 	hasTime := false
 	for i, column := range declared {
-		if len(column.Path) == 0 || column.Name == "" || strings.EqualFold(column.Name, restColumn) {
+		if len(column.Path) == 0 || column.Name == "" || strings.EqualFold(column.Name, catalog.RestColumn) {
 			return configError("a column needs a name, which is not _rest, and a field",
 				"column %q of field %q", column.Name, strings.Join(column.Path, "."))
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 var userColumns = []event.Column{
@@ -19,9 +20,26 @@ var userColumns = []event.Column{
 	{Name: "user", Path: []string{"user", "name"}, Type: event.String},
 }
 
+// describedTables describes the tables of an open store.
+func describedTables(s *Store) []catalog.Table {
+	all, err := s.Tables()
+	if err != nil {
+		panic(err)
+	}
+	return all
+}
+
+// runningDeletes describes the running deletes of all tables.
+func runningDeletes(s *Store) (all []catalog.Delete) {
+	for _, t := range describedTables(s) {
+		all = append(all, t.Deletes...)
+	}
+	return all
+}
+
 func columnNames(s *Store) string {
 	var names []string
-	for _, c := range s.Tables()[0].Columns {
+	for _, c := range describedTables(s)[0].Columns {
 		names = append(names, c.Name)
 	}
 	return strings.Join(names, " ")
@@ -30,12 +48,12 @@ func columnNames(s *Store) string {
 func TestUnknownFields(t *testing.T) {
 	const first, second = `{"id":1,"user":{"name":"ann","age":7},"extra":[1.50]}`, `{"id":2,"user":{"name":"bob"},"extra":null}`
 	for _, test := range []struct {
-		unknown      Unknown
+		unknown      catalog.Unknown
 		columns, all string
 	}{
-		{AddUnknown, "id user user_2 extra", `1,ann,"{""name"":""ann"",""age"":7}",[1.50]` + "\n" + `2,bob,"{""name"":""bob""}",`},
-		{KeepUnknown, "id user user_2 _rest", `1,ann,"{""name"":""ann"",""age"":7}","{""extra"":[1.50]}"` + "\n" + `2,bob,"{""name"":""bob""}",`},
-		{DropUnknown, "id user", "1,ann\n2,bob"},
+		{catalog.AddUnknown, "id user user_2 extra", `1,ann,"{""name"":""ann"",""age"":7}",[1.50]` + "\n" + `2,bob,"{""name"":""bob""}",`},
+		{catalog.KeepUnknown, "id user user_2 _rest", `1,ann,"{""name"":""ann"",""age"":7}","{""extra"":[1.50]}"` + "\n" + `2,bob,"{""name"":""bob""}",`},
+		{catalog.DropUnknown, "id user", "1,ann\n2,bob"},
 	} {
 		t.Run("mode "+string(test.unknown), func(t *testing.T) {
 			folder := t.TempDir()
@@ -66,9 +84,9 @@ func TestUnknownFieldsChange(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
 	appendDocs(t, p, 0, `{"id":1,"a":1}`)
-	openTable(t, s, TableConfig{Unknown: DropUnknown})
+	openTable(t, s, TableConfig{Unknown: catalog.DropUnknown})
 	appendDocs(t, p, 1, `{"id":2,"a":2,"b":2}`)
-	openTable(t, s, TableConfig{Unknown: KeepUnknown})
+	openTable(t, s, TableConfig{Unknown: catalog.KeepUnknown})
 	appendDocs(t, p, 2, `{"id":3,"a":3,"b":3}`)
 	openTable(t, s, TableConfig{})
 	appendDocs(t, p, 3, `{"id":4,"b":4}`)
@@ -83,7 +101,7 @@ func TestTableSettings(t *testing.T) {
 	s := openStore(t, folder)
 	first := TableConfig{Event: "kind", Time: "at", Retention: time.Hour, Sort: []string{"user", "at"}, Bloom: []string{"user"}}
 	openTable(t, s, first)
-	second := TableConfig{Event: "name", Time: "at", Retention: 48 * time.Hour, Bloom: []string{"trace", "user"}, Unknown: KeepUnknown}
+	second := TableConfig{Event: "name", Time: "at", Retention: 48 * time.Hour, Bloom: []string{"trace", "user"}, Unknown: catalog.KeepUnknown}
 	openTable(t, s, second)
 	version := s.current().Version
 	openTable(t, s, second)
@@ -97,7 +115,7 @@ func TestTableSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := openStore(t, folder).current().Table("events")
-	if m.Event != "name" || m.Time != "at" || time.Duration(m.Retention) != 48*time.Hour || len(m.Sort) != 0 || !slices.Equal(m.Bloom, []string{"trace", "user"}) || m.Unknown != KeepUnknown {
+	if m.Event != "name" || m.Time != "at" || time.Duration(m.Retention) != 48*time.Hour || len(m.Sort) != 0 || !slices.Equal(m.Bloom, []string{"trace", "user"}) || m.Unknown != catalog.KeepUnknown {
 		t.Errorf("the manifest has %+v", m)
 	}
 }
@@ -196,7 +214,7 @@ func TestDecimals(t *testing.T) {
 	price := event.Column{Name: "price", Path: []string{"price"}, Type: event.Decimal, Digits: event.Digits{Precision: 18, Scale: 2}}
 	p := take(t, openTable(t, s, TableConfig{Columns: []event.Column{price}}))
 	appendDocs(t, p, 0, `{"id":1,"price":0.10}`, `{"id":2,"price":9999999999999999.99}`, `{"id":3,"price":-1.5e3}`, `{"id":4}`, `{"id":5,"price":1.100}`)
-	if got := s.Tables()[0].Columns[0].Type; got != "DECIMAL(18,2)" {
+	if got := describedTables(s)[0].Columns[0].Type; got != "DECIMAL(18,2)" {
 		t.Errorf("the column is %s", got)
 	}
 	for _, when := range []string{"in the log", "in a file"} {

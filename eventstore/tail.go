@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
@@ -30,26 +31,6 @@ const (
 // shortens it.
 var tailHold = 10 * time.Second
 
-// A TailRequest selects the rows that Tail returns.
-type TailRequest struct {
-	Table  string
-	Where  string // SQL predicate over the table's columns; "" means true
-	Client string // the client, for SHOW QUERIES
-	// Since is the minimum event time of existing rows to send first, limited to the
-	// newest 10,000. Zero sends none.
-	Since time.Time
-}
-
-// A TailBatch is a batch of rows from Tail.
-type TailBatch struct {
-	Columns []ColumnInfo
-	Count   int
-	Rows    []byte // one JSON object per line
-	// Skipped reports that rows before these were skipped: the reader was too slow, or
-	// there were too many rows.
-	Skipped bool
-}
-
 // Tail calls emit with the rows appended to a table from now on, in append order. It returns
 // nil when ctx ends or the store is closed. It first calls emit once without rows to report
 // that it has begun. A batch fits into memory.
@@ -57,7 +38,7 @@ type TailBatch struct {
 // A slow emit delays only this tail. Log files that are sealed meanwhile are kept for it, but
 // only a few and for a limited time. After that, rows are skipped and the next batch has
 // Skipped set.
-func (s *Store) Tail(ctx context.Context, q TailRequest, emit func(*TailBatch) error) error {
+func (s *Store) Tail(ctx context.Context, q catalog.TailRequest, emit func(*catalog.TailBatch) error) error {
 	t := s.tableNamed(q.Table)
 	if t == nil {
 		return unknownTable(q.Table)
@@ -67,7 +48,7 @@ func (s *Store) Tail(ctx context.Context, q TailRequest, emit func(*TailBatch) e
 			return err
 		}
 	}
-	running := s.queries.add(ctx, &Statement{SQL: q.sql(), Client: q.Client})
+	running := s.queries.add(ctx, &Statement{SQL: tailSQL(q), Client: q.Client})
 	running.start()
 	defer s.queries.remove(running)
 	ctx, cancel := s.untilClosed(running.ctx)
@@ -91,8 +72,8 @@ func (s *Store) Tail(ctx context.Context, q TailRequest, emit func(*TailBatch) e
 	return err
 }
 
-// sql returns the text that SHOW QUERIES lists for a tail.
-func (q TailRequest) sql() string {
+// tailSQL returns the text that SHOW QUERIES lists for a tail.
+func tailSQL(q catalog.TailRequest) string {
 	sql := "TAIL " + q.Table
 	if q.Where != "" {
 		sql += " WHERE " + q.Where
@@ -135,7 +116,7 @@ type tail struct {
 	running *runningQuery
 	table   *Table
 	where   string
-	emit    func(*TailBatch) error
+	emit    func(*catalog.TailBatch) error
 	next    wal.Position // first frame not sent yet
 	held    snapshot     // keeps the file of next
 	lost    bool         // held has been released
@@ -144,11 +125,9 @@ type tail struct {
 
 // begin sends existing rows with event times from since on.
 func (f *tail) begin(ctx context.Context, since time.Time) error {
-	b := &TailBatch{}
-	for _, one := range tablesOf(f.held.manifest) {
-		if one.Name == f.table.Name() {
-			b.Columns = one.Columns
-		}
+	b := &catalog.TailBatch{}
+	if entry := f.held.manifest.TableByID(f.table.id); entry != nil { // the table may be newer
+		b.Columns = columnsOf(entry.Current())
 	}
 	if err := f.send(b); err != nil || since.IsZero() {
 		return err
@@ -161,7 +140,7 @@ func (f *tail) begin(ctx context.Context, since time.Time) error {
 }
 
 // readStored reads the newest rows of a snapshot.
-func (f *tail) readStored(ctx context.Context, since time.Time) (*TailBatch, error) {
+func (f *tail) readStored(ctx context.Context, since time.Time) (*catalog.TailBatch, error) {
 	column := f.held.manifest.TableByID(f.table.id).Time
 	if column == "" {
 		return nil, configError("leave out the time to begin at", "table %s has no time column", f.table.Name())
@@ -182,7 +161,7 @@ func (f *tail) readStored(ctx context.Context, since time.Time) (*TailBatch, err
 		return nil, err
 	}
 	defer rows.Close()
-	b := &TailBatch{Columns: rows.Columns()}
+	b := &catalog.TailBatch{Columns: rows.Columns()}
 	var lines [][]byte // newest first
 	for size := 0; size < storedBytesMax && rows.Next(); {
 		lines = append(lines, append(protocol.AppendObject(nil, b.Columns, rows.Row()), '\n'))
@@ -202,7 +181,7 @@ func (f *tail) poll(ctx context.Context) error {
 		now.release()
 		return ErrDropped
 	}
-	b := &TailBatch{}
+	b := &catalog.TailBatch{}
 	if start := now.manifest.LogStart; f.next.File < start && (f.lost || start-f.next.File > tailFiles) {
 		f.next = wal.Position{File: start, Offset: wal.FirstFrame}
 		b.Skipped = true
@@ -225,7 +204,7 @@ func (f *tail) poll(ctx context.Context) error {
 }
 
 // read reads rows of a snapshot from next on and advances next past them.
-func (f *tail) read(ctx context.Context, now *snapshot, b *TailBatch) error {
+func (f *tail) read(ctx context.Context, now *snapshot, b *catalog.TailBatch) error {
 	if err := f.store.acquireSlot(ctx); err != nil {
 		return err
 	}
@@ -250,7 +229,7 @@ func (f *tail) read(ctx context.Context, now *snapshot, b *TailBatch) error {
 }
 
 // send calls emit. If emit takes too long, it stops keeping files for this tail.
-func (f *tail) send(b *TailBatch) error {
+func (f *tail) send(b *catalog.TailBatch) error {
 	timer := time.AfterFunc(tailHold, f.held.release)
 	defer func() { f.lost = f.lost || !timer.Stop() }()
 	f.running.rows.Add(int64(b.Count))

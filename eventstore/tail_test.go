@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
@@ -32,14 +33,14 @@ type follower struct {
 	blocked atomic.Bool   // a batch is waiting on block
 }
 
-func follow(t *testing.T, s *Store, q TailRequest, block chan struct{}) *follower {
+func follow(t *testing.T, s *Store, q catalog.TailRequest, block chan struct{}) *follower {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &follower{begun: make(chan struct{}), ended: make(chan error, 1), cancel: cancel, block: block}
 	q.Table = "events"
 	first := true
 	go func() {
-		f.ended <- s.Tail(ctx, q, func(b *TailBatch) error {
+		f.ended <- s.Tail(ctx, q, func(b *catalog.TailBatch) error {
 			if first {
 				first = false
 				for _, column := range b.Columns {
@@ -64,7 +65,7 @@ func follow(t *testing.T, s *Store, q TailRequest, block chan struct{}) *followe
 	return f
 }
 
-func (f *follower) add(t *testing.T, b *TailBatch) {
+func (f *follower) add(t *testing.T, b *catalog.TailBatch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if b.Skipped {
@@ -120,7 +121,7 @@ func TestTail(t *testing.T) {
 		appendDocs(t, p, uint64(first), docs...)
 	}
 	appendRows(0, 50)
-	all, odd := follow(t, s, TailRequest{}, nil), follow(t, s, TailRequest{Where: "id % 2 = 1"}, nil)
+	all, odd := follow(t, s, catalog.TailRequest{}, nil), follow(t, s, catalog.TailRequest{Where: "id % 2 = 1"}, nil)
 	const end = 5_000
 	for id := 50; id < end; id += 50 {
 		appendRows(id, 50)
@@ -163,7 +164,7 @@ func TestTailSince(t *testing.T) {
 	appendDocs(t, p, 0, `{"time":"2026-11-01T00:00:00Z","id":0}`, `{"time":"2026-11-03T00:00:00Z","id":2}`)
 	seal(t, s)
 	appendDocs(t, p, 2, `{"time":"2026-11-02T00:00:00Z","id":1}`, `{"time":"2026-11-04T00:00:00Z","id":3}`)
-	f := follow(t, s, TailRequest{Since: time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC), Where: "id < 5"}, nil)
+	f := follow(t, s, catalog.TailRequest{Since: time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC), Where: "id < 5"}, nil)
 	if f.columns != "time id " {
 		t.Errorf("it begins with the columns %q", f.columns)
 	}
@@ -178,7 +179,7 @@ func TestShowAndKillTails(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{}))
 	appendDocs(t, p, 0, `{"id":0}`)
-	f := follow(t, s, TailRequest{Where: "id > 0", Client: "test"}, nil)
+	f := follow(t, s, catalog.TailRequest{Where: "id > 0", Client: "test"}, nil)
 	appendDocs(t, p, 1, `{"id":1}`, `{"id":2}`)
 	f.wait(t, s, 2)
 	if got := ask(t, s, `SELECT state, rows, client, sql FROM queries WHERE sql LIKE 'TAIL%'`); got != "running,2,test,TAIL events WHERE id > 0" {
@@ -201,14 +202,14 @@ func TestShowAndKillTails(t *testing.T) {
 func TestTailRefuses(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	openTable(t, s, TableConfig{})
-	for want, q := range map[string]TailRequest{
+	for want, q := range map[string]catalog.TailRequest{
 		"no table nothing":   {Table: "nothing"},
 		"syntax error":       {Table: "events", Where: "FROM"},
 		"not BOOLEAN":        {Table: "events", Where: "1"},
 		"has no time column": {Table: "events", Since: time.Now()},
 		"one expression":     {Table: "events", Where: "true UNION SELECT 1"},
 	} {
-		err := s.Tail(t.Context(), q, func(*TailBatch) error { return nil })
+		err := s.Tail(t.Context(), q, func(*catalog.TailBatch) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", q, err)
 		}
@@ -225,7 +226,7 @@ func TestTailThatStalls(t *testing.T) {
 			s := openWork(t, t.TempDir())
 			p := take(t, openTable(t, s, TableConfig{}))
 			block := make(chan struct{})
-			f := follow(t, s, TailRequest{}, block)
+			f := follow(t, s, catalog.TailRequest{}, block)
 			appendDocs(t, p, 0, `{"id":0}`)
 			waitUntil(t, s, f.blocked.Load)
 			for id := 1; id <= tailFiles+2; id++ {
@@ -263,7 +264,7 @@ func TestTailThatFallsBehind(t *testing.T) {
 	p := take(t, openTable(t, s, TableConfig{}))
 	appendDocs(t, p, 0, `{"id":0,"n":0}`)
 	block := make(chan struct{})
-	f := follow(t, s, TailRequest{Where: "n >= id"}, block)
+	f := follow(t, s, catalog.TailRequest{Where: "n >= id"}, block)
 	appendDocs(t, p, 1, `{"id":1,"n":1}`)
 	waitUntil(t, s, f.blocked.Load)
 	id := 2

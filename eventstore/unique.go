@@ -3,6 +3,7 @@
 package eventstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -14,21 +15,11 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/keyset"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
-
-// Unique drops a row if a row with the same key arrived less than Window before it. It serves
-// producers that resend events which were not acknowledged. A row with a null key column is
-// never dropped.
-type Unique struct {
-	Key    []string      // declared columns, not of type Float64, Decimal or JSON
-	Window time.Duration // whole seconds of arrival time
-	// Memory is the maximum memory for the keys of a window, in bytes, at 18 to 28 per
-	// key; default 256 MiB. Appends fail while it is exceeded.
-	Memory int64
-}
 
 const uniqueMemoryDefault = 256 << 20
 
@@ -48,14 +39,14 @@ type uniqueKeys struct {
 	appended chan struct{} // closed and replaced when an append ends
 }
 
-func newUniqueKeys(table string, columns []int32, c *manifest.Unique) *uniqueKeys {
+func newUniqueKeys(table string, columns []int32, c *catalog.Unique) *uniqueKeys {
 	u := &uniqueKeys{table: table, columns: columns, set: keyset.New(c.Memory), appended: make(chan struct{})}
 	u.window.Store(windowOf(c))
 	return u
 }
 
 // windowOf returns the window of a table in seconds.
-func windowOf(c *manifest.Unique) uint32 { return uint32(time.Duration(c.Window) / time.Second) }
+func windowOf(c *catalog.Unique) uint32 { return uint32(time.Duration(c.Window) / time.Second) }
 
 // keyColumns returns the IDs of the columns of a key.
 func keyColumns(s *manifest.Schema, key []string) (ids []int32, err error) {
@@ -75,26 +66,24 @@ func keyColumns(s *manifest.Schema, key []string) (ids []int32, err error) {
 	return ids, nil
 }
 
-// check returns an *event.PermanentError if the settings are invalid.
-func (u *Unique) check() error {
-	if u.Window < time.Second || u.Window%time.Second != 0 || u.Window > uniqueWindowMax {
-		return configError(fmt.Sprintf("use whole seconds, up to %d days", uniqueWindowMax/(24*time.Hour)), "the window of unique is %v", u.Window)
+// checkWindow returns an error if a window is invalid.
+func checkWindow(window time.Duration) error {
+	if window < time.Second || window%time.Second != 0 || window > uniqueWindowMax {
+		return configError(fmt.Sprintf("use whole seconds, up to %d days", uniqueWindowMax/(24*time.Hour)), "invalid window %v of unique", window)
 	}
 	return nil
 }
 
 const uniqueWindowMax = 366 * 24 * time.Hour
 
-// manifest returns the settings in the manifest's form, or nil without a key.
-func (u *Unique) manifest() *manifest.Unique {
-	if len(u.Key) == 0 {
+// unique returns the key settings with their defaults, or nil without a key.
+func (c *TableConfig) unique() *catalog.Unique {
+	if len(c.Unique.Key) == 0 {
 		return nil
 	}
-	m := &manifest.Unique{Key: u.Key, Window: manifest.Duration(u.Window), Memory: u.Memory}
-	if m.Memory == 0 {
-		m.Memory = uniqueMemoryDefault
-	}
-	return m
+	u := c.Unique
+	u.Memory = cmp.Or(u.Memory, uniqueMemoryDefault)
+	return &u
 }
 
 // A keyHasher computes key hashes of rows.

@@ -18,13 +18,14 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
 func uniqueConfig(window time.Duration) TableConfig {
 	return TableConfig{
-		Unique: Unique{Key: []string{"id", "host"}, Window: window},
+		Unique: catalog.Unique{Key: []string{"id", "host"}, Window: catalog.Duration(window)},
 		Columns: []event.Column{
 			{Name: "id", Path: []string{"id"}, Type: event.Int64},
 			{Name: "host", Path: []string{"host"}, Type: event.String},
@@ -33,7 +34,7 @@ func uniqueConfig(window time.Duration) TableConfig {
 }
 
 // repeated returns the number of rows that table events has dropped.
-func repeated(s *Store) uint64 { return s.UniqueStats()["events"].Repeated }
+func repeated(s *Store) uint64 { return s.UniqueStates()["events"].Repeated }
 
 func TestUnique(t *testing.T) {
 	folder := t.TempDir()
@@ -75,7 +76,7 @@ func TestUnique(t *testing.T) {
 	reopen()
 	appendDocs(t, p, 14, `{"id":4,"host":"a","n":15}`, `{"id":5,"host":"a","n":16}`, `{"id":6,"host":"a","n":17}`)
 	check("1 2 4 5 6 9 11 14 17", 2)
-	if stats, err := s.Stats(); err != nil || stats[0].Unique == nil || stats[0].Unique.Keys != 7 || stats[0].Unique.Repeated != 2 {
+	if stats, err := s.Tables(); err != nil || stats[0].Unique == nil || stats[0].Unique.Keys != 7 || stats[0].Unique.Repeated != 2 {
 		t.Errorf("stats: %+v, %v", stats[0].Unique, err)
 	}
 	// The keys of deleted rows still count.
@@ -208,7 +209,7 @@ func TestUniqueIsBounded(t *testing.T) {
 		t.Errorf("the error is permanent: %v", err)
 	}
 	n -= 100
-	if u := s.UniqueStats()["events"]; u.Bytes > 64*16*16 {
+	if u := s.UniqueStates()["events"]; u.Bytes > 64*16*16 {
 		t.Errorf("the keys take %d bytes", u.Bytes)
 	}
 	if got := ask(t, s, `SELECT count(*) FROM events`); got != fmt.Sprint(n) {
@@ -239,7 +240,7 @@ func TestUniqueSettings(t *testing.T) {
 		"a column that is not declared": func(c *TableConfig) { c.Unique.Key = []string{"id", "nothing"} },
 		"a column of type float64":      func(c *TableConfig) { c.Columns[0].Type = event.Float64 },
 		"no window":                     func(c *TableConfig) { c.Unique.Window = 0 },
-		"a window of half seconds":      func(c *TableConfig) { c.Unique.Window = 1500 * time.Millisecond },
+		"a window of half seconds":      func(c *TableConfig) { c.Unique.Window = catalog.Duration(1500 * time.Millisecond) },
 	} {
 		c := uniqueConfig(time.Hour)
 		change(&c)
@@ -251,14 +252,14 @@ func TestUniqueSettings(t *testing.T) {
 	c := uniqueConfig(time.Hour)
 	c.Columns[0].Type = event.Int64
 	p := take(t, openTable(t, s, c))
-	if got := s.UniqueStats()["events"].Memory; got != 256<<20 {
+	if got := s.UniqueStates()["events"].Memory; got != 256<<20 {
 		t.Errorf("the keys may take %d bytes by default", got)
 	}
 	appendDocs(t, p, 0, `{"id":1,"host":"a"}`)
 	c.Unique.Key = []string{"HOST"} // another key; existing rows count too
 	openTable(t, s, c)
 	appendDocs(t, p, 1, `{"id":2,"host":"a"}`, `{"id":2,"host":"b"}`)
-	c.Unique = Unique{}
+	c.Unique = catalog.Unique{}
 	openTable(t, s, c)
 	appendDocs(t, p, 3, `{"id":3,"host":"a"}`)
 	if got, want := ask(t, s, `SELECT id, host FROM events ORDER BY ALL`), "1,a\n2,b\n3,a"; got != want {

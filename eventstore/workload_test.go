@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 // The workload is the activity of a process. A test kills the process or cuts the power to its
@@ -179,8 +180,8 @@ func (w *workload) changeTable() error {
 
 // changedTable describes the changing table under its current name, or returns nil if it was
 // dropped.
-func changedTable(s *Store) *TableInfo {
-	for _, t := range s.Tables() {
+func changedTable(s *Store) *catalog.Table {
+	for _, t := range describedTables(s) {
 		if strings.HasPrefix(t.Name, changed) {
 			return &t
 		}

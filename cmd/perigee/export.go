@@ -12,6 +12,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 type exportCommand struct {
@@ -79,7 +80,7 @@ func (e *exportCommand) format() (string, error) {
 }
 
 // writeDays writes a file for each day that has none.
-func (e *exportCommand) writeDays(c *console, data string, t *eventservice.Table, format string) error {
+func (e *exportCommand) writeDays(c *console, data string, t *catalog.Table, format string) error {
 	if t.Time == "" {
 		return event.WithHint(fmt.Errorf("table %s has no time column to divide it by days", t.Name), "export it into one file")
 	}
@@ -106,7 +107,7 @@ func (e *exportCommand) writeDays(c *console, data string, t *eventservice.Table
 }
 
 // writeFile writes the rows that satisfy the condition which and --where into a new file.
-func (e *exportCommand) writeFile(c *console, data string, t *eventservice.Table, format, which, name string) error {
+func (e *exportCommand) writeFile(c *console, data string, t *catalog.Table, format, which, name string) error {
 	progress := newNodeProgress(c, "bytes", 0, false)
 	hide := progress.show()
 	err := createFile(name, func(w io.Writer) error {
@@ -119,12 +120,12 @@ func (e *exportCommand) writeFile(c *console, data string, t *eventservice.Table
 	return err
 }
 
-func (e *exportCommand) write(data string, t *eventservice.Table, format, which string, w io.Writer) error {
+func (e *exportCommand) write(data string, t *catalog.Table, format, which string, w io.Writer) error {
 	return e.query(data, e.sql("*", t, which), format, w)
 }
 
 // sql returns the query of some columns.
-func (e *exportCommand) sql(columns string, t *eventservice.Table, which string) string {
+func (e *exportCommand) sql(columns string, t *catalog.Table, which string) string {
 	var conditions []string
 	if e.Where != "" {
 		conditions = append(conditions, "("+e.Where+"\n)")

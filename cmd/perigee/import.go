@@ -10,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/fileimport"
 )
 
@@ -64,7 +65,7 @@ func (i *importCommand) Run(c *console) error {
 // An importSource is a file that is being imported.
 type importSource struct {
 	rows     fileimport.Rows
-	columns  []eventservice.Column // nil if the file does not declare them
+	columns  []catalog.Column // nil if the file does not declare them
 	progress *nodeProgress
 	close    func() error
 }
@@ -163,7 +164,7 @@ func openParquet(ctx context.Context, c *console, name string) (*importSource, e
 	}
 	s := &importSource{progress: newNodeProgress(c, "rows", file.Count(), false), close: file.Close}
 	for _, column := range file.Columns() {
-		s.columns = append(s.columns, eventservice.Column{Name: column.Name, Type: column.Type.String() + column.Digits.String()})
+		s.columns = append(s.columns, catalog.Column{Name: column.Name, Type: column.Type.String() + column.Digits.String()})
 	}
 	s.rows = &countedRows{file, s.progress}
 	return s, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 type tableRecomputeCommand struct {
@@ -72,12 +73,12 @@ func (r *tableRecomputeCommand) Run(c *console) error {
 const recomputeInterval = 200 * time.Millisecond
 
 // waitRecomputed shows the progress of a recompute until it has ended. ctx cancels it.
-func waitRecomputed(ctx context.Context, c *console, data string, state eventservice.Recompute) (eventservice.Recompute, error) {
+func waitRecomputed(ctx context.Context, c *console, data string, state catalog.Recompute) (catalog.Recompute, error) {
 	var text atomic.Value
 	text.Store(recomputeText(state))
 	hide := newDisplay(c.err).show(func(time.Duration) string { return "the recompute " + text.Load().(string) })
 	defer hide()
-	for state.Ended == nil {
+	for state.Ended.IsZero() {
 		var err error
 		select {
 		case <-time.After(recomputeInterval):
@@ -101,11 +102,11 @@ func waitRecomputed(ctx context.Context, c *console, data string, state eventser
 }
 
 // recomputeText returns the progress of a recompute.
-func recomputeText(r eventservice.Recompute) (text string) {
+func recomputeText(r catalog.Recompute) (text string) {
 	switch {
 	case r.Stopped:
 		return fmt.Sprintf("ended after %s: %s", countOf(int(r.Rows), "row"), r.Error)
-	case r.Ended != nil:
+	case !r.Ended.IsZero():
 		text = fmt.Sprintf("is done: %s", countOf(int(r.Rows), "row"))
 	default:
 		text = fmt.Sprintf("is running: %d of %s, %s", r.Done, countOf(r.Files, "file"), countOf(int(r.Rows), "row"))

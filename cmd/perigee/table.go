@@ -16,6 +16,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/internal/nearest"
 )
 
@@ -105,12 +106,12 @@ func (s *tableShowCommand) Run(c *console) error {
 }
 
 // findTable describes the table with a name. Like SQL, it ignores case.
-func findTable(data, name string) (*eventservice.Table, error) {
+func findTable(data, name string) (*catalog.Table, error) {
 	tables, err := eventservice.Tables(context.Background(), data)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(tables, func(t eventservice.Table) bool { return strings.EqualFold(t.Name, name) })
+	i := slices.IndexFunc(tables, func(t catalog.Table) bool { return strings.EqualFold(t.Name, name) })
 	if i >= 0 {
 		return &tables[i], nil
 	}
@@ -125,11 +126,11 @@ func findTable(data, name string) (*eventservice.Table, error) {
 	return nil, event.WithHint(fmt.Errorf("unknown table %q in data folder %s", name, data), hint)
 }
 
-func printTable(w io.Writer, t *eventservice.Table) {
+func printTable(w io.Writer, t *catalog.Table) {
 	fmt.Fprintf(w, "table         %s\n", t.Name)
 	fmt.Fprintf(w, "rows          %s (%s only in the log)\n", thousands(uint64(t.Rows)), thousands(uint64(t.LogRows)))
 	fmt.Fprintf(w, "files         %d, %s\n", len(t.Files), byteCount(uint64(t.Bytes)))
-	if t.Oldest != nil {
+	if !t.Oldest.IsZero() {
 		fmt.Fprintf(w, "event times   %s to %s UTC\n", timeText(t.Oldest), timeText(t.Newest))
 	}
 	for _, setting := range [][2]string{{"event column", t.Event}, {"time column", t.Time}, {"retention", retentionText(t.Retention)}} {
@@ -280,18 +281,21 @@ func countRows(ctx context.Context, data, name, where string) (int, error) {
 	return strconv.Atoi(n)
 }
 
-func timeText(t *time.Time) string {
-	if t == nil {
+func timeText(t time.Time) string {
+	if t.IsZero() {
 		return ""
 	}
 	return t.UTC().Format(timeLayout)
 }
 
-// retentionText writes whole days as days, and other durations unchanged.
-func retentionText(text string) string {
-	d, err := time.ParseDuration(text)
-	if err != nil || d == 0 || d%(24*time.Hour) != 0 {
-		return text
+// retentionText writes whole days as days, other durations as they are, and zero as "".
+func retentionText(d catalog.Duration) string {
+	const day = catalog.Duration(24 * time.Hour)
+	switch {
+	case d == 0:
+		return ""
+	case d%day != 0:
+		return d.String()
 	}
-	return countOf(int(d/(24*time.Hour)), "day")
+	return countOf(int(d/day), "day")
 }

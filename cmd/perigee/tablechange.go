@@ -8,6 +8,7 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -45,12 +46,12 @@ func (d *tableDropCommand) Run(c *console) error {
 			return err
 		}
 	}
-	madeAgain, err := eventservice.DropTable(context.Background(), data, t.Name)
+	createdAgain, err := eventservice.DropTable(context.Background(), data, t.Name)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "table %s is dropped\n", t.Name)
-	if madeAgain {
+	if createdAgain {
 		fmt.Fprintln(c.out, "the running engine declares the table and has created it again, without rows")
 	}
 	printData(c.out, data)
@@ -58,7 +59,7 @@ func (d *tableDropCommand) Run(c *console) error {
 }
 
 // find returns a table of the data folder, and the configuration if one is named.
-func (f dataFlags) find(c *console, table string) (data string, conf *config.Config, t *eventservice.Table, err error) {
+func (f dataFlags) find(c *console, table string) (data string, conf *config.Config, t *catalog.Table, err error) {
 	if data, conf, err = f.locate(c); err == nil {
 		t, err = findTable(data, table)
 	}
@@ -171,7 +172,7 @@ func (s *tableSetTimeCommand) Run(c *console) error {
 	}
 	if s.None {
 		fmt.Fprintf(c.out, "table %s has no time column now\n", t.Name)
-		if t.Retention != "" {
+		if t.Retention != 0 {
 			fmt.Fprintf(c.out, "its retention of %s needs a time column and is removed: rows are kept without limit\n", t.Retention)
 		}
 		printData(c.out, data)

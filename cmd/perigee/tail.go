@@ -19,6 +19,7 @@ import (
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/internal/terminal"
 	"github.com/perigeedb/perigee/script"
 )
@@ -73,7 +74,7 @@ func (t *tailCommand) Run(c *console) error {
 		defer p.script.Close()
 	}
 	begun := false
-	err = eventservice.Tail(ctx, data, q, func(b *eventservice.TailBatch) error {
+	err = eventservice.Tail(ctx, data, q, func(b *catalog.TailBatch) error {
 		if !begun {
 			begun = true
 			fmt.Fprintf(c.err, "following table %s, data folder: %s\n", t.Table, data)
@@ -89,8 +90,8 @@ func (t *tailCommand) Run(c *console) error {
 	return err
 }
 
-func (t *tailCommand) request() (eventservice.TailRequest, error) {
-	q := eventservice.TailRequest{Table: t.Table, Where: t.Where}
+func (t *tailCommand) request() (catalog.TailRequest, error) {
+	q := catalog.TailRequest{Table: t.Table, Where: t.Where}
 	if t.Limit < 0 {
 		return q, usageError("--limit must not be negative")
 	}
@@ -99,7 +100,7 @@ func (t *tailCommand) request() (eventservice.TailRequest, error) {
 		if err != nil {
 			return q, usageError("--since: " + err.Error())
 		}
-		q.Since = &since
+		q.Since = since
 	}
 	return q, nil
 }
@@ -131,7 +132,7 @@ type rowPrinter struct {
 }
 
 // add prints the rows of a batch.
-func (p *rowPrinter) add(ctx context.Context, b *eventservice.TailBatch) error {
+func (p *rowPrinter) add(ctx context.Context, b *catalog.TailBatch) error {
 	if b.Skipped {
 		fmt.Fprintln(p.err, "rows were skipped: the table grows faster than they are read")
 	}

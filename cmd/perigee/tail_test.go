@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/perigeedb/perigee/engine/eventservice"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 func TestParseRow(t *testing.T) {
@@ -61,7 +61,7 @@ func TestPrintTail(t *testing.T) {
 		var err error
 		for _, rows := range test.batches {
 			if batch++; err == nil {
-				err = p.add(t.Context(), &eventservice.TailBatch{Rows: []byte(rows)})
+				err = p.add(t.Context(), &catalog.TailBatch{Rows: []byte(rows)})
 			}
 		}
 		if err != test.err || !slices.Equal(got, test.want) {

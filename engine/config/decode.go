@@ -111,7 +111,7 @@ func describeType(t reflect.Type, size bool) (string, []Field) {
 		return "value", nil
 	case size:
 		return "size", nil
-	case t == duration:
+	case isDuration(t):
 		return "duration", nil
 	case reflect.PointerTo(t).Implements(unmarshaler):
 		return "string", nil

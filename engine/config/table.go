@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
@@ -17,36 +18,29 @@ import (
 // undeclared table, which is created without settings on first use.
 type Table struct {
 	Name      string
-	Schema    string        `yaml:"schema" example:"emails.yaml" help:"file or address (https://…, s3://…) with the keys event, time, time_unit, unknown, unique and columns of this table"`
-	Event     string        `yaml:"event" example:"event_name" help:"column with the event's name; files are sorted by it and have a bloom filter on it"`
-	Time      string        `yaml:"time" example:"at" help:"column with the event's own time; an event without it becomes a dead letter"`
-	TimeUnit  string        `yaml:"time_unit" default:"(RFC 3339, or a number of seconds)" choices:"s,ms,us,ns,text" example:"ms" help:"unit of numbers since 1970: s, ms, us or ns; text accepts only RFC 3339. With ns the column is of type timestamp_ns"`
-	Retention time.Duration `yaml:"retention" default:"(rows are kept)" example:"30d" help:"age, by the event's own time, after which rows are removed"`
-	Sort      []string      `yaml:"sort" default:"(the event column, then the time column)" example:"[user_id, at]" help:"columns to sort files by"`
-	Bloom     []string      `yaml:"bloom" example:"[user_id]" help:"further columns with a bloom filter in every file, for searches for rare values"`
-	Unknown   string        `yaml:"unknown" default:"add" choices:"add,keep,drop" example:"keep" help:"undeclared fields: add a column for each, keep them in the JSON column _rest, or drop them"`
-	Unique    Unique        `yaml:"unique" help:"drop an event if an event with the same key arrived within a window before it"`
-	Columns   []Column      `yaml:"columns" help:"columns with a declared type; events that do not fit become dead letters"`
-	Computed  []Computed    `yaml:"computed" help:"columns whose value a function computes from the event, for every pipeline; table recompute fills them for stored rows"`
+	Schema    string         `yaml:"schema" example:"emails.yaml" help:"file or address (https://…, s3://…) with the keys event, time, time_unit, unknown, unique and columns of this table"`
+	Event     string         `yaml:"event" example:"event_name" help:"column with the event's name; files are sorted by it and have a bloom filter on it"`
+	Time      string         `yaml:"time" example:"at" help:"column with the event's own time; an event without it becomes a dead letter"`
+	TimeUnit  string         `yaml:"time_unit" default:"(RFC 3339, or a number of seconds)" choices:"s,ms,us,ns,text" example:"ms" help:"unit of numbers since 1970: s, ms, us or ns; text accepts only RFC 3339. With ns the column is of type timestamp_ns"`
+	Retention time.Duration  `yaml:"retention" default:"(rows are kept)" example:"30d" help:"age, by the event's own time, after which rows are removed"`
+	Sort      []string       `yaml:"sort" default:"(the event column, then the time column)" example:"[user_id, at]" help:"columns to sort files by"`
+	Bloom     []string       `yaml:"bloom" example:"[user_id]" help:"further columns with a bloom filter in every file, for searches for rare values"`
+	Unknown   string         `yaml:"unknown" default:"add" choices:"add,keep,drop" example:"keep" help:"undeclared fields: add a column for each, keep them in the JSON column _rest, or drop them"`
+	Unique    catalog.Unique `yaml:"unique" help:"drop an event if an event with the same key arrived within a window before it"`
+	Columns   []Column       `yaml:"columns" help:"columns with a declared type; events that do not fit become dead letters"`
+	Computed  []Computed     `yaml:"computed" help:"columns whose value a function computes from the event, for every pipeline; table recompute fills them for stored rows"`
 	origin
 	node *node // declaration in the configuration
 }
 
 // A tableSchema holds the keys that a schema file may have.
 type tableSchema struct {
-	Event    string   `yaml:"event"`
-	Time     string   `yaml:"time"`
-	TimeUnit string   `yaml:"time_unit"`
-	Unknown  string   `yaml:"unknown"`
-	Unique   Unique   `yaml:"unique"`
-	Columns  []Column `yaml:"columns"`
-}
-
-// Unique drops repeated events of a producer.
-type Unique struct {
-	Key    []string      `yaml:"key,required" example:"[id]" help:"declared columns that identify an event"`
-	Window time.Duration `yaml:"window,required" example:"1d" help:"time since the arrival of the event with the same key"`
-	Memory int           `yaml:"memory,size" default:"256MiB" example:"1GiB" help:"memory limit of the keys of a window, 18 to 28 bytes each"`
+	Event    string         `yaml:"event"`
+	Time     string         `yaml:"time"`
+	TimeUnit string         `yaml:"time_unit"`
+	Unknown  string         `yaml:"unknown"`
+	Unique   catalog.Unique `yaml:"unique"`
+	Columns  []Column       `yaml:"columns"`
 }
 
 // A Column is a column of a table with a declared type.
@@ -65,9 +59,6 @@ const (
 	UnknownKeep = "keep"
 	UnknownDrop = "drop"
 )
-
-// RestColumn is the name of the column with all fields that have no separate column.
-const RestColumn = "_rest"
 
 // readTables reads "tables: {NAME: {…}, …}".
 func (d *document) readTables(root *node, known Known) (tables []Table) {
@@ -224,8 +215,8 @@ func (d *document) checkColumn(n *node, t *Table, i int, known Known) {
 	before := slices.ContainsFunc(t.Columns[:i], func(b Column) bool { return strings.EqualFold(b.Name, c.Name) })
 	switch {
 	case c.Name == "":
-	case strings.EqualFold(c.Name, RestColumn):
-		d.addFault(n.get("name").value.at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", RestColumn)
+	case strings.EqualFold(c.Name, catalog.RestColumn):
+		d.addFault(n.get("name").value.at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", catalog.RestColumn)
 	case before:
 		d.addFault(n.get("name").value.at, "remove one of them; SQL ignores the case of names", "column %s is declared twice", c.Name)
 	}
@@ -254,8 +245,8 @@ func (d *document) checkComputedColumn(n *node, t *Table, i int, known Known) {
 	same := func(name string) bool { return strings.EqualFold(name, c.Name) }
 	at := n.get("name").value.at
 	switch {
-	case same(RestColumn):
-		d.addFault(at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", RestColumn)
+	case same(catalog.RestColumn):
+		d.addFault(at, "choose another name: this column holds the fields without a separate column", "column name %s is reserved", catalog.RestColumn)
 	case same(t.Time):
 		d.addFault(at, "compute it in the script of the pipeline", "table %[2]s cannot compute its time column %[1]s", t.Time, t.Name)
 	case slices.ContainsFunc(t.Columns, func(b Column) bool { return same(b.Name) }):

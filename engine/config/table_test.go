@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 const onePipeline = `
@@ -32,7 +34,7 @@ var wantTables = []Table{
 			{Name: "cents", Type: "int64", Func: "cents.lua"},
 			{Name: "day", Type: "string", Func: "days.lua", FuncName: "day"},
 		},
-		Unique: Unique{Key: []string{"user", "at"}, Window: 36 * time.Hour, Memory: 64 << 20},
+		Unique: catalog.Unique{Key: []string{"user", "at"}, Window: catalog.Duration(36 * time.Hour), Memory: 64 << 20},
 	},
 }
 
@@ -169,7 +171,7 @@ columns:
 	want := &Table{
 		Name: "events", Schema: "schema.yaml", Event: "kind", Time: "at", TimeUnit: "ms", Retention: 30 * 24 * time.Hour, Sort: []string{"kind"}, Bloom: []string{"user"},
 		Unknown: UnknownDrop, Columns: []Column{{Name: "kind", Type: "string"}, {Name: "user", Type: "int64", Field: "user.id"}},
-		Unique: Unique{Key: []string{"kind", "at"}, Window: 10 * time.Minute},
+		Unique: catalog.Unique{Key: []string{"kind", "at"}, Window: catalog.Duration(10 * time.Minute)},
 	}
 	if diff := cmp.Diff(want, got, ignoreOrigins); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)

@@ -9,9 +9,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 var duration = reflect.TypeFor[time.Duration]()
+
+// isDuration reports whether a type holds a time.Duration.
+func isDuration(t reflect.Type) bool {
+	return t == duration || t == reflect.TypeFor[catalog.Duration]()
+}
 
 // units of a size. Each name precedes its own suffixes.
 var units = []struct {
@@ -25,7 +32,7 @@ var units = []struct {
 // decodeScalar fills v from a scalar. A number or a word may be quoted, because variables
 // often are.
 func (d *document) decodeScalar(n *node, v reflect.Value, name string, size bool) {
-	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok && !isDuration(v.Type()) {
 		d.decodeText(n, u, name)
 		return
 	}
@@ -50,7 +57,7 @@ func (d *document) decodeText(n *node, u encoding.TextUnmarshaler, name string) 
 // setScalar parses text into v. On failure it returns a description of valid values.
 func setScalar(v reflect.Value, text string, size bool) (wanted string) {
 	switch k := v.Kind(); {
-	case v.Type() == duration:
+	case isDuration(v.Type()):
 		return setDuration(v, text)
 	case size:
 		return setSize(v, text)

@@ -12,7 +12,7 @@ func (s *Store) Collect(ch chan<- prometheus.Metric) {
 	if opened == nil {
 		return
 	}
-	for table, u := range opened.UniqueStats() {
+	for table, u := range opened.UniqueStates() {
 		ch <- prometheus.MustNewConstMetric(repeatedRows.Desc(), prometheus.CounterValue, float64(u.Repeated), table)
 		ch <- prometheus.MustNewConstMetric(uniqueKeys.Desc(), prometheus.GaugeValue, float64(u.Keys), table)
 	}

@@ -8,8 +8,11 @@
 //		Services: []engine.Service{store},
 //	}
 //
-// A Store belongs to one engine. Builds without cgo have no event store: Kinds is empty
-// and queries return the error of Available.
+// A Store belongs to one engine. Query, Tables and the other operations ask the engine that
+// runs in a data folder; without one, they open the store in the folder.
+//
+// Builds without cgo have no event store: Kinds is empty, and without a running engine
+// operations return the error of Available.
 package eventservice
 
 import "time"
@@ -36,5 +39,5 @@ const Formats = "table,json,ndjson,csv,arrow,parquet"
 // IsBinary reports whether a format is not text.
 func IsBinary(format string) bool { return format == "arrow" || format == "parquet" }
 
-// A Macro is an SQL function that is written in SQL.
-type Macro struct{ Call, Doc string }
+// folderName is the event store's folder in the data folder.
+const folderName = "events"

@@ -49,7 +49,7 @@ func OpenElsewhere(ctx context.Context, data string, tables map[string]string) (
 	if err != nil {
 		return nil, err
 	}
-	err = admin.Post(ctx, data, "/writers/prepare", nil, bytes.NewReader(request), io.Discard)
+	err = admin.Post(ctx, data, "/writers/prepare", nil, bytes.NewReader(request), io.Discard, nil)
 	switch {
 	case err == nil:
 		s.elsewhere.remote = true
@@ -137,7 +137,7 @@ func (s *remoteSink) Open(ctx context.Context, partition string) (sink.Writer, e
 // postWriter sends a request to the engine and decodes its answer.
 func postWriter(ctx context.Context, data, path string, body io.Reader, into any) error {
 	var answer bytes.Buffer
-	err := admin.Post(ctx, data, path, url.Values{}, body, &answer)
+	err := admin.Post(ctx, data, path, url.Values{}, body, &answer, nil)
 	if errors.Is(err, admin.ErrNoEngine) {
 		return event.WithHint(fmt.Errorf("the engine in %s has stopped, which writes the rows", data), "start it again")
 	}
@@ -163,7 +163,7 @@ func (w *remoteWriter) Close() error {
 	defer cancel()
 	request, err := json.Marshal(writerOutput{writerRequest: w.target, Owner: w.owner})
 	if err == nil {
-		err = admin.Post(ctx, w.data, "/writers/close", nil, bytes.NewReader(request), io.Discard)
+		err = admin.Post(ctx, w.data, "/writers/close", nil, bytes.NewReader(request), io.Discard, nil)
 	}
 	if errors.Is(err, admin.ErrNoEngine) {
 		return nil
@@ -269,7 +269,7 @@ func (s *Store) serveOpenWriter(w io.Writer, r *http.Request) error {
 // another.
 func (s *Store) declareLike(table, like string) error {
 	store, err := s.open()
-	if err != nil || like == "" || hasTable(store, table) {
+	if err != nil || like == "" || store.FindTable(table) != nil {
 		return err
 	}
 	s.mu.Lock()

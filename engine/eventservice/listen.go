@@ -14,7 +14,6 @@ import (
 
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/eventstore/queryhttp"
 	"github.com/perigeedb/perigee/internal/httpserver"
 )
 
@@ -47,7 +46,7 @@ func listen(q config.Query, handler http.Handler, log *slog.Logger) (*listener, 
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
-		json.NewEncoder(w).Encode(queryhttp.ErrorBody{Error: httpserver.ErrUnauthorized.Error()}) // the client may be gone
+		json.NewEncoder(w).Encode(event.FaultOf(httpserver.ErrUnauthorized)) // the client may be gone
 	}))
 	l := &listener{address: port.Addr(), http: httpserver.New(mux, log)}
 	l.serving.Go(func() { _ = l.http.Serve(port) })

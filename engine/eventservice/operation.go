@@ -3,90 +3,140 @@
 package eventservice
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
+
+// An operation acts on the open store of s. Its request and answer are JSON.
+type operation func(ctx context.Context, s *Store, store *eventstore.Store, request []byte) (answer []byte, err error)
+
+// operationOf returns an operation whose request and answer are of Go types.
+func operationOf[In, Out any](operate func(context.Context, *Store, *eventstore.Store, In) (Out, error)) operation {
+	return func(ctx context.Context, s *Store, store *eventstore.Store, request []byte) ([]byte, error) {
+		var in In
+		if err := json.Unmarshal(request, &in); err != nil {
+			return nil, fmt.Errorf("decode the request: %w", err)
+		}
+		out, err := operate(ctx, s, store, in)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(out)
+	}
+}
+
+// operations holds the operations by their routes.
+var operations = map[string]operation{
+	listPath:            operationOf(listTables),
+	deletePath:          operationOf(deleteRows),
+	waitDeletedPath:     operationOf(waitDeleted),
+	cancelDeletePath:    operationOf(cancelDelete),
+	recomputePath:       operationOf(recomputeColumn),
+	recomputedPath:      operationOf(recomputeState),
+	cancelRecomputePath: operationOf(cancelRecompute),
+	dropPath:            operationOf(dropTable),
+	renamePath:          operationOf(changeTable((*Store).refuseRename, renameTable)),
+	setTimePath:         operationOf(changeTable((*Store).refuseSetTime, setTableTime)),
+	waitDividedPath:     operationOf(waitDivided),
+	dropColumnPath:      operationOf(changeTable((*Store).refuseDropColumn, dropColumn)),
+}
+
+// perform performs an operation.
+func (s *Store) perform(ctx context.Context, path string, request []byte) ([]byte, error) {
+	store, err := s.openExisting()
+	if err != nil {
+		return nil, err
+	}
+	return operations[path](ctx, s, store, request)
+}
 
 // A handleFunc adds a route to the engine's socket.
 type handleFunc = func(pattern string, h http.Handler)
 
 // handleOperations adds the routes of all operations other than queries.
 func (s *Store) handleOperations(handle handleFunc) {
-	s.handleChanges(handle)
-	handle("POST /tables", handleJSON(s, listTables))
-	handle("POST /tables/delete", handleJSON(s, deleteRows))
-	handle("POST /tables/deleted", handleJSON(s, waitDeleted))
-	handle("POST /tables/delete/cancel", handleJSON(s, cancelDelete))
-	handle("POST /tables/recompute/cancel", handleJSON(s, cancelRecompute))
-	handle("POST /tables/recompute", handleJSON(s, recomputeColumn))
-	handle("POST /tables/recomputed", handleJSON(s, recomputeState))
-	handle("POST /tail", admin.Handler(s.serveTail))
-	handle("POST /import", admin.Handler(s.serveImport))
-	handle("POST /import/rows", admin.Handler(s.serveRows))
+	for path := range operations {
+		handle("POST "+path, admin.Handle(func(ctx context.Context, request json.RawMessage) (json.RawMessage, error) {
+			return s.perform(ctx, path, request)
+		}))
+	}
+	handle("POST "+tailPath, admin.Handler(s.serveTail))
+	handle("POST "+importPath, admin.Handle(s.beginImport))
+	handle("POST "+importRowsPath, admin.Handler(s.serveRows))
 	s.handleWriters(handle)
-	handle("POST /backup", admin.Handler(func(w io.Writer, r *http.Request) error {
-		store, err := s.openExisting()
-		if err != nil {
-			return err
-		}
-		return store.Backup(r.Context(), w)
-	}))
+	handle("POST /backup", admin.Handler(func(w io.Writer, r *http.Request) error { return s.backup(r.Context(), w) }))
 }
 
-// An operation acts on an open store. Its argument and result encode as JSON.
-type operation[In, Out any] func(ctx context.Context, s *eventstore.Store, in In) (Out, error)
-
-// handleJSON returns a handler for an operation.
-func handleJSON[In, Out any](s *Store, operate operation[In, Out]) http.Handler {
-	return admin.Handler(func(w io.Writer, r *http.Request) error {
-		var in In
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-			return fmt.Errorf("decode the request: %w", err)
-		}
-		store, err := s.openExisting()
-		if err != nil {
-			return err
-		}
-		out, err := operate(r.Context(), store, in)
-		if e, ok := errors.AsType[*eventstore.QueryError](err); ok {
-			return &admin.Error{Message: e.Message, Hint: e.Hint, Line: e.Line, Column: e.Column}
-		}
-		if err != nil {
-			return err
-		}
-		return json.NewEncoder(w).Encode(out)
-	})
-}
-
-// do sends an operation to the engine that runs in a data folder, or runs it in this process
-// if no engine runs.
-func do[In, Out any](ctx context.Context, data, path string, in In, operate operation[In, Out]) (out Out, err error) {
-	request, err := json.Marshal(in)
+func (s *Store) backup(ctx context.Context, out io.Writer) error {
+	store, err := s.openExisting()
 	if err != nil {
-		return out, err
-	}
-	var answer bytes.Buffer
-	err = admin.Post(ctx, data, path, nil, bytes.NewReader(request), &answer)
-	if err == nil {
-		return out, json.Unmarshal(answer.Bytes(), &out)
-	}
-	if !errors.Is(err, admin.ErrNoEngine) {
-		return out, err
-	}
-	err = withStore(data, func(s *Store) error {
-		store, err := s.openExisting()
-		if err == nil {
-			out, err = operate(ctx, store, in)
-		}
 		return err
-	})
-	return out, err
+	}
+	return store.Backup(ctx, out)
+}
+
+func listTables(_ context.Context, _ *Store, store *eventstore.Store, _ struct{}) ([]catalog.Table, error) {
+	return store.Tables()
+}
+
+func deleteRows(ctx context.Context, _ *Store, store *eventstore.Store, d catalog.Delete) (catalog.Delete, error) {
+	return store.Delete(ctx, d.Table, d.Where)
+}
+
+func waitDeleted(ctx context.Context, _ *Store, store *eventstore.Store, d catalog.Delete) (struct{}, error) {
+	return struct{}{}, store.WaitDeleted(ctx, d)
+}
+
+func cancelDelete(_ context.Context, _ *Store, store *eventstore.Store, d catalog.Delete) (int, error) {
+	return store.CancelDelete(d.Table, d.Number)
+}
+
+func recomputeColumn(ctx context.Context, _ *Store, store *eventstore.Store, r catalog.Recompute) (catalog.Recompute, error) {
+	return store.Recompute(ctx, r.Table, r.Column)
+}
+
+func recomputeState(_ context.Context, _ *Store, store *eventstore.Store, r catalog.Recompute) (catalog.Recompute, error) {
+	all, err := store.Recomputes(r.Table)
+	for _, one := range all {
+		if strings.EqualFold(one.Column, r.Column) {
+			return one, nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("no recompute of column %s of table %s was requested", r.Column, r.Table)
+	}
+	return r, err
+}
+
+func cancelRecompute(_ context.Context, _ *Store, store *eventstore.Store, r catalog.Recompute) (catalog.Recompute, error) {
+	return store.CancelRecompute(r.Table, r.Column)
+}
+
+func waitDivided(ctx context.Context, _ *Store, store *eventstore.Store, c TableChange) (struct{}, error) {
+	return struct{}{}, store.WaitDivided(ctx, c.Table)
+}
+
+func renameTable(ctx context.Context, store *eventstore.Store, c TableChange) error {
+	return store.RenameTable(ctx, c.Table, c.To, c.Release)
+}
+
+func setTableTime(ctx context.Context, store *eventstore.Store, c TableChange) error {
+	column := eventstore.TimeColumn{Name: c.Column, Unit: unit(c.Unit)}
+	if c.Type != "" {
+		column.Type, _ = event.ParseType(c.Type)
+	}
+	return store.SetTime(ctx, c.Table, column)
+}
+
+func dropColumn(ctx context.Context, store *eventstore.Store, c TableChange) error {
+	return store.DropColumn(ctx, c.Table, c.Column)
 }

@@ -16,106 +16,37 @@ import (
 	eventsink "github.com/perigeedb/perigee/sink/eventstore"
 )
 
-// DropTable removes a table with its rows, settings and positions. If the configuration of a
-// running engine declares the table, the engine creates it again, without rows.
-func DropTable(ctx context.Context, data, table string) (madeAgain bool, err error) {
-	return do(ctx, data, "/tables/drop", TableChange{Table: table}, dropTable)
+// dropTable drops a table and reports whether the running engine has created it again.
+func dropTable(ctx context.Context, s *Store, store *eventstore.Store, c TableChange) (createdAgain bool, err error) {
+	_, err = changeTable((*Store).refuseDrop, func(ctx context.Context, store *eventstore.Store, c TableChange) error {
+		return store.DropTable(ctx, c.Table)
+	})(ctx, s, store, c)
+	return s.isDeclared(c.Table), err
 }
 
-func dropTable(ctx context.Context, s *eventstore.Store, c TableChange) (bool, error) {
-	return false, s.DropTable(ctx, c.Table)
-}
-
-// RenameTable renames a table, which keeps its positions. Unless c.Release, the old name stays
-// reserved: no new table can have it.
-func RenameTable(ctx context.Context, data string, c TableChange) error {
-	_, err := do(ctx, data, "/tables/rename", c, renameTable)
-	return err
-}
-
-func renameTable(ctx context.Context, s *eventstore.Store, c TableChange) (struct{}, error) {
-	return struct{}{}, s.RenameTable(ctx, c.Table, c.To, c.Release)
-}
-
-// SetTableTime sets or removes the time column of a table. When it returns, queries and events
-// use the column. WaitDivided waits until each file holds one day.
-func SetTableTime(ctx context.Context, data string, c TableChange) error {
-	_, err := do(ctx, data, "/tables/set-time", c, setTableTime)
-	return err
-}
-
-func setTableTime(ctx context.Context, s *eventstore.Store, c TableChange) (struct{}, error) {
-	column := eventstore.TimeColumn{Name: c.Column, Unit: unit(c.Unit)}
-	if c.Type != "" {
-		column.Type, _ = event.ParseType(c.Type)
+// changeTable returns a change of a table that refuse may prevent, because a pipeline or the
+// configuration of the running engine needs the table. It then applies the declared tables,
+// which creates a dropped table again.
+func changeTable(refuse func(*Store, context.Context, TableChange) error, change func(context.Context, *eventstore.Store, TableChange) error) func(context.Context, *Store, *eventstore.Store, TableChange) (struct{}, error) {
+	return func(ctx context.Context, s *Store, store *eventstore.Store, c TableChange) (none struct{}, err error) {
+		if err := refuse(s, ctx, c); err != nil {
+			return none, err
+		}
+		if err := change(ctx, store, c); err != nil {
+			return none, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.declareTables()
+		return none, nil
 	}
-	return struct{}{}, s.SetTime(ctx, c.Table, column)
-}
-
-// WaitDivided returns once each file of a table holds the rows of one day.
-func WaitDivided(ctx context.Context, data, table string) error {
-	_, err := do(ctx, data, "/tables/divided", TableChange{Table: table}, waitDivided)
-	return err
-}
-
-func waitDivided(ctx context.Context, s *eventstore.Store, c TableChange) (struct{}, error) {
-	return struct{}{}, s.WaitDivided(ctx, c.Table)
-}
-
-// DropColumn removes a column of a table with its values.
-func DropColumn(ctx context.Context, data, table, column string) error {
-	_, err := do(ctx, data, "/tables/drop-column", TableChange{Table: table, Column: column}, dropColumn)
-	return err
-}
-
-func dropColumn(ctx context.Context, s *eventstore.Store, c TableChange) (struct{}, error) {
-	return struct{}{}, s.DropColumn(ctx, c.Table, c.Column)
-}
-
-// handleChanges adds the routes that change the tables of a running engine.
-func (s *Store) handleChanges(handle handleFunc) {
-	handle("POST /tables/drop", handleJSON(s, func(ctx context.Context, store *eventstore.Store, c TableChange) (bool, error) {
-		_, err := changeTable(ctx, s, store, c, s.refuseDrop, dropTable)
-		return s.isDeclared(c.Table), err
-	}))
-	handle("POST /tables/rename", handleJSON(s, func(ctx context.Context, store *eventstore.Store, c TableChange) (struct{}, error) {
-		return changeTable(ctx, s, store, c, s.refuseRename, renameTable)
-	}))
-	handle("POST /tables/set-time", handleJSON(s, func(ctx context.Context, store *eventstore.Store, c TableChange) (struct{}, error) {
-		return changeTable(ctx, s, store, c, s.refuseSetTime, setTableTime)
-	}))
-	handle("POST /tables/drop-column", handleJSON(s, func(ctx context.Context, store *eventstore.Store, c TableChange) (struct{}, error) {
-		return changeTable(ctx, s, store, c, s.refuseDropColumn, dropColumn)
-	}))
-	handle("POST /tables/divided", handleJSON(s, waitDivided))
-}
-
-// changeTable runs an operation unless refuse returns an error, and then applies the declared
-// tables, which creates a dropped table again.
-func changeTable[Out any](ctx context.Context, s *Store, store *eventstore.Store, c TableChange,
-	refuse func(context.Context, TableChange) error, operate operation[TableChange, Out]) (out Out, err error) {
-	if err = refuse(ctx, c); err != nil {
-		return out, err
-	}
-	if out, err = operate(ctx, store, c); err != nil {
-		return out, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.declareTables()
-	return out, nil
 }
 
 // declaration returns the declaration of a table in the running engine's configuration, or nil.
 func (s *Store) declaration(table string) *config.Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.tables, func(t config.Table) bool { return strings.EqualFold(t.Name, table) })
-	if i < 0 {
-		return nil
-	}
-	t := s.tables[i]
-	return &t
+	return declaredAs(s.tables, table)
 }
 
 func (s *Store) isDeclared(table string) bool { return s.declaration(table) != nil }
@@ -129,11 +60,14 @@ func (s *Store) writersTo(table string) []string {
 
 // refuseDrop returns an error if a running pipeline writes to the table.
 func (s *Store) refuseDrop(ctx context.Context, c TableChange) error {
+	writers := s.writersTo(c.Table)
+	if len(writers) == 0 {
+		return nil
+	}
 	all, err := s.host.Status(ctx)
 	if err != nil {
 		return err
 	}
-	writers := s.writersTo(c.Table)
 	for _, p := range all {
 		idle := p.Open == 0 && (p.State == pipeline.Paused || p.State == pipeline.Stopped)
 		if slices.Contains(writers, p.Pipeline) && !idle {
@@ -174,12 +108,12 @@ func (s *Store) refuseDropColumn(_ context.Context, c TableChange) error {
 	if t == nil || !slices.ContainsFunc(t.Columns, func(column config.Column) bool { return strings.EqualFold(column.Name, c.Column) }) {
 		return nil
 	}
-	catalog, err := eventstore.ReadCatalog(s.folder)
+	known, err := eventstore.ReadCatalog(s.folder)
 	if err != nil {
 		return err
 	}
 	wanted := tableConfig(t)
-	if catalog.Check(t.Name, &wanted) != nil { // the declaration cannot be applied
+	if known.Check(t.Name, &wanted) != nil { // the declaration cannot be applied
 		return nil
 	}
 	return event.WithHint(fmt.Errorf("the configuration of the running engine declares column %s of table %s", c.Column, t.Name),
@@ -225,7 +159,7 @@ func Uses(c *config.Config, table string) (uses []string) {
 // existing tables, with their places in the configuration. An engine may run in the data
 // folder. notes lists changes that are not faults.
 func CheckTables(c *config.Config) (notes []string, err error) {
-	catalog, err := eventstore.ReadCatalog(filepath.Join(c.Data, folderName))
+	known, err := eventstore.ReadCatalog(filepath.Join(c.Data, folderName))
 	if err != nil {
 		return nil, err
 	}
@@ -235,9 +169,9 @@ func CheckTables(c *config.Config) (notes []string, err error) {
 		t := &c.Tables[i]
 		declared[strings.ToLower(t.Name)] = true
 		wanted := tableConfig(t)
-		if err := catalog.Check(t.Name, &wanted); err != nil {
+		if err := known.Check(t.Name, &wanted); err != nil {
 			faults = append(faults, t.At(err, event.HintOf(err)))
-		} else if before := catalog.Key(t.Name); len(before) > 0 && !slices.Equal(before, wanted.Unique.Key) {
+		} else if before := known.Key(t.Name); len(before) > 0 && !slices.Equal(before, wanted.Unique.Key) {
 			after := "no key: rows may repeat"
 			if len(wanted.Unique.Key) > 0 {
 				after = strings.Join(wanted.Unique.Key, ", ") + ": the new key ignores rows that are already in files"
@@ -249,7 +183,7 @@ func CheckTables(c *config.Config) (notes []string, err error) {
 		for i := range p.Sinks {
 			s := &p.Sinks[i]
 			if table := tableOf(s); table != "" && !declared[strings.ToLower(table)] {
-				if err := catalog.Check(table, nil); err != nil {
+				if err := known.Check(table, nil); err != nil {
 					faults = append(faults, s.At(err, event.HintOf(err)))
 				}
 			}

@@ -12,10 +12,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -24,6 +22,7 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/fileimport"
 	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/eventstore/queryhttp"
@@ -44,25 +43,10 @@ func RunWorker() { eventstore.RunWorker() }
 func Version() []string { return []string{eventstore.Version()} }
 
 // Functions returns the functions that queries may call.
-func Functions() []FunctionGroup {
-	var all []FunctionGroup
-	for _, g := range eventstore.Functions() {
-		all = append(all, FunctionGroup(g))
-	}
-	return all
-}
+func Functions() []catalog.FunctionGroup { return eventstore.Functions() }
 
 // Macros returns the macros that queries may call.
-func Macros() []Macro {
-	var all []Macro
-	for _, m := range eventstore.Macros() {
-		all = append(all, Macro{m.Call, m.Doc})
-	}
-	return all
-}
-
-// folderName is the event store's folder in the data folder.
-const folderName = "events"
+func Macros() []catalog.Macro { return eventstore.Macros() }
 
 // A Store is the event store of one engine. It opens its files on first use, so they cost
 // nothing in an engine that does not use them. A Store is safe for concurrent use.
@@ -216,56 +200,18 @@ func (s *Store) handler(most eventstore.Limits) http.Handler {
 
 const sqlPrefixMax = 1 << 20
 
-// Query runs one SQL statement that reads, and writes its rows to out. A running engine in the
-// data folder answers it. A fault in the SQL is a *config.Error with its place.
-func Query(ctx context.Context, data string, q Request, out io.Writer) error {
-	sql := q.SQL
-	err := admin.Post(ctx, data, "/query", q.address(), strings.NewReader(sql), out)
-	if errors.Is(err, admin.ErrNoEngine) {
-		err = withStore(data, func(s *Store) error {
-			s.query.Memory = int(q.Memory)
-			store, release, err := s.openFor(sql)
-			if err != nil {
-				return err
-			}
-			return errors.Join(writeRows(ctx, store, q, out), release())
-		})
+// answer answers a query.
+func (s *Store) answer(ctx context.Context, q Request, out io.Writer) error {
+	s.query.Memory = int(q.Memory)
+	store, release, err := s.openFor(q.SQL)
+	if err != nil {
+		return err
 	}
-	if e, ok := errors.AsType[*eventstore.QueryError](err); ok {
-		return q.explain(e.Line, e.Column, e.Message, e.Hint, err)
-	}
-	if e, ok := errors.AsType[*admin.Error](err); ok {
-		return q.explain(e.Line, e.Column, e.Message, e.Hint, err)
-	}
-	return err
+	return errors.Join(writeRows(ctx, store, q, out), release())
 }
-
-// explain adds the line of the SQL to an error with a place in it.
-func (q *Request) explain(line, column int, message, hint string, err error) error {
-	if line == 0 {
-		return event.WithHint(&faultySQL{message, err}, hint)
-	}
-	text := q.SQL
-	if q.Text != "" {
-		if text = q.Text; line == 1 {
-			column += q.Column - 1
-		}
-		line += q.Line - 1
-	}
-	return &config.Error{File: cmp.Or(q.File, "SQL"), Line: line, Column: column, Message: message, Hint: hint, Source: config.LineOf(text, line)}
-}
-
-// A faultySQL is an error whose hint is printed separately.
-type faultySQL struct {
-	message string // without the hint
-	err     error
-}
-
-func (e *faultySQL) Error() string { return e.message }
-func (e *faultySQL) Unwrap() error { return e.err }
 
 // withStore calls use with the store of a data folder in which no engine runs.
-func withStore(data string, use func(*Store) error) (err error) {
+func withStore(data string, use func(folderStore) error) (err error) {
 	s := &Store{folder: filepath.Join(data, folderName)}
 	_, noEvents := os.Stat(s.folder)
 	_, noDeadLetters := os.Stat(filepath.Join(data, deadletter.FileName))
@@ -283,28 +229,6 @@ func withStore(data string, use func(*Store) error) (err error) {
 		defer s.deadLetters.Close()
 	}
 	return errors.Join(use(s), s.Close())
-}
-
-// address returns the URL of a request, with its settings as parameters.
-func (q *Request) address() url.Values {
-	v := url.Values{"format": {q.Format}}
-	if q.Rows > 0 {
-		v.Set("rows", strconv.FormatInt(q.Rows, 10))
-	}
-	if q.Shown > 0 {
-		v.Set("shown", strconv.Itoa(q.Shown))
-	}
-	if q.Time > 0 {
-		v.Set("time", q.Time.String())
-	}
-	if q.Memory > 0 {
-		v.Set("memory", strconv.FormatInt(q.Memory, 10))
-	}
-	for _, p := range q.Params {
-		name, text, _ := strings.Cut(p, "=")
-		v.Set("param."+name, text)
-	}
-	return v
 }
 
 func writeRows(ctx context.Context, store *eventstore.Store, q Request, out io.Writer) error {
@@ -327,26 +251,22 @@ func writeRows(ctx context.Context, store *eventstore.Store, q Request, out io.W
 	return output.Write(out, rows)
 }
 
-// ReadIDs calls each with the value of an integer column of every row of a table. No engine
-// may run in the data folder.
-func ReadIDs(ctx context.Context, data, table, column string, each func(id uint64)) error {
-	return withStore(data, func(s *Store) error {
-		store, err := s.openExisting()
-		if err != nil {
-			return err
+func (s *Store) readIDs(ctx context.Context, table, column string, each func(id uint64)) error {
+	store, err := s.openExisting()
+	if err != nil {
+		return err
+	}
+	rows, err := store.Query(ctx, fmt.Sprintf("SELECT %q FROM %q", column, table))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		id, ok := rows.Row()[0].(int64)
+		if !ok {
+			return fmt.Errorf("column %s of a row is %v, not a whole number", column, rows.Row()[0])
 		}
-		rows, err := store.Query(ctx, fmt.Sprintf("SELECT %q FROM %q", column, table))
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			id, ok := rows.Row()[0].(int64)
-			if !ok {
-				return fmt.Errorf("column %s of a row is %v, not a whole number", column, rows.Row()[0])
-			}
-			each(uint64(id))
-		}
-		return rows.Err()
-	})
+		each(uint64(id))
+	}
+	return rows.Err()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
 	"github.com/perigeedb/perigee/eventstore/systemtable"
 	"github.com/perigeedb/perigee/pipeline"
@@ -57,7 +58,7 @@ func (s *Store) rowsOfEngine(table string, rows iter.Seq2[any, error]) func() it
 			return rows
 		}
 		return func(yield func(any, error) bool) {
-			yield(nil, &eventstore.QueryError{Message: systemtable.Schema + "." + table + " needs a running engine, and none runs in the data folder", Hint: "start one with perigee run"})
+			yield(nil, &event.Fault{Message: systemtable.Schema + "." + table + " needs a running engine, and none runs in the data folder", Hint: "start one with perigee run"})
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	eventsink "github.com/perigeedb/perigee/sink/eventstore"
 )
 
@@ -62,7 +63,7 @@ func (s *Store) openTable(name string) (*eventstore.Table, error) {
 	if t := declaredAs(s.tables, name); t != nil {
 		return store.Table(name, tableConfig(t))
 	}
-	known := hasTable(store, name)
+	known := store.FindTable(name) != nil
 	t, err := store.UseTable(name)
 	if err == nil && !known {
 		s.undeclared[strings.ToLower(name)] = true
@@ -79,19 +80,14 @@ func declaredAs(tables []config.Table, name string) *config.Table {
 	return &tables[i]
 }
 
-// hasTable reports whether the store has a table of that name.
-func hasTable(store *eventstore.Store, name string) bool {
-	return slices.ContainsFunc(store.Tables(), func(t eventstore.TableInfo) bool { return strings.EqualFold(t.Name, name) })
-}
-
 // tableConfig converts a declaration, which has been checked.
 func tableConfig(t *config.Table) eventstore.TableConfig {
 	c := eventstore.TableConfig{
 		Event: t.Event, Time: t.Time, TimeUnit: unit(t.TimeUnit), Retention: t.Retention, Sort: t.Sort, Bloom: t.Bloom,
-		Unknown: map[string]eventstore.Unknown{config.UnknownKeep: eventstore.KeepUnknown, config.UnknownDrop: eventstore.DropUnknown}[t.Unknown],
+		Unique: t.Unique,
 	}
-	if len(t.Unique.Key) > 0 {
-		c.Unique = eventstore.Unique{Key: t.Unique.Key, Window: t.Unique.Window, Memory: int64(t.Unique.Memory)}
+	if t.Unknown != config.UnknownAdd {
+		c.Unknown = catalog.Unknown(t.Unknown)
 	}
 	for _, column := range t.Columns {
 		c.Columns = append(c.Columns, tableColumn(&column))
@@ -130,7 +126,7 @@ func (s *Store) DescribeColumns(c *config.Config, of *engine.StageSink) {
 	of.Columns = declaredColumns(t)
 	of.Documents = of.Columns != nil && t.Unknown != config.UnknownDrop
 	if of.Documents && t.Unknown == config.UnknownKeep {
-		of.Rest = config.RestColumn
+		of.Rest = catalog.RestColumn
 	}
 }
 
@@ -159,4 +155,29 @@ func declaredColumns(t *config.Table) (columns []event.Column) {
 func unit(name string) event.Unit {
 	u, _ := event.ParseUnit(name)
 	return u
+}
+
+// reportUndeclared logs a declaration that fits the first events of a table, if this store
+// has created the table and the configuration does not declare it. It reports each table
+// once.
+func (s *Store) reportUndeclared(table string, out *event.Output) {
+	s.mu.Lock()
+	name := strings.ToLower(table)
+	report := s.undeclared[name] && s.log != nil
+	delete(s.undeclared, name)
+	s.mu.Unlock()
+	if !report {
+		return
+	}
+	docs := make([][]byte, min(out.Len(), undeclaredRowsMax))
+	for i := range docs {
+		docs[i] = out.Doc(i)
+	}
+	declaration := inferDeclaration(table, "", docs)
+	if declaration == "" {
+		s.log.Info("created an undeclared table with the columns of its events", "table", table)
+		return
+	}
+	s.log.Warn("created an undeclared table; its times are text", "table", table, "declare", declaration,
+		"hint", "add this declaration to the configuration; perigee check then names the commands that apply it to the table")
 }

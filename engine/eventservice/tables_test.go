@@ -42,7 +42,11 @@ func TestReloadOfTables(t *testing.T) {
 	s := &Store{folder: filepath.Join(t.TempDir(), folderName), log: slog.New(slog.DiscardHandler)}
 	defer s.Close()
 	names := func() (columns []string) {
-		for _, table := range s.opened.Tables() {
+		tables, err := s.opened.Tables()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range tables {
 			for _, c := range table.Columns {
 				columns = append(columns, table.Name+"."+c.Name+" "+c.Type)
 			}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/admin"
-	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/internal/datafolder"
 )
 
@@ -27,7 +27,7 @@ func TestTailEnds(t *testing.T) {
 	sent := make(chan error, 1)
 	server := http.Server{Handler: admin.Handler(func(w io.Writer, r *http.Request) error {
 		for {
-			if err := writeBatch(w, &eventstore.TailBatch{Rows: make([]byte, 100_000), Count: 1}); err != nil {
+			if err := writeBatch(w, &catalog.TailBatch{Rows: make([]byte, 100_000), Count: 1}); err != nil {
 				sent <- err
 				return err
 			}
@@ -38,7 +38,7 @@ func TestTailEnds(t *testing.T) {
 	enough, batches := errors.New("enough"), 0
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Tail(t.Context(), data, TailRequest{Table: "t"}, func(b *TailBatch) error {
+		ended <- Tail(t.Context(), data, catalog.TailRequest{Table: "t"}, func(b *catalog.TailBatch) error {
 			if batches++; batches < 3 {
 				return nil
 			}

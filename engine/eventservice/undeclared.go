@@ -1,5 +1,3 @@
-//go:build linux && cgo
-
 package eventservice
 
 import (
@@ -11,37 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/perigeedb/perigee/event"
 )
 
 // undeclaredRowsMax is the maximum number of events from which a declaration is inferred.
 const undeclaredRowsMax = 1000
-
-// reportUndeclared logs a declaration that fits the first events of a table, if this store
-// has created the table and the configuration does not declare it. It reports each table
-// once.
-func (s *Store) reportUndeclared(table string, out *event.Output) {
-	s.mu.Lock()
-	name := strings.ToLower(table)
-	report := s.undeclared[name] && s.log != nil
-	delete(s.undeclared, name)
-	s.mu.Unlock()
-	if !report {
-		return
-	}
-	docs := make([][]byte, min(out.Len(), undeclaredRowsMax))
-	for i := range docs {
-		docs[i] = out.Doc(i)
-	}
-	declaration := inferDeclaration(table, "", docs)
-	if declaration == "" {
-		s.log.Info("created an undeclared table with the columns of its events", "table", table)
-		return
-	}
-	s.log.Warn("created an undeclared table; its times are text", "table", table, "declare", declaration,
-		"hint", "add this declaration to the configuration; perigee check then names the commands that apply it to the table")
-}
 
 // A fieldSeen counts the values of a field.
 type fieldSeen struct {

@@ -56,7 +56,11 @@ func TestUndeclaredTableIsReported(t *testing.T) {
 			declared := &Store{folder: filepath.Join(t.TempDir(), folderName), tables: c.Tables, log: s.log}
 			defer declared.Close()
 			writeTo(t, declared, "p", test.docs)
-			for _, column := range declared.opened.Tables()[0].Columns {
+			tables, err := declared.opened.Tables()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, column := range tables[0].Columns {
 				if column.Name != "id" && column.Type != "TIMESTAMP" {
 					t.Errorf("declared so, column %s is %s", column.Name, column.Type)
 				}

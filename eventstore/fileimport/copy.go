@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 const (
@@ -38,7 +39,7 @@ type Target interface {
 	Next() uint64
 	// Append appends rows, which are durable when it returns. If the table rejects some of
 	// them, it returns these and appends none.
-	Append(ctx context.Context, b *Batch) ([]RejectedRow, error)
+	Append(ctx context.Context, b *Batch) ([]catalog.RejectedRow, error)
 }
 
 // A Result is the number of rows that a Copy has appended and rejected.
@@ -62,9 +63,9 @@ type copier struct {
 	result   Result
 
 	batch Batch
-	docs  [][]byte            // of the batch
-	lines []int               // of docs
-	bad   map[int]RejectedRow // by index in docs: rows that are not documents
+	docs  [][]byte                    // of the batch
+	lines []int                       // of docs
+	bad   map[int]catalog.RejectedRow // by index in docs: rows that are not documents
 }
 
 func (c *copier) run(ctx context.Context) error {
@@ -86,14 +87,14 @@ func (c *copier) run(ctx context.Context) error {
 
 // fill reads the next rows. position is the number of the next row in the file.
 func (c *copier) fill(ctx context.Context, position *uint64) error {
-	c.batch, c.docs, c.lines, c.bad = Batch{First: *position}, c.docs[:0], c.lines[:0], map[int]RejectedRow{}
+	c.batch, c.docs, c.lines, c.bad = Batch{First: *position}, c.docs[:0], c.lines[:0], map[int]catalog.RejectedRow{}
 	for size := 0; len(c.docs) < batchRowsMax && size < batchBytesMax; *position++ {
 		row, err := c.rows.Read(ctx)
 		if err != nil {
 			return err
 		}
 		if r := row.Rejected; r != nil {
-			c.bad[len(c.docs)] = RejectedRow{Row: len(c.docs), Column: r.Column, Reason: r.Reason}
+			c.bad[len(c.docs)] = catalog.RejectedRow{Row: len(c.docs), Column: r.Column, Reason: r.Reason}
 		}
 		c.batch.Count++
 		c.docs = append(c.docs, bytes.Clone(row.Doc))
@@ -106,12 +107,12 @@ func (c *copier) fill(ctx context.Context, position *uint64) error {
 // append appends the batch. With --rejected it leaves out invalid rows; otherwise it stops
 // at the first of them.
 func (c *copier) append(ctx context.Context) error {
-	var rejected []RejectedRow
+	var rejected []catalog.RejectedRow
 	for row, doc := range c.docs {
 		if bad, ok := c.bad[row]; ok {
 			rejected = append(rejected, bad)
 		} else if !json.Valid(doc) {
-			rejected = append(rejected, RejectedRow{Row: row, Reason: "the row is not valid JSON"})
+			rejected = append(rejected, catalog.RejectedRow{Row: row, Reason: "the row is not valid JSON"})
 		}
 	}
 	for {
@@ -143,7 +144,7 @@ func (c *copier) append(ctx context.Context) error {
 }
 
 // stopAt appends the rows before an invalid one, and returns the error of that row.
-func (c *copier) stopAt(ctx context.Context, r RejectedRow) error {
+func (c *copier) stopAt(ctx context.Context, r catalog.RejectedRow) error {
 	line := c.lines[r.Row]
 	if c.docs, c.lines, c.batch.Count = c.docs[:r.Row], c.lines[:r.Row], uint64(r.Row); r.Row > 0 {
 		if err := c.append(ctx); err != nil {
@@ -159,7 +160,7 @@ func (c *copier) stopAt(ctx context.Context, r RejectedRow) error {
 }
 
 // reject writes rows to the file of rejected rows, and leaves them out of the batch.
-func (c *copier) reject(rows []RejectedRow) error {
+func (c *copier) reject(rows []catalog.RejectedRow) error {
 	if len(rows) == 0 {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/internal/sqltext"
@@ -111,7 +111,7 @@ func (f *ParquetFile) readAll(ctx context.Context, sql string) (all [][]any, err
 
 // explain replaces the link in an error with the name that the user gave.
 func (f *ParquetFile) explain(err error) error {
-	if e, ok := errors.AsType[*protocol.QueryError](err); ok {
+	if e, ok := errors.AsType[*event.Fault](err); ok {
 		return errors.New(strings.ReplaceAll(e.Message, f.link(), f.name))
 	}
 	return err
@@ -168,7 +168,7 @@ func (f *ParquetFile) Count() uint64 { return uint64(f.count) }
 // table has.
 func (f *ParquetFile) Columns() (columns []event.Column) {
 	for _, c := range f.columns {
-		if c.Name != manifest.RestColumn {
+		if c.Name != catalog.RestColumn {
 			columns = append(columns, c.Column)
 		}
 	}
@@ -215,14 +215,14 @@ func (f *ParquetFile) readFrom(ctx context.Context, first int64) (err error) {
 }
 
 // encode encodes a row as a document and leaves out nulls.
-func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow) {
+func (f *ParquetFile) encode(row []any) (doc []byte, rejected *catalog.RejectedRow) {
 	doc = append(f.doc[:0], '{')
 	for i, c := range f.columns {
 		if row[i] == nil {
 			continue
 		}
 		if bad := unencodable(row[i]); bad != "" && rejected == nil {
-			rejected = &RejectedRow{Column: c.Name, Reason: "it has " + bad + ", which no JSON number is"}
+			rejected = &catalog.RejectedRow{Column: c.Name, Reason: "it has " + bad + ", which no JSON number is"}
 		}
 		members, isRest := restMembers(c.Name, row[i])
 		if isRest && members == "" {
@@ -242,7 +242,7 @@ func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow) {
 	if bytes.IndexByte(f.doc, '\n') >= 0 { // a JSON column may hold newlines between values; documents are single lines
 		var compact bytes.Buffer
 		if json.Compact(&compact, f.doc) != nil {
-			return []byte("{}"), &RejectedRow{Reason: "a JSON column has no valid JSON"}
+			return []byte("{}"), &catalog.RejectedRow{Reason: "a JSON column has no valid JSON"}
 		}
 		f.doc = compact.Bytes()
 	}
@@ -253,7 +253,7 @@ func (f *ParquetFile) encode(row []any) (doc []byte, rejected *RejectedRow) {
 func restMembers(name string, value any) (members string, ok bool) {
 	text, isJSON := value.(protocol.JSON)
 	members, ok = strings.CutPrefix(strings.TrimSpace(string(text)), "{")
-	return strings.TrimSpace(strings.TrimSuffix(members, "}")), ok && isJSON && name == manifest.RestColumn
+	return strings.TrimSpace(strings.TrimSuffix(members, "}")), ok && isJSON && name == catalog.RestColumn
 }
 
 // unencodable returns the number in a value that JSON cannot represent, or "".

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/internal/lines"
 	"github.com/perigeedb/perigee/source/format"
 )
@@ -29,15 +30,8 @@ type Rows interface {
 // A Row is a row of a file. It is valid until the next one is read.
 type Row struct {
 	Doc      []byte
-	Line     int          // number of the row in a file without lines
-	Rejected *RejectedRow // nil if the row is a document
-}
-
-// A RejectedRow is a row that a table rejects.
-type RejectedRow struct {
-	Row    int    `json:"row"` // index, from Batch.First
-	Column string `json:"column,omitempty"`
-	Reason string `json:"reason"`
+	Line     int                  // number of the row in a file without lines
+	Rejected *catalog.RejectedRow // nil if the row is a document
 }
 
 // A File is an open file that declares the columns of its rows.

@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/terminal"
 )
@@ -20,7 +21,7 @@ import (
 // Rows is the result of a statement, such as eventstore.Rows. Only Write may use it while
 // Write runs.
 type Rows interface {
-	Columns() []protocol.Column
+	Columns() []catalog.Column
 	Next() bool
 	Row() []any
 	Err() error

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
@@ -14,7 +15,7 @@ type numbers struct {
 	next                int
 }
 
-func (n *numbers) Columns() []protocol.Column { return []protocol.Column{{Name: "i", Type: "BIGINT"}} }
+func (n *numbers) Columns() []catalog.Column { return []catalog.Column{{Name: "i", Type: "BIGINT"}} }
 func (n *numbers) Next() bool {
 	if n.next == n.count || n.limit > 0 && n.next == n.limit {
 		return false

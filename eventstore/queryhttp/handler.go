@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
 	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/httpserver"
@@ -29,14 +30,6 @@ var contentTypes = map[eventstore.Format]string{
 // result.
 const truncatedTrailer = "Perigee-Truncated"
 
-// An ErrorBody is the JSON body of an error response.
-type ErrorBody struct {
-	Error  string `json:"error"`
-	Hint   string `json:"hint,omitempty"`
-	Line   int    `json:"line,omitempty"`
-	Column int    `json:"column,omitempty"`
-}
-
 // Handler returns an http.Handler that answers SQL sent in the body of a POST request. A body
 // of type application/json is an object with the SQL and settings; any other body is the SQL
 // itself. The URL may hold settings too: the format (by default the one that the Accept
@@ -44,7 +37,7 @@ type ErrorBody struct {
 // param.NAME:TYPE. most bounds the limits that a request may ask for; its zero fields are
 // unlimited.
 //
-// Handler answers an invalid query with status 400 and an ErrorBody. An error after the first
+// Handler answers an invalid query with status 400 and an event.Fault as JSON. An error after the first
 // rows aborts the connection, so that clients never take a partial result for a complete one.
 // The query is canceled when the client disconnects.
 //
@@ -107,7 +100,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 func statusOf(err error) int {
-	if _, ok := errors.AsType[*eventstore.QueryError](err); ok {
+	if _, ok := errors.AsType[*event.Fault](err); ok {
 		return http.StatusBadRequest
 	}
 	if errors.Is(err, eventstore.ErrClosed) {
@@ -117,11 +110,7 @@ func statusOf(err error) int {
 }
 
 func writeError(w http.ResponseWriter, status int, err error) {
-	body := ErrorBody{Error: err.Error()}
-	if q, ok := errors.AsType[*eventstore.QueryError](err); ok {
-		body = ErrorBody{Error: q.Message, Hint: q.Hint, Line: q.Line, Column: q.Column}
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body) // the client may be gone
+	json.NewEncoder(w).Encode(event.FaultOf(err)) // the client may be gone
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
 )
 
@@ -25,10 +26,10 @@ func ParseParam(name, text string) (eventstore.Param, error) {
 	name, kind, _ := strings.Cut(name, ":")
 	value, err := parseValue(kind, text)
 	if err != nil {
-		return eventstore.Param{}, &eventstore.QueryError{Message: fmt.Sprintf("parameter %s: %v", name, err), Hint: "types are " + strings.Join(paramTypes, ", ")}
+		return eventstore.Param{}, &event.Fault{Message: fmt.Sprintf("parameter %s: %v", name, err), Hint: "types are " + strings.Join(paramTypes, ", ")}
 	}
 	if name == "" {
-		return eventstore.Param{}, &eventstore.QueryError{Message: "a parameter has no name"}
+		return eventstore.Param{}, &event.Fault{Message: "a parameter has no name"}
 	}
 	return eventstore.Param{Name: name, Value: value}, nil
 }
@@ -105,20 +106,20 @@ func DecodeParams(text json.RawMessage) ([]eventstore.Param, error) {
 	var places []json.RawMessage
 	var names map[string]json.RawMessage
 	if json.Unmarshal(text, &places) != nil && json.Unmarshal(text, &names) != nil {
-		return nil, &eventstore.QueryError{Message: "params are neither an array nor an object"}
+		return nil, &event.Fault{Message: "params are neither an array nor an object"}
 	}
 	var params []eventstore.Param
 	for i, value := range places {
 		decoded, err := decodeValue(value)
 		if err != nil {
-			return nil, &eventstore.QueryError{Message: fmt.Sprintf("parameter %d: %v", i+1, err), Hint: "types are " + strings.Join(paramTypes, ", ")}
+			return nil, &event.Fault{Message: fmt.Sprintf("parameter %d: %v", i+1, err), Hint: "types are " + strings.Join(paramTypes, ", ")}
 		}
 		params = append(params, eventstore.Param{Value: decoded})
 	}
 	for name, value := range names {
 		decoded, err := decodeValue(value)
 		if err != nil {
-			return nil, &eventstore.QueryError{Message: fmt.Sprintf("parameter %s: %v", name, err), Hint: "types are " + strings.Join(paramTypes, ", ")}
+			return nil, &event.Fault{Message: fmt.Sprintf("parameter %s: %v", name, err), Hint: "types are " + strings.Join(paramTypes, ", ")}
 		}
 		params = append(params, eventstore.Param{Name: name, Value: decoded})
 	}

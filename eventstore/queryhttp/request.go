@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
 	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/sqltext"
@@ -85,10 +86,10 @@ func readJSON(q *eventstore.Statement, body []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&b); err != nil {
-		return &eventstore.QueryError{Message: "the body is not the JSON of a request: " + err.Error(), Hint: `send {"sql": "…", "params": {…}}, or the SQL alone as text/plain`}
+		return &event.Fault{Message: "the body is not the JSON of a request: " + err.Error(), Hint: `send {"sql": "…", "params": {…}}, or the SQL alone as text/plain`}
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return &eventstore.QueryError{Message: "the body has more than one JSON object"}
+		return &event.Fault{Message: "the body has more than one JSON object"}
 	}
 	q.SQL = b.SQL
 	settings := url.Values{}
@@ -152,12 +153,12 @@ func readAddress(q *eventstore.Statement, settings url.Values) (err error) {
 func checkLimits(asked, most eventstore.Limits) error {
 	switch {
 	case most.Time > 0 && asked.Time > most.Time:
-		return &eventstore.QueryError{
+		return &event.Fault{
 			Message: fmt.Sprintf("the query asks for %v, and may take %v", asked.Time, most.Time),
 			Hint:    "raise time below query in the engine's configuration",
 		}
 	case most.Rows > 0 && asked.Rows > most.Rows:
-		return &eventstore.QueryError{Message: fmt.Sprintf("the query asks for %d rows, and may have %d", asked.Rows, most.Rows)}
+		return &event.Fault{Message: fmt.Sprintf("the query asks for %d rows, and may have %d", asked.Rows, most.Rows)}
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ type Segment struct {
 	File    string     `json:"file" sql:"VARCHAR" doc:"path in the folder of the event store"`
 	Segment *uint64    `json:"segment,omitempty" sql:"UBIGINT" doc:"number of the segment that the file belongs to; null in the log"`
 	Day     string     `json:"day,omitempty" sql:"DATE" doc:"day of event time, in UTC; null in the log, and if the table has no time column"`
-	Rows    int64      `json:"rows" sql:"BIGINT" doc:"rows in it, with those of deletes under way"`
+	Rows    int64      `json:"rows" sql:"BIGINT" doc:"rows in it, including those of running deletes"`
 	Bytes   int64      `json:"bytes" sql:"BIGINT" doc:"bytes in the file; of a file of the log, those that are the table's"`
 	Oldest  *time.Time `json:"oldest,omitempty" sql:"TIMESTAMP" doc:"least event time; null if the table has no time column"`
 	Newest  *time.Time `json:"newest,omitempty" sql:"TIMESTAMP" doc:"greatest event time"`

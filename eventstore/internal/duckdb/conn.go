@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
@@ -162,12 +163,12 @@ func (c *Conn) Stream(sql string, each func(arrow.RecordBatch) error) error {
 // Bind binds the parameter values of a statement.
 func Bind(stmt duck.PreparedStatement, params []protocol.Param) error {
 	if have, want := len(params), int(duck.NParams(stmt)); have != want {
-		return &protocol.QueryError{Message: fmt.Sprintf("the query has %d parameters, and %d values are given", want, have)}
+		return &event.Fault{Message: fmt.Sprintf("the query has %d parameters, and %d values are given", want, have)}
 	}
 	for i, p := range params {
 		index := duck.IdxT(i + 1)
 		if p.Name != "" && duck.BindParameterIndex(stmt, &index, p.Name) == duck.StateError {
-			return &protocol.QueryError{Message: "the query has no parameter $" + p.Name}
+			return &event.Fault{Message: "the query has no parameter $" + p.Name}
 		}
 		state := duck.StateError
 		switch value := p.Value.(type) {

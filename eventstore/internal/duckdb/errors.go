@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/event"
 )
 
 // An engineError is an error message of DuckDB.
@@ -45,7 +45,7 @@ func ExplainError(err error, sql string) error {
 		return err
 	}
 	text := e.Error()
-	q := &protocol.QueryError{}
+	q := &event.Fault{}
 	if at := engineLine.FindStringSubmatchIndex(text); at != nil {
 		q.Line, _ = strconv.Atoi(text[at[2]:at[3]])
 		q.Column = caretColumn(text[at[1]:], at[1]-at[0], sqlLine(sql, q.Line))

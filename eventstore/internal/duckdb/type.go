@@ -8,6 +8,7 @@ import (
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
@@ -31,7 +32,7 @@ func resultTypes(res *duck.Result) ([]protocol.Type, error) {
 		t, ok := takeApart(logical)
 		duck.DestroyLogicalType(&logical)
 		if !ok {
-			return nil, &protocol.QueryError{
+			return nil, &event.Fault{
 				Message: fmt.Sprintf("column %s has a type that cannot be sent", duck.ColumnName(res, i)),
 				Hint:    "cast it to VARCHAR",
 			}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/tablesql"
 )
@@ -24,7 +25,7 @@ func (g Group) Columns(t *manifest.Table) []Column {
 		}
 	}
 	if len(columns) == 0 { // DuckDB has no table without columns
-		columns = append(columns, Column{manifest.RestID, manifest.RestColumn, event.JSON, event.JSON})
+		columns = append(columns, Column{manifest.RestID, catalog.RestColumn, event.JSON, event.JSON})
 	}
 	return columns
 }

@@ -14,13 +14,6 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// Unique drops a row if a row with the same key arrived within a window before it.
-type Unique struct {
-	Key    []string `json:"key"` // names of declared columns
-	Window Duration `json:"window"`
-	Memory int64    `json:"memory"` // maximum memory of the keys, in bytes
-}
-
 // A KeysFile is a file with the keys of a segment's rows, in the table's folder.
 type KeysFile struct {
 	Number uint64    `json:"number"` // of the segment

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
@@ -40,13 +41,13 @@ type Table struct {
 	// Former are the table's earlier names, which no other table may use.
 	Former []string `json:"former,omitempty"`
 
-	Time      string   `json:"time,omitempty"`      // column of the event's time; empty without one
-	Event     string   `json:"event,omitempty"`     // column of the event's name; empty without one
-	Retention Duration `json:"retention,omitempty"` // age by event time at which rows expire; 0 keeps them
-	Sort      []string `json:"sort,omitempty"`      // columns that files are sorted by; default Event, Time
-	Bloom     []string `json:"bloom,omitempty"`     // columns with a bloom filter, besides Event
-	Unknown   Unknown  `json:"unknown,omitempty"`   // handling of fields without a column
-	Unique    *Unique  `json:"unique,omitempty"`    // nil if rows may repeat
+	Time      string           `json:"time,omitempty"`      // column of the event's time; empty without one
+	Event     string           `json:"event,omitempty"`     // column of the event's name; empty without one
+	Retention catalog.Duration `json:"retention,omitempty"` // age by event time at which rows expire; 0 keeps them
+	Sort      []string         `json:"sort,omitempty"`      // columns that files are sorted by; default Event, Time
+	Bloom     []string         `json:"bloom,omitempty"`     // columns with a bloom filter, besides Event
+	Unknown   catalog.Unknown  `json:"unknown,omitempty"`   // handling of fields without a column
+	Unique    *catalog.Unique  `json:"unique,omitempty"`    // nil if rows may repeat
 
 	NextColumn int32     `json:"next_column"`
 	Schemas    []*Schema `json:"schemas"` // versions that the log or a file needs, oldest first; the last is the newest
@@ -128,19 +129,6 @@ type Recompute struct {
 	Error  string `json:"error,omitempty"`  // why the first failed row has no value, or why the recompute stopped
 	// Stopped reports that it ended before all files were done.
 	Stopped bool `json:"stopped,omitempty"`
-}
-
-// A Duration is a time.Duration that marshals to JSON as text, such as 720h0m0s.
-type Duration time.Duration
-
-// MarshalText implements encoding.TextMarshaler.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	*d = Duration(parsed)
-	return err
 }
 
 // A DamageError reports that a file of the store is missing or damaged.

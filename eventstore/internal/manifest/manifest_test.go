@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
@@ -21,7 +22,7 @@ func sample() *Manifest {
 	m := New()
 	m.Version, m.LogStart, m.NextTable, m.NextSegment, m.NextDelete = 7, 5, 3, 9, 3
 	m.Tables = []*Table{{
-		ID: 2, Name: "Events", Time: "time", Event: "event", Retention: Duration(720 * time.Hour), Sort: []string{"event"}, Bloom: []string{"user"},
+		ID: 2, Name: "Events", Time: "time", Event: "event", Retention: catalog.Duration(720 * time.Hour), Sort: []string{"event"}, Bloom: []string{"user"},
 		NextColumn: 4,
 		Schemas: []*Schema{
 			{Version: 1, Columns: []Column{{ID: 2, Name: "time", Path: []string{"time"}, Type: event.Timestamp, Required: true, Declared: true}, {ID: 3, Name: "x", Path: []string{"a", "x"}}}},

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 // drawChange changes a clone as the store does: it replaces objects, and adds, removes and moves
@@ -34,7 +35,7 @@ func drawChange(t *rapid.T, m *Manifest) {
 		table.Rename(fmt.Sprint("renamed", m.NextTable), number%2 == 0)
 		m.NextTable++
 	case 3:
-		table.Retention, table.Sort = Duration(number%1e6), []string{fmt.Sprint(number)}
+		table.Retention, table.Sort = catalog.Duration(number%1e6), []string{fmt.Sprint(number)}
 	case 4:
 		c := Column{ID: table.NextColumn, Name: fmt.Sprint("c", number), Path: []string{"c"}, Type: event.Int64}
 		table.NextColumn++

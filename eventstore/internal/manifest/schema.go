@@ -6,22 +6,8 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// RestColumn is the column that holds a row's fields without a column, as one JSON object.
-// RestID is its ID in every table.
-const (
-	RestColumn = "_rest"
-	RestID     = 1
-)
-
-// Unknown selects the handling of fields without a column.
-type Unknown string
-
-// The fields get columns, are kept in _rest, or are dropped.
-const (
-	AddUnknown  Unknown = ""
-	KeepUnknown Unknown = "keep"
-	DropUnknown Unknown = "drop"
-)
+// RestID is the ID of catalog.RestColumn in every table.
+const RestID = 1
 
 // A Schema is one version of a table's columns.
 type Schema struct {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/perigeedb/perigee/event"
 )
 
 // A Param is a statement parameter: $1 or ? by position, $name by name. Values are nil, bool,
@@ -25,7 +27,7 @@ func (p Param) Identifier(i int) string {
 // is a TIMESTAMP, in microseconds.
 type TimestampNS int64
 
-// EncodeParams encodes parameters for a request. It returns a *QueryError for a value of an
+// EncodeParams encodes parameters for a request. It returns an *event.Fault for a value of an
 // unsupported type.
 func EncodeParams(params []Param) ([]JSONParam, error) {
 	var all []JSONParam
@@ -53,7 +55,7 @@ func EncodeParams(params []Param) ([]JSONParam, error) {
 			nanos := int64(value)
 			encoded.Nanos = &nanos
 		default:
-			return nil, &QueryError{Message: fmt.Sprintf("a parameter cannot be a %T", value)}
+			return nil, &event.Fault{Message: fmt.Sprintf("a parameter cannot be a %T", value)}
 		}
 		all = append(all, encoded)
 	}

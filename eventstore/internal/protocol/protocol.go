@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
@@ -188,7 +190,7 @@ const (
 
 // WithTimeLimit returns a context that is canceled when a query exceeds its time limit.
 func WithTimeLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, limit, &QueryError{
+	return context.WithTimeoutCause(ctx, limit, &event.Fault{
 		Message: "the query took longer than " + limit.String(), Hint: "narrow it by time",
 	})
 }
@@ -206,13 +208,7 @@ type Function struct {
 // An ExternalTable is a table whose rows follow the request.
 type ExternalTable struct {
 	Name    string
-	Columns []Column
-}
-
-// A Column is a column of a result.
-type Column struct {
-	Name string `json:"name"`
-	Type string `json:"type"` // SQL type
+	Columns []catalog.Column
 }
 
 // A ResultColumn is a column of an answer.
@@ -310,15 +306,15 @@ type Outcome struct {
 
 // A Failure is an error of the worker.
 type Failure struct {
-	Query    *QueryError `json:",omitempty"` // an error in the SQL
-	Canceled bool        `json:",omitempty"` // canceled by the parent
-	Memory   bool        `json:",omitempty"` // see ErrMemory
-	Message  string      `json:",omitempty"` // any other error
+	Query    *event.Fault `json:",omitempty"` // an error in the SQL
+	Canceled bool         `json:",omitempty"` // canceled by the parent
+	Memory   bool         `json:",omitempty"` // see ErrMemory
+	Message  string       `json:",omitempty"` // any other error
 }
 
 // NewFailure converts an error to the Failure that a worker sends.
 func NewFailure(err error) Failure {
-	if q, ok := errors.AsType[*QueryError](err); ok {
+	if q, ok := errors.AsType[*event.Fault](err); ok {
 		return Failure{Query: q}
 	}
 	return Failure{Message: err.Error(), Canceled: errors.Is(err, ErrCanceled), Memory: errors.Is(err, ErrMemory)}

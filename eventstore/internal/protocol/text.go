@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 // Text formats a value for people; nil is "".
@@ -34,7 +36,7 @@ func Text(value any) string {
 }
 
 // AppendObject appends a row as a JSON object.
-func AppendObject(dst []byte, columns []Column, row []any) []byte {
+func AppendObject(dst []byte, columns []catalog.Column, row []any) []byte {
 	dst = append(dst, '{')
 	for i, value := range row {
 		if i > 0 {

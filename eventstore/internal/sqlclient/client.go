@@ -23,6 +23,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
@@ -139,7 +141,7 @@ type Query struct {
 // SystemSchema.
 type External struct {
 	Name    string
-	Columns []protocol.Column
+	Columns []catalog.Column
 	// Rows yields values that encode as JSON objects, keyed by column. It may be iterated
 	// twice.
 	Rows iter.Seq2[any, error]
@@ -149,7 +151,7 @@ type External struct {
 var ErrCrashed = errors.New("the query ended the process that ran it")
 
 // Query answers one reading statement: SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE
-// or EXPLAIN. It returns a *QueryError for invalid SQL.
+// or EXPLAIN. It returns an *event.Fault for invalid SQL.
 //
 // Until the Rows are closed, ctx cancels the query. If another query kills or blocks the
 // worker, the query is retried on another worker, unless its first rows were already
@@ -218,7 +220,7 @@ func sendExternal(w *protocol.Writer, tables []External) error {
 		var rows []byte
 		for row, err := range t.Rows {
 			text, failed := json.Marshal(row)
-			if explained, ok := errors.AsType[*protocol.QueryError](err); ok {
+			if explained, ok := errors.AsType[*event.Fault](err); ok {
 				return explained
 			}
 			if err = cmp.Or(err, failed); err != nil {
@@ -259,7 +261,7 @@ func (c *Client) Merge(ctx context.Context, q protocol.Merge) (merged []protocol
 	return merged, err
 }
 
-// CheckPredicate returns a *QueryError if predicate is not valid for a delete.
+// CheckPredicate returns an *event.Fault if predicate is not valid for a delete.
 func (c *Client) CheckPredicate(ctx context.Context, version uint64, table uint32, predicate string) error {
 	return c.write(ctx, &protocol.Request{Check: &protocol.Check{Version: version, Table: table, Predicate: predicate}}, false, nil)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
@@ -28,11 +29,11 @@ func TestEndOf(t *testing.T) {
 	if err := endOf(protocol.FailedMessage, []byte("{")); err == nil || err == io.EOF {
 		t.Errorf("a failure that cannot be read: %v", err)
 	}
-	text, err := json.Marshal(protocol.NewFailure(&protocol.QueryError{Message: "m", Line: 3}))
+	text, err := json.Marshal(protocol.NewFailure(&event.Fault{Message: "m", Line: 3}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q, ok := errors.AsType[*protocol.QueryError](endOf(protocol.FailedMessage, text)); !ok || *q != (protocol.QueryError{Message: "m", Line: 3}) {
+	if q, ok := errors.AsType[*event.Fault](endOf(protocol.FailedMessage, text)); !ok || *q != (event.Fault{Message: "m", Line: 3}) {
 		t.Errorf("a failure: %v", q)
 	}
 }
@@ -85,7 +86,7 @@ func TestSendExternal(t *testing.T) {
 	if err := sendExternal(w, []External{{Name: "t", Rows: rows(1, 1, failed)}}); !errors.Is(err, failed) || !strings.Contains(err.Error(), "copy t for the query") {
 		t.Errorf("rows that fail: %v", err)
 	}
-	explained := &protocol.QueryError{Message: "m"}
+	explained := &event.Fault{Message: "m"}
 	if err := sendExternal(w, []External{{Name: "t", Rows: rows(1, 1, explained)}}); err != error(explained) {
 		t.Errorf("rows that fail with an explanation: %v", err)
 	}

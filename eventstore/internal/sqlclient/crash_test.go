@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
 	"github.com/perigeedb/perigee/eventstore/internal/storetest"
@@ -67,7 +69,7 @@ func TestCrash(t *testing.T) {
 	f.awaitRequests(1)
 	f.kill()
 	err := <-done
-	if _, ok := errors.AsType[*protocol.QueryError](err); !ok || !errors.Is(err, ErrCrashed) {
+	if _, ok := errors.AsType[*event.Fault](err); !ok || !errors.Is(err, ErrCrashed) {
 		t.Errorf("got %v", err)
 	}
 	begin := time.Now()
@@ -97,7 +99,7 @@ func TestKilledBeforeTheQuery(t *testing.T) {
 		{"a query with rows of its own", func() error {
 			rows := func(yield func(any, error) bool) { yield(map[string]int{"a": 1}, nil) }
 			_, err := storetest.Read(f.client.Query(t.Context(), Query{Version: f.M.Version, Ends: f.Ends, SQL: `FROM ` + statement.SystemSchema + `.one`,
-				External: []External{{Name: "one", Columns: []protocol.Column{{Name: "a", Type: "BIGINT"}}, Rows: rows}}}))
+				External: []External{{Name: "one", Columns: []catalog.Column{{Name: "a", Type: "BIGINT"}}, Rows: rows}}}))
 			return err
 		}},
 		{"a predicate", func() error { return f.client.CheckPredicate(t.Context(), f.M.Version, table.ID, "id = 1") }},

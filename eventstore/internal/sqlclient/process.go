@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/child"
 )
@@ -640,9 +641,9 @@ func (a *answer) explain(err error) error {
 		return protocol.ErrQueryMemory
 	}
 	if p.killed {
-		return &protocol.QueryError{Message: "the query did not end when it had to, and its process was killed", Hint: "narrow it by time"}
+		return &event.Fault{Message: "the query did not end when it had to, and its process was killed", Hint: "narrow it by time"}
 	}
-	return &crashError{protocol.QueryError{Message: "the query ended the process that ran it: " + endOfProcess(p), Hint: "other queries and writing go on; change the query"}}
+	return &crashError{event.Fault{Message: "the query ended the process that ran it: " + endOfProcess(p), Hint: "other queries and writing go on; change the query"}}
 }
 
 // lacksMemory reports whether a process's output reports a failed allocation.
@@ -671,7 +672,7 @@ func crashLine(report string) string {
 	return ""
 }
 
-// A crashError is a QueryError that wraps ErrCrashed.
-type crashError struct{ protocol.QueryError }
+// A crashError is an event.Fault that wraps ErrCrashed.
+type crashError struct{ event.Fault }
 
-func (e *crashError) Unwrap() []error { return []error{&e.QueryError, ErrCrashed} }
+func (e *crashError) Unwrap() []error { return []error{&e.Fault, ErrCrashed} }

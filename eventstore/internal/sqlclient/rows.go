@@ -11,6 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
@@ -21,7 +23,7 @@ type Rows struct {
 	stop   context.CancelFunc // releases the time limit
 	closed bool
 
-	columns []protocol.Column
+	columns []catalog.Column
 	types   []protocol.Type
 	rest    int // unread bytes of the current stream message
 	end     error
@@ -56,9 +58,9 @@ func (r *Rows) readColumns() error {
 	if err := json.Unmarshal(text, &columns); err != nil {
 		return err
 	}
-	r.columns = []protocol.Column{}
+	r.columns = []catalog.Column{}
 	for _, c := range columns {
-		r.columns = append(r.columns, protocol.Column{Name: c.Name, Type: c.Type.Name})
+		r.columns = append(r.columns, catalog.Column{Name: c.Name, Type: c.Type.Name})
 		r.types = append(r.types, c.Type)
 	}
 	return nil
@@ -116,7 +118,7 @@ func (r *Rows) readEnd(kind protocol.Kind, size int) error {
 }
 
 // Columns describes the columns.
-func (r *Rows) Columns() []protocol.Column { return r.columns }
+func (r *Rows) Columns() []catalog.Column { return r.columns }
 
 // Next advances to the next row and reports whether there is one.
 func (r *Rows) Next() bool {
@@ -173,7 +175,7 @@ func (r *Rows) fail(err error) {
 func (r *Rows) finish(err error) error {
 	err = r.answer.finish(err)
 	if errors.Is(err, errWorkerLost) {
-		err = &protocol.QueryError{Message: "another query ended the process that ran this one", Hint: "run it again"}
+		err = &event.Fault{Message: "another query ended the process that ran this one", Hint: "run it again"}
 	}
 	return err
 }

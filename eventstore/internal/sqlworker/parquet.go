@@ -11,6 +11,7 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 	"golang.org/x/sys/unix"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
@@ -28,7 +29,7 @@ const parquetHead = 4
 // a pipe: it takes no disk space, and the query runs at the speed of its reader.
 func (s *session) sendParquet(q *protocol.Query, params []protocol.Param, in *job) error {
 	if q.Limits.Rows > 0 {
-		return &protocol.QueryError{Message: "a limit of rows is not kept in Parquet", Hint: "write LIMIT in the SQL"}
+		return &event.Fault{Message: "a limit of rows is not kept in Parquet", Hint: "write LIMIT in the SQL"}
 	}
 	pipe, path, err := s.makePipe()
 	if err != nil {

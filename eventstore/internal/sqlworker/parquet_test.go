@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 )
@@ -25,8 +26,8 @@ func TestParquetIsGuarded(t *testing.T) {
 			err = rows.WriteStream(io.Discard)
 			rows.Close()
 		}
-		if _, ok := errors.AsType[*protocol.QueryError](err); !ok || errors.Is(err, sqlclient.ErrCrashed) {
-			t.Errorf("%s: %v, want a *QueryError", sql, err)
+		if _, ok := errors.AsType[*event.Fault](err); !ok || errors.Is(err, sqlclient.ErrCrashed) {
+			t.Errorf("%s: %v, want an *event.Fault", sql, err)
 		}
 	}
 	var file bytes.Buffer

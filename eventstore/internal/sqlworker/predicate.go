@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
@@ -61,7 +62,7 @@ func (s *session) checkPredicate(t *manifest.Table, predicate string) error {
 	}
 	described, err := s.conn.Run("SELECT column_type FROM (DESCRIBE SELECT (" + predicate + "\n) FROM main." + sqltext.QuoteName(t.Name) + ")")
 	if err == nil && described[0][0] != "BOOLEAN" {
-		return &protocol.QueryError{Message: fmt.Sprintf("the predicate is %v, not BOOLEAN", described[0][0]), Hint: "compare the column with a value"}
+		return &event.Fault{Message: fmt.Sprintf("the predicate is %v, not BOOLEAN", described[0][0]), Hint: "compare the column with a value"}
 	}
 	return duckdb.ExplainError(err, "")
 }
@@ -72,7 +73,7 @@ func predicateError(begin, sql string, err error) error {
 		return nil
 	}
 	err = duckdb.ExplainError(err, sql)
-	if q, ok := errors.AsType[*protocol.QueryError](err); ok && q.Line == 1 {
+	if q, ok := errors.AsType[*event.Fault](err); ok && q.Line == 1 {
 		q.Column = max(q.Column-len(begin), 1)
 	}
 	return err

@@ -7,8 +7,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 )
 
@@ -27,13 +27,13 @@ func TestPredicates(t *testing.T) {
 		`id = ?`, `true) GROUP BY ALL HAVING (true`, `true) LIMIT (1`, `id = 7; DROP VIEW events`, `id = 7; SELECT 1`, `id = 7 UNION SELECT 1`, `id = 7 INTERSECT SELECT 1 FROM events WHERE true`, `row_number() OVER () = 1`, `read_text('/etc/passwd') = 'x'`, `time`, `time < today()`} {
 		if err := check(bad); err == nil {
 			t.Errorf("%s was taken", bad)
-		} else if _, ok := errors.AsType[*protocol.QueryError](err); !ok {
+		} else if _, ok := errors.AsType[*event.Fault](err); !ok {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
 	if err := check(`emial = 'x'`); err == nil || err.Error() == "" {
 		t.Error("no error")
-	} else if q, _ := errors.AsType[*protocol.QueryError](err); q == nil || q.Line != 1 || q.Column != 1 {
+	} else if q, _ := errors.AsType[*event.Fault](err); q == nil || q.Line != 1 || q.Column != 1 {
 		t.Errorf("%#v", err)
 	}
 }
@@ -42,14 +42,14 @@ func TestPredicates(t *testing.T) {
 // the predicate, which starts within a line.
 func TestPlacesInPredicates(t *testing.T) {
 	const begin, predicate = "SELECT 1 FROM events WHERE ", "a = 1 AND\n                              b = 2"
-	for message, want := range map[string]protocol.QueryError{
+	for message, want := range map[string]event.Fault{
 		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n                                   ^":     {Message: "no", Line: 1, Column: 1},
 		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n                                       ^": {Message: "no", Line: 1, Column: 5},
 		"Binder Error: no\n\nLINE 1: SELECT 1 FROM events WHERE a = 1 AND\n               ^":                         {Message: "no", Line: 1, Column: 1},
 		"Binder Error: no\n\nLINE 2:                               b = 2\n                                      ^":   {Message: "no", Line: 2, Column: 31},
 		"Binder Error: no": {Message: "no"},
 	} {
-		got, ok := errors.AsType[*protocol.QueryError](predicateError(begin, begin+predicate, duckdb.NewError(message)))
+		got, ok := errors.AsType[*event.Fault](predicateError(begin, begin+predicate, duckdb.NewError(message)))
 		if !ok || *got != want {
 			t.Errorf("%q: %+v, want %+v", message, got, want)
 		}

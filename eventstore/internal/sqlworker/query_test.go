@@ -127,11 +127,11 @@ func TestLimits(t *testing.T) {
 	rows.Close()
 	begin := time.Now()
 	_, err = storetest.Read(ask(endless, protocol.Limits{Time: 100 * time.Millisecond}))
-	if q, ok := errors.AsType[*protocol.QueryError](err); !ok || q.Message != "the query took longer than 100ms" || time.Since(begin) > time.Minute {
+	if q, ok := errors.AsType[*event.Fault](err); !ok || q.Message != "the query took longer than 100ms" || time.Since(begin) > time.Minute {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
 	_, err = storetest.Read(ask(`SELECT list(i) FROM range(100000000) t(i)`, protocol.Limits{Memory: 64 << 20}))
-	if q, ok := errors.AsType[*protocol.QueryError](err); !ok || q.Message != protocol.ErrQueryMemory.Message {
+	if q, ok := errors.AsType[*event.Fault](err); !ok || q.Message != protocol.ErrQueryMemory.Message {
 		t.Errorf("a query beyond its memory: %v", err)
 	}
 	f.Want(`SELECT 1`, "1")
@@ -151,7 +151,7 @@ func TestGrowingResults(t *testing.T) {
 		`WITH a AS (SELECT repeat('x', 300) s) SELECT repeat(s, 300) FROM a`: "multiply the size",
 	} {
 		_, err := storetest.Read(f.Query(t.Context(), sql))
-		if q, ok := errors.AsType[*protocol.QueryError](err); !ok || !strings.Contains(q.Message, want) {
+		if q, ok := errors.AsType[*event.Fault](err); !ok || !strings.Contains(q.Message, want) {
 			t.Errorf("%s: %v, want %q", sql, err, want)
 		}
 	}
@@ -253,7 +253,7 @@ func TestPivot(t *testing.T) {
 	}
 	for _, sql := range []string{`PIVOT events ON event USING count(*)`, "\n pivot events ON event USING sum(id) GROUP BY time", `FROM (PIVOT events ON event USING count(*))`} {
 		_, err := storetest.Read(f.Query(t.Context(), sql))
-		if q, _ := err.(*protocol.QueryError); q == nil || q.Message != "PIVOT must list its values" || !strings.Contains(q.Hint, "ON event IN (") {
+		if q, _ := err.(*event.Fault); q == nil || q.Message != "PIVOT must list its values" || !strings.Contains(q.Hint, "ON event IN (") {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}

@@ -196,8 +196,8 @@ func TestOffsetsAreRefused(t *testing.T) {
 	} {
 		sql := "SELECT 1\nFROM events e WHERE " + where
 		_, err := storetest.Read(f.Query(t.Context(), sql))
-		var q *protocol.QueryError
-		if q, _ = err.(*protocol.QueryError); q == nil || !strings.Contains(q.Message, "drop the offset") || q.Line != 2 || q.Column < 20 {
+		var q *event.Fault
+		if q, _ = err.(*event.Fault); q == nil || !strings.Contains(q.Message, "drop the offset") || q.Line != 2 || q.Column < 20 {
 			t.Errorf("%s: got %v", where, err)
 		}
 		if err := f.client.CheckPredicate(t.Context(), f.M.Version, 1, strings.ReplaceAll(where, "e.", "")); err == nil {

@@ -3,21 +3,17 @@ package statement
 import (
 	"slices"
 	"strings"
-)
 
-// A FunctionGroup is a group of functions that queries may call.
-type FunctionGroup struct {
-	Name  string
-	Names []string
-}
+	"github.com/perigeedb/perigee/eventstore/catalog"
+)
 
 // functionGroups lists the functions that queries may call. A listed function only computes,
 // does not recurse into its arguments, and needs memory in proportion to them. For functions
 // with results that grow faster, checkCall bounds the arguments. Functions that a later
 // version of DuckDB adds are denied until they are listed.
-var functionGroups = []FunctionGroup{
-	{"operators", strings.Fields(`!__postfix !~~ !~~* % & && * ** + - ->> / // << <@ >> @ @> ^ ^@ | || ~ ~~ ~~* ~~~`)},
-	{"scalar functions", strings.Fields(`abs acos acosh add age alias apply array_append array_cat array_concat array_contains array_distance array_distinct
+var functionGroups = []catalog.FunctionGroup{
+	{Name: "operators", Names: strings.Fields(`!__postfix !~~ !~~* % & && * ** + - ->> / // << <@ >> @ @> ^ ^@ | || ~ ~~ ~~* ~~~`)},
+	{Name: "scalar functions", Names: strings.Fields(`abs acos acosh add age alias apply array_append array_cat array_concat array_contains array_distance array_distinct
 	array_dot_product array_extract array_filter array_has array_has_all array_has_any array_indexof array_inner_product
 	array_intersect array_length array_pop_back array_pop_front array_position array_prepend array_push_back
 	array_push_front array_reverse array_reverse_sort array_slice array_sort array_to_json array_to_string array_transform
@@ -54,15 +50,15 @@ var functionGroups = []FunctionGroup{
 	to_quarters to_seconds to_timestamp to_weeks to_years today transaction_timestamp translate trim trunc try_strptime
 	typeof ucase unbin unhex unicode union_extract union_tag union_value unnest unpivot_list upper url_decode url_encode
 	user uuid uuid_extract_timestamp uuid_extract_version uuidv4 uuidv7 version week weekday weekofyear xor year yearweek`)},
-	{"aggregate functions", strings.Fields(`any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_max_nulls_last arg_min
+	{Name: "aggregate functions", Names: strings.Fields(`any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_max_nulls_last arg_min
 	arg_min_null arg_min_nulls_last argmax argmin array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count
 	count_if count_star countif covar_pop covar_samp favg first fsum geomean geometric_mean group_concat histogram
 	json_group_array json_group_object kahan_sum kurtosis kurtosis_pop last list listagg mad max max_by mean median min
 	min_by mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2
 	regr_slope regr_sxx regr_sxy regr_syy reservoir_quantile sem skewness stddev stddev_pop stddev_samp string_agg sum
 	sum_no_overflow sumkahan var_pop var_samp variance wavg weighted_avg`)},
-	{"window functions", strings.Fields(`cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank rank_dense row_number`)},
-	{"table functions", strings.Fields(`duckdb_columns duckdb_constraints duckdb_databases duckdb_functions duckdb_indexes duckdb_keywords duckdb_memory
+	{Name: "window functions", Names: strings.Fields(`cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank rank_dense row_number`)},
+	{Name: "table functions", Names: strings.Fields(`duckdb_columns duckdb_constraints duckdb_databases duckdb_functions duckdb_indexes duckdb_keywords duckdb_memory
 	duckdb_schemas duckdb_settings duckdb_tables duckdb_types duckdb_views generate_series json_each pg_timezone_names
 	pragma_database_size pragma_show pragma_storage_info pragma_table_info pragma_version range summary unnest`)},
 }
@@ -71,13 +67,13 @@ var functionGroups = []FunctionGroup{
 // that it may call, in lower case. aggregateFunctions, including macros, may need rows other
 // than the one that they are called for.
 var (
-	tableFunctions     = SetOf(append(functionGroups[4:5:5], FunctionGroup{Names: macroNames(true)}))
-	scalarFunctions    = SetOf(append(functionGroups[:4:4], FunctionGroup{Names: macroNames(false)}))
-	aggregateFunctions = SetOf(append(functionGroups[2:4:4], FunctionGroup{Names: macroNames(false)}))
+	tableFunctions     = SetOf(append(functionGroups[4:5:5], catalog.FunctionGroup{Names: macroNames(true)}))
+	scalarFunctions    = SetOf(append(functionGroups[:4:4], catalog.FunctionGroup{Names: macroNames(false)}))
+	aggregateFunctions = SetOf(append(functionGroups[2:4:4], catalog.FunctionGroup{Names: macroNames(false)}))
 )
 
 // SetOf returns the names of groups in lower case.
-func SetOf(groups []FunctionGroup) map[string]bool {
+func SetOf(groups []catalog.FunctionGroup) map[string]bool {
 	all := map[string]bool{}
 	for _, g := range groups {
 		for _, name := range g.Names {
@@ -98,6 +94,6 @@ func Allow(name string) {
 func IsAggregate(name string) bool { return aggregateFunctions[strings.ToLower(name)] }
 
 // Functions returns the functions that queries may call.
-func Functions() []FunctionGroup {
-	return append(slices.Clone(functionGroups), FunctionGroup{"macros", append(macroNames(true), macroNames(false)...)})
+func Functions() []catalog.FunctionGroup {
+	return append(slices.Clone(functionGroups), catalog.FunctionGroup{Name: "macros", Names: append(macroNames(true), macroNames(false)...)})
 }

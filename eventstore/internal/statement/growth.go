@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/event"
 )
 
 // A function with a result much larger than its arguments allocates memory that DuckDB does
@@ -72,7 +72,7 @@ var lambdaFunctions = []string{"list_transform", "list_apply", "array_transform"
 func checkArrows(nodes []Node) error {
 	for _, node := range nodes {
 		if isLambda(node) && !isPlainPath(node.Child("expr")) {
-			return &protocol.QueryError{Message: "->: the path must be constant, without **", Hint: "docs/reference/sql.md has the bounds of arguments"}
+			return &event.Fault{Message: "->: the path must be constant, without **", Hint: "docs/reference/sql.md has the bounds of arguments"}
 		}
 	}
 	return nil
@@ -116,7 +116,7 @@ func ConstantText(node Node) (string, bool) {
 }
 
 func callError(call Node, format string, args ...any) error {
-	return &protocol.QueryError{Message: fmt.Sprintf("%s: %s", call.Text("function_name"), fmt.Sprintf(format, args...)),
+	return &event.Fault{Message: fmt.Sprintf("%s: %s", call.Text("function_name"), fmt.Sprintf(format, args...)),
 		Hint: "docs/reference/sql.md has the bounds of arguments"}
 }
 

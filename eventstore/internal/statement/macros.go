@@ -1,17 +1,20 @@
 package statement
 
-import "strings"
+import (
+	"strings"
 
-// A Macro is an SQL function written in SQL.
-type Macro struct {
-	Call string // such as time_buckets(width, first, until)
-	Doc  string
-	body string // "TABLE …" for a table macro
+	"github.com/perigeedb/perigee/eventstore/catalog"
+)
+
+// A macro is a catalog.Macro with its definition.
+type macro struct {
+	call, doc string
+	body      string // "TABLE …" for a table macro
 }
 
 // macros abbreviate common questions about events. A body must not use an argument twice if
 // the argument may be a call of another macro: nested calls would multiply.
-var macros = []Macro{
+var macros = []macro{
 	{"time_buckets(width, first, until)", "The table of the buckets of a width from `first` on, before `until`, in the column `bucket`: join it to fill gaps.",
 		`TABLE SELECT range AS bucket FROM range(time_bucket(width, first), until, width)`},
 	{"rate(n, width)", "`n` per second, where it was counted over an interval.", `n / epoch(width)`},
@@ -29,22 +32,27 @@ var macros = []Macro{
 }
 
 // Macros lists the macros that queries may call.
-func Macros() []Macro { return macros }
+func Macros() (all []catalog.Macro) {
+	for _, m := range macros {
+		all = append(all, catalog.Macro{Call: m.call, Doc: m.doc})
+	}
+	return all
+}
 
 // name returns the name of the macro.
-func (m *Macro) name() string {
-	name, _, _ := strings.Cut(m.Call, "(")
+func (m *macro) name() string {
+	name, _, _ := strings.Cut(m.call, "(")
 	return name
 }
 
 // isTable reports whether the macro is a table macro.
-func (m *Macro) isTable() bool { return strings.HasPrefix(m.body, "TABLE ") }
+func (m *macro) isTable() bool { return strings.HasPrefix(m.body, "TABLE ") }
 
 // MacrosSQL is the SQL that creates the macros.
 var MacrosSQL = func() string {
 	var sql strings.Builder
 	for _, m := range macros {
-		sql.WriteString("CREATE MACRO events.main." + m.Call + " AS " + m.body + ";\n")
+		sql.WriteString("CREATE MACRO events.main." + m.call + " AS " + m.body + ";\n")
 	}
 	return sql.String()
 }()

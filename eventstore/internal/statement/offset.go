@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/sqltext"
@@ -39,7 +40,7 @@ func utcOf(text string) string {
 }
 
 // keepsTime are the functions that return the type of an argument.
-var keepsTime = SetOf([]FunctionGroup{{Names: strings.Fields(`min max any_value arbitrary first last first_value last_value nth_value lag lead mode median
+var keepsTime = SetOf([]catalog.FunctionGroup{{Names: strings.Fields(`min max any_value arbitrary first last first_value last_value nth_value lag lead mode median
 	coalesce ifnull nullif least greatest date_trunc datetrunc time_bucket + - add subtract date_add date_sub latest earliest arg_max arg_min argmax argmin max_by min_by`)}})
 
 // CheckOffsets returns an error if a comparison in the statement would drop the offset of a
@@ -55,7 +56,7 @@ func (s *Statement) CheckOffsets(tables []*manifest.Table, params []protocol.Par
 			}
 			for _, other := range operands {
 				if column := timeColumnOf(other, tables, event.Timestamp); column != "" {
-					q := &protocol.QueryError{
+					q := &event.Fault{
 						Message: fmt.Sprintf("the comparison with column %s would drop the offset of %s", column, name),
 						Hint:    fmt.Sprintf("write the time in UTC, '%s', or as TIMESTAMPTZ %s", utc, sqltext.Literal(text)),
 					}

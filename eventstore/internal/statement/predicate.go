@@ -3,7 +3,8 @@ package statement
 import (
 	"strings"
 
-	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
 // CheckPredicate returns an error unless the statement is SELECT 1 FROM table WHERE followed
@@ -13,10 +14,10 @@ func (s *Statement) CheckPredicate(table string) error {
 	// Some of these conditions imply others. Each is an independent safeguard against a
 	// delete that does too much.
 	if len(s.Tables) != 1 || node["type"] != "SELECT_NODE" || node["where_clause"] == nil || containsSubquery(node["where_clause"]) || !isBareWhere(node) {
-		return &protocol.QueryError{Message: "the predicate must be one expression over the columns of " + table, Hint: "for example: user = 7 AND event <> 'signup'"}
+		return &event.Fault{Message: "the predicate must be one expression over the columns of " + table, Hint: "for example: user = 7 AND event <> 'signup'"}
 	}
 	if name := volatileCall(node["where_clause"]); name != "" {
-		return &protocol.QueryError{Message: "the predicate calls " + name + ", whose result changes", Hint: "use constants: the predicate is applied now and later"}
+		return &event.Fault{Message: "the predicate calls " + name + ", whose result changes", Hint: "use constants: the predicate is applied now and later"}
 	}
 	return nil
 }
@@ -37,7 +38,7 @@ func containsSubquery(node any) bool {
 }
 
 // volatileFunctions may return a different result on each call.
-var volatileFunctions = SetOf([]FunctionGroup{{Names: strings.Fields(`now random uuid gen_random_uuid uuidv4 uuidv7 current_date current_time current_timestamp localtime localtimestamp current_localtime
+var volatileFunctions = SetOf([]catalog.FunctionGroup{{Names: strings.Fields(`now random uuid gen_random_uuid uuidv4 uuidv7 current_date current_time current_timestamp localtime localtimestamp current_localtime
 	current_localtimestamp get_current_time get_current_timestamp today transaction_timestamp age`)}})
 
 // volatileCall returns the name of a volatile function below node, or "".

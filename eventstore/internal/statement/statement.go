@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/nearest"
@@ -40,13 +41,13 @@ var pivotWord = regexp.MustCompile(`(?i)\bPIVOT(_WIDER)?\b`)
 
 // ErrNotReading returns an error that rejects a statement and lists the supported ones.
 func ErrNotReading(what string) error {
-	return &protocol.QueryError{Message: what, Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
+	return &event.Fault{Message: what, Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"}
 }
 
 // errNotListed returns the error for a call of a function that is not listed.
 func (s source) errNotListed(call Node, listed map[string]bool) error {
 	name := call.Text("function_name")
-	q := &protocol.QueryError{Message: "function " + name + " is not allowed", Hint: "perigee list functions shows those that are"}
+	q := &event.Fault{Message: "function " + name + " is not allowed", Hint: "perigee list functions shows those that are"}
 	names := slices.Sorted(maps.Keys(listed))
 	if near := nearest.Name(strings.ToLower(name), names); near != "" {
 		q.Hint = fmt.Sprintf("did you mean %s? %s", near, q.Hint)
@@ -74,7 +75,7 @@ type Statement struct {
 // returns nil if sql is not valid SQL; DuckDB then reports a better error.
 func Parse(c Runner, sql string) (*Statement, error) {
 	if len(sql) > sqlMax {
-		return nil, &protocol.QueryError{Message: fmt.Sprintf("the query has %d bytes, and at most %d are read", len(sql), sqlMax), Hint: "join with a table instead of listing values"}
+		return nil, &event.Fault{Message: fmt.Sprintf("the query has %d bytes, and at most %d are read", len(sql), sqlMax), Hint: "join with a table instead of listing values"}
 	}
 	plain := explainWords.ReplaceAllString(sql, "")
 	found, err := c.Run(`SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR)) AS VARCHAR)`, protocol.Param{Value: plain})
@@ -88,19 +89,19 @@ func Parse(c Runner, sql string) (*Statement, error) {
 	}
 	text, _ := found[0][0].(string)
 	if err := json.Unmarshal([]byte(text), &tree); err != nil {
-		return nil, &protocol.QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
+		return nil, &event.Fault{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
 	}
 	switch {
 	case tree.Error && tree.ErrorType == "parser":
 		return nil, nil
 	case tree.Error && pivotWord.MatchString(plain):
-		return nil, &protocol.QueryError{Message: "PIVOT must list its values", Hint: "write PIVOT events ON event IN ('login', 'logout') USING count(*)"}
+		return nil, &event.Fault{Message: "PIVOT must list its values", Hint: "write PIVOT events ON event IN ('login', 'logout') USING count(*)"}
 	case tree.Error:
 		return nil, ErrNotReading("the statement is not one that only reads")
 	case len(tree.Statements) == 0:
 		return nil, ErrNotReading("the query is empty")
 	case len(tree.Statements) > 1:
-		return nil, &protocol.QueryError{Message: fmt.Sprintf("%d statements at once", len(tree.Statements)), Hint: "send one statement"}
+		return nil, &event.Fault{Message: fmt.Sprintf("%d statements at once", len(tree.Statements)), Hint: "send one statement"}
 	}
 	from := source{sql: sql, prefix: len(sql) - len(plain)}
 	if err := from.checkStatement(tree.Statements[0]); err != nil {
@@ -153,7 +154,7 @@ func (s *Statement) addTable(n Node, name string) error {
 	schema, catalog := strings.ToLower(n.Text("schema_name")), strings.ToLower(n.Text("catalog_name"))
 	// The first part of a two-part name may be a catalog.
 	if !slices.Contains(schemas, schema) && !(catalog == "" && slices.Contains(catalogs, schema)) || !slices.Contains(catalogs, catalog) || strings.ContainsAny(name, "./\\*?:[") {
-		return &protocol.QueryError{Message: "Table with name " + name + " does not exist!", Hint: "queries read the tables that SHOW TABLES lists, and no files"}
+		return &event.Fault{Message: "Table with name " + name + " does not exist!", Hint: "queries read the tables that SHOW TABLES lists, and no files"}
 	}
 	if schema == SystemSchema { // a table of the store may have the name without the schema
 		name = SystemSchema + "." + name
@@ -234,7 +235,7 @@ func (s source) checkStatement(statement any) error {
 		return err
 	}
 	if growthOf(statement) > growthMax {
-		return &protocol.QueryError{
+		return &event.Fault{
 			Message: fmt.Sprintf("the query may multiply the size of its values by more than %d", growthMax),
 			Hint:    "join fewer texts, lists and structs, or shorter ones",
 		}
@@ -244,7 +245,7 @@ func (s source) checkStatement(statement any) error {
 
 func (s source) checkNode(node any, depth int) error {
 	if depth > treeMax {
-		return &protocol.QueryError{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
+		return &event.Fault{Message: "the query is nested too deeply", Hint: "split it into WITH parts"}
 	}
 	switch node := node.(type) {
 	case []any:
@@ -261,10 +262,10 @@ func (s source) checkNode(node any, depth int) error {
 
 func (s source) checkObject(node Node, depth int) error {
 	if names, _ := node["column_names"].([]any); len(names) > namesMax {
-		return &protocol.QueryError{Message: fmt.Sprintf("a column's name has %d parts, and at most %d are read", len(names), namesMax)}
+		return &event.Fault{Message: fmt.Sprintf("a column's name has %d parts, and at most %d are read", len(names), namesMax)}
 	}
 	if size, ok := node["size"].(float64); ok && size > countMax {
-		return &protocol.QueryError{Message: fmt.Sprintf("an array type has %.0f elements, and at most %d are read", size, countMax), Hint: "use a list: INTEGER[]"}
+		return &event.Fault{Message: fmt.Sprintf("an array type has %.0f elements, and at most %d are read", size, countMax), Hint: "use a list: INTEGER[]"}
 	}
 	if name := node.Text("function_name"); name != "" {
 		if !scalarFunctions[strings.ToLower(name)] {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
@@ -112,7 +113,7 @@ func FrameOf(t *manifest.Table, rows int, fill func(c manifest.Column, v *event.
 	e := wal.Entry{Kind: wal.Rows, Table: t.ID, Schema: s.Version, Pipeline: "p", Partition: "q", Range: event.Range{Count: uint64(rows)}, Columns: &event.Columns{Rows: rows}}
 	columns := s.Stored()
 	if s.Rest {
-		columns = append(columns, manifest.Column{ID: manifest.RestID, Name: manifest.RestColumn, Type: event.JSON})
+		columns = append(columns, manifest.Column{ID: manifest.RestID, Name: catalog.RestColumn, Type: event.JSON})
 	}
 	for _, c := range columns {
 		var v event.Vector

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
@@ -17,7 +18,7 @@ import (
 func Shown(s *manifest.Schema) []manifest.Column {
 	columns := slices.Clone(s.Columns)
 	if s.Rest || len(columns) == 0 {
-		columns = append(columns, manifest.Column{ID: manifest.RestID, Name: manifest.RestColumn, Type: event.JSON})
+		columns = append(columns, manifest.Column{ID: manifest.RestID, Name: catalog.RestColumn, Type: event.JSON})
 	}
 	return columns
 }

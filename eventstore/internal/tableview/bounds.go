@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
@@ -339,7 +340,7 @@ func (f *boundsFinder) has(name string) bool {
 }
 
 // timeFunctions are the functions allowed in a time bound.
-var timeFunctions = statement.SetOf([]statement.FunctionGroup{{Names: strings.Fields(`now current_timestamp get_current_timestamp transaction_timestamp today current_date + - * / to_seconds to_minutes
+var timeFunctions = statement.SetOf([]catalog.FunctionGroup{{Names: strings.Fields(`now current_timestamp get_current_timestamp transaction_timestamp today current_date + - * / to_seconds to_minutes
 	to_hours to_days to_weeks to_months to_years to_milliseconds to_microseconds to_timestamp make_timestamp make_timestamp_ms epoch_ms date_trunc datetrunc time_bucket
 	date_add date_sub strptime trunc`)}})
 

@@ -1,0 +1,165 @@
+// Package catalog defines the tables of an event store as its users see them: what a
+// configuration declares, what the manifest stores of it, and what a store reports. The types
+// encode as JSON, in the manifest, on the engine's socket and for users. They are plain
+// values: safe for concurrent use as long as nobody changes them.
+package catalog
+
+import "time"
+
+// A Table describes a table and its contents.
+type Table struct {
+	Name      string       `json:"table"`
+	Rows      int64        `json:"rows"`               // including rows of unfinished deletes
+	LogRows   int64        `json:"log_rows"`           // rows that are only in the log
+	Files     []File       `json:"files"`              // oldest day first
+	Bytes     int64        `json:"bytes"`              // bytes of all files
+	Oldest    time.Time    `json:"oldest,omitzero"`    // minimum event time; zero without rows or a time column
+	Newest    time.Time    `json:"newest,omitzero"`    // maximum event time
+	Event     string       `json:"event,omitempty"`    // event column
+	Time      string       `json:"time,omitempty"`     // time column
+	Retention Duration     `json:"retention,omitzero"` // 0 if rows are kept forever
+	Unique    *UniqueState `json:"unique,omitempty"`   // nil if rows may repeat
+	Schema    uint64       `json:"schema"`             // version
+	Columns   []Column     `json:"columns"`
+	Deletes   []Delete     `json:"deletes"` // unfinished deletes, oldest first
+	// Recomputes lists the last recompute of each computed column, oldest first.
+	Recomputes []Recompute `json:"recomputes,omitempty"`
+}
+
+// A Column is a column of a table or of a query's result.
+type Column struct {
+	Name string `json:"name"`
+	Type string `json:"type"` // SQL type
+}
+
+// A File is a Parquet file of a table. It may still have rows of unfinished deletes.
+type File struct {
+	Name   string    `json:"file"` // below the store's folder
+	Rows   int64     `json:"rows"`
+	Bytes  int64     `json:"bytes"`
+	Oldest time.Time `json:"oldest,omitzero"` // zero without a time column
+	Newest time.Time `json:"newest,omitzero"`
+	Schema uint64    `json:"schema"` // version
+	// Recomputing is the first column that a recompute still has to fill.
+	Recomputing string `json:"recomputing,omitempty"`
+}
+
+// A Delete is an unfinished delete: queries no longer see its rows, but files may still
+// contain them.
+type Delete struct {
+	Number      uint64    `json:"number"`
+	Table       string    `json:"table"`
+	Where       string    `json:"where"` // condition in SQL
+	RequestedAt time.Time `json:"asked"`
+}
+
+// A Recompute fills a computed column, file by file, for the rows that the table had when the
+// recompute was requested.
+type Recompute struct {
+	Number      uint64    `json:"number"`
+	Table       string    `json:"table"`
+	Column      string    `json:"column"`
+	RequestedAt time.Time `json:"asked"`
+	Ended       time.Time `json:"ended,omitzero"` // zero while it runs
+	Rows        int64     `json:"rows"`           // computed so far
+	Failed      int64     `json:"failed_rows"`    // part of Rows: null because the function failed
+	// Error is the first error of the function or, if Stopped, the reason that the
+	// recompute ended early.
+	Error   string `json:"error,omitempty"`
+	Stopped bool   `json:"stopped,omitempty"`
+	// While it runs: the files of the table, the number of finished ones, and whether
+	// affected rows are still in the log.
+	Files int  `json:"files,omitempty"`
+	Done  int  `json:"files_done,omitempty"`
+	InLog bool `json:"in_log,omitempty"`
+	// Idle reports that the recompute makes no progress because this process does not
+	// compute the column.
+	Idle bool `json:"idle,omitempty"`
+}
+
+// Unique drops a row if a row with the same key arrived less than Window before it. It serves
+// producers that resend events which were not acknowledged. A row with a null key column is
+// never dropped.
+type Unique struct {
+	// Key names declared columns, not of type float64, decimal or json.
+	Key    []string `json:"key" yaml:"key,required" example:"[id]" help:"declared columns that identify an event"`
+	Window Duration `json:"window" yaml:"window,required" example:"1d" help:"time since the arrival of the event with the same key"` // whole seconds
+	// Memory is the maximum memory for the keys of a window, in bytes. Appends fail while
+	// it is exceeded.
+	Memory int64 `json:"memory" yaml:"memory,size" default:"256MiB" example:"1GiB" help:"memory limit of the keys of a window, 18 to 28 bytes each"`
+}
+
+// A UniqueState describes the keys that a table has seen.
+type UniqueState struct {
+	Unique
+	Keys     int    `json:"keys"`          // in memory; some may have left the window
+	Bytes    int64  `json:"bytes"`         // memory that the keys take
+	Repeated uint64 `json:"repeated_rows"` // rows dropped since the store was opened
+}
+
+// Unknown selects the handling of fields without a column.
+type Unknown string
+
+const (
+	AddUnknown  Unknown = ""     // infer a column for each
+	KeepUnknown Unknown = "keep" // keep them in the JSON column _rest
+	DropUnknown Unknown = "drop" // do not store them
+)
+
+// RestColumn is the column that holds a row's fields without a column, as one JSON object.
+const RestColumn = "_rest"
+
+// A Duration is a time.Duration that encodes as text, such as 720h0m0s.
+type Duration time.Duration
+
+// String returns the text of time.Duration.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}
+
+// A RejectedRow is a row that is not a JSON object or does not fit a declared column.
+type RejectedRow struct {
+	Row    int    `json:"row"`              // index in the output
+	Column string `json:"column,omitempty"` // column that rejects the row; empty if the row is not an object
+	Reason string `json:"reason"`
+}
+
+// A TailRequest selects the rows of a tail.
+type TailRequest struct {
+	Table string `json:"table"`
+	Where string `json:"where,omitempty"` // condition in SQL; empty for all rows
+	// Since is the minimum event time of existing rows to send first, limited to the
+	// newest 10,000. Zero sends none.
+	Since  time.Time `json:"since,omitzero"`
+	Client string    `json:"-"` // the client, for SHOW QUERIES
+}
+
+// A TailBatch is a batch of rows that were appended to a table.
+type TailBatch struct {
+	Columns []Column `json:"columns"`
+	Rows    []byte   `json:"-"`     // one JSON object per line
+	Count   int      `json:"count"` // number of rows
+	// Skipped reports that rows before these were skipped: the reader was too slow, or
+	// there were too many rows.
+	Skipped bool `json:"skipped,omitempty"`
+}
+
+// A FunctionGroup is a group of SQL functions that queries may call.
+type FunctionGroup struct {
+	Name  string
+	Names []string
+}
+
+// A Macro is an SQL function that is written in SQL.
+type Macro struct {
+	Call string // such as time_buckets(width, first, until)
+	Doc  string
+}

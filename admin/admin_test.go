@@ -125,9 +125,9 @@ func storeLetters(t *testing.T, data, pipeline string, uncommitted bool, errs ..
 		t.Fatal(err)
 	}
 	defer store.Close()
-	var dead []event.Dead
+	var dead []event.DeadLetter
 	for i, text := range errs {
-		dead = append(dead, event.Dead{Position: uint64(i), Stage: "script", Error: text, Original: fmt.Append(nil, `{"n":`, i, "}")})
+		dead = append(dead, event.DeadLetter{Position: uint64(i), Stage: "script", Error: text, Original: fmt.Append(nil, `{"n":`, i, "}")})
 	}
 	r := event.Range{Count: uint64(len(errs))}
 	err = store.Replace(pipeline, "a", r, dead)
@@ -388,14 +388,14 @@ func TestEngineFindsPipelines(t *testing.T) {
 // TestDeadLetterEvent: an event that is no UTF-8 keeps its bytes.
 func TestDeadLetterEvent(t *testing.T) {
 	for _, original := range []string{`{"ü":1}`, "", "\xff\x00"} {
-		d := NewDeadLetter(deadletter.Letter{Dead: event.Dead{Original: []byte(original)}})
+		d := NewDeadLetter(deadletter.Letter{DeadLetter: event.DeadLetter{Original: []byte(original)}})
 		if string(d.Event()) != original || (d.Bytes != nil) != (original == "\xff\x00") || d.Bytes != nil && d.Original != "" {
 			t.Errorf("%q is described as %q and %q", original, d.Original, d.Bytes)
 		}
 	}
 	all := deadletter.Letter{
 		Pipeline: "lines", Partition: "a", First: time.Unix(1, 0), Time: time.Unix(2, 0), Retried: 3, Uncommitted: true,
-		Dead: event.Dead{Position: 4, Sink: "table", Number: 5, Stage: "sink", Error: "no", Traceback: "main", Script: "x.lua", Original: []byte("{}")},
+		DeadLetter: event.DeadLetter{Position: 4, Sink: "table", Number: 5, Stage: "sink", Error: "no", Traceback: "main", Script: "x.lua", Original: []byte("{}")},
 	}
 	want := DeadLetter{
 		ID: all.ID(), Pipeline: "lines", Partition: "a", Position: 4, Sink: "table", Number: 5, First: time.Unix(1, 0), Time: time.Unix(2, 0),

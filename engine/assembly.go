@@ -358,7 +358,7 @@ func (p *Pipeline) scriptSinks() (sinks []script.Sink) {
 		traits := s.Sink.Traits()
 		sinks = append(sinks, script.Sink{
 			Name: s.Config.Name, Routed: s.Config.Routed,
-			Columns: traits.Columns, Bare: traits.ColumnsOnly,
+			Columns: traits.Columns, ColumnsOnly: traits.ColumnsOnly,
 		})
 	}
 	if len(sinks) == 0 { // they have faults; report those of the script too

@@ -41,7 +41,7 @@ func (a *Assembly) addFunction(ctx context.Context, of config.Computed) error {
 	}
 	c := &code{languages: a.opts.Kinds.Languages, hasScript: true, now: time.Now, sinks: []script.Sink{{}}, log: a.opts.Log.With("function", of.Name)}
 	p := piece{language: c.languages[0].Name, function: of.FuncName, from: of, commentHint: of.CommentHint(of.Func), options: script.Options{
-		Sinks: c.sinks, Value: true, Log: c.log, Modules: a.opts.Kinds.Modules, Stats: a.shared.stats, Pool: a.shared.pool,
+		Sinks: c.sinks, ReturnsValue: true, Log: c.log, Modules: a.opts.Kinds.Modules, Stats: a.shared.stats, Pool: a.shared.pool,
 	}}
 	if err := c.add(p, of.Func, a.Config.Base, "function "+of.Name); err != nil {
 		return err

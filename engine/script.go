@@ -105,7 +105,7 @@ func (c *code) scriptOptions(computed bool) script.Options {
 	for i := range sinks {
 		sinks[i].Columns = nil
 	}
-	return script.Options{Sinks: sinks, Together: true}
+	return script.Options{Sinks: sinks, SingleOutput: true}
 }
 
 func (c *code) add(p piece, text, base, name string) (err error) {
@@ -120,18 +120,18 @@ func (a *Assembly) locateColumn(c *code, of config.Computed, log *slog.Logger) e
 	typ, _ := event.ParseType(of.Type) // the configuration has checked it
 	column := computed.Column{Name: of.Name, Type: typ}
 	if computed.IsBuilt(of.Func) {
-		column.Built = of.Func
+		column.Builtin = of.Func
 	}
 	if err := column.Check(); err != nil {
 		return of.At(err, "")
 	}
 	c.columns = append(c.columns, column)
-	if column.Built != "" {
+	if column.Builtin != "" {
 		return nil
 	}
 	c.columnIndex = append(c.columnIndex, len(c.columns)-1)
 	p := piece{language: c.languages[0].Name, function: of.FuncName, from: of, commentHint: of.CommentHint(of.Func), options: script.Options{
-		Sinks: []script.Sink{{}}, Value: true, Log: log, Modules: a.opts.Kinds.Modules,
+		Sinks: []script.Sink{{}}, ReturnsValue: true, Log: log, Modules: a.opts.Kinds.Modules,
 		Stats: a.shared.stats, Pool: a.shared.pool,
 	}}
 	if strings.HasSuffix(of.Func, ".so") {

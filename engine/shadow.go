@@ -60,7 +60,7 @@ func (a *Assembly) locateShadow(p *Pipeline, log *slog.Logger) (*code, error) {
 // comparedSinks describes the sinks to package compare.
 func (p *Pipeline) comparedSinks() (sinks []compare.Sink) {
 	for _, s := range p.scriptSinks() {
-		sinks = append(sinks, compare.Sink{Name: s.Name, Columns: s.Columns, ColumnsOnly: s.Bare})
+		sinks = append(sinks, compare.Sink{Name: s.Name, Columns: s.Columns, ColumnsOnly: s.ColumnsOnly})
 	}
 	return sinks
 }

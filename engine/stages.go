@@ -46,7 +46,7 @@ func (s *Stages) Memory() (bytes int) {
 }
 
 // LoadValue loads other code with the language, the limits and the modules of the script, and
-// script.Options.Value. The pipeline must have a script.
+// script.Options.ReturnsValue. The pipeline must have a script.
 func (s *Stages) LoadValue(ctx context.Context, code script.Code) (script.Script, error) {
 	return s.loadValue(ctx, code)
 }
@@ -155,7 +155,7 @@ func (a *Assembly) loadStages(ctx context.Context, chosen config.Pipeline, with 
 	forScript := p.scriptSinks()
 	for i, s := range sinks {
 		forScript[i].Columns = s.Columns
-		forScript[i].Bare = forScript[i].Bare && !with.Documents
+		forScript[i].ColumnsOnly = forScript[i].ColumnsOnly && !with.Documents
 	}
 	code, err := a.locateCode(p, forScript, scriptName(p), log)
 	if err != nil {
@@ -222,7 +222,7 @@ func (a *Assembly) textOf(ctx context.Context, p *piece, isScript bool, with Sta
 // valueLoader returns Stages.loadValue for the piece of the script.
 func (c *code) valueLoader(p piece) func(ctx context.Context, code script.Code) (script.Script, error) {
 	options := p.options
-	options.Sinks, options.Value, options.Together = []script.Sink{{}}, true, false
+	options.Sinks, options.ReturnsValue, options.SingleOutput = []script.Sink{{}}, true, false
 	return func(ctx context.Context, code script.Code) (script.Script, error) {
 		loaded, err := find(c.languages, languageName, p.language).Load(ctx, code, options)
 		return loaded, p.from.At(p.locate(err, code), event.HintOf(err))

@@ -24,7 +24,7 @@ func TestCopyEvents(t *testing.T) {
 			}},
 		},
 		{Data: []byte("r"), Ends: []uint32{1}, From: []uint32{4}},
-	}, Dead: []Dead{{Position: 102, Stage: "script"}, {Position: 104, Sink: "a", Stage: "column"}}}
+	}, Dead: []DeadLetter{{Position: 102, Stage: "script"}, {Position: 104, Sink: "a", Stage: "column"}}}
 
 	var batch Batch
 	var got Result
@@ -44,7 +44,7 @@ func TestCopyEvents(t *testing.T) {
 			}},
 		},
 		{Partition: "p", Range: Range{First: 101, Count: 3}},
-	}, Dead: []Dead{{Position: 102, Stage: "script"}}}
+	}, Dead: []DeadLetter{{Position: 102, Stage: "script"}}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Range{})); diff != "" {
 		t.Errorf("the result differs:\n%s", diff)
 	}

@@ -112,7 +112,7 @@ func (o *Output) SetRange(b *Batch, n int) {
 // input event below Ran: the event is in an output, dead, or counted in Dropped.
 type Result struct {
 	Outputs []Output // one for each sink of the pipeline, in the pipeline's order
-	Dead    []Dead
+	Dead    []DeadLetter
 	Dropped int // events that the script dropped on purpose
 	Ran     int // input events that ran; the rest of the batch must run again
 }
@@ -125,9 +125,9 @@ func (r *Result) Reset() {
 	r.Dead, r.Dropped, r.Ran = r.Dead[:0], 0, 0
 }
 
-// A Dead is an event that could not be processed, or one row of it that a sink
+// A DeadLetter is an event that could not be processed, or one row of it that a sink
 // cannot take, with what a person needs to repair it. It owns its memory.
-type Dead struct {
+type DeadLetter struct {
 	Position  uint64 // in the partition
 	Sink      string // the sink that lacks the row; empty if the event itself failed, for all sinks
 	Number    uint32 // the row's number among the event's rows in that sink; 0 if the event itself failed
@@ -138,7 +138,7 @@ type Dead struct {
 	Original  []byte // the event as it was read
 }
 
-func (d *Dead) String() string {
+func (d *DeadLetter) String() string {
 	return fmt.Sprintf("position %d: %s: %s", d.Position, d.Stage, d.Error)
 }
 

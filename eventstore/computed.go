@@ -84,7 +84,7 @@ func (t *Table) computedColumns() []ComputedColumn {
 }
 
 // rejectRows converts dead letters into a *RejectedRows error, one entry per row.
-func (c *ComputedColumn) rejectRows(dead []event.Dead) error {
+func (c *ComputedColumn) rejectRows(dead []event.DeadLetter) error {
 	rejected := &RejectedRows{}
 	for _, d := range dead {
 		row := catalog.RejectedRow{Row: int(d.Position), Reason: d.Error}

@@ -37,7 +37,7 @@ func computedBy(name, version string, compute func(testRow) (any, error)) Comput
 					value, err = compute(row)
 				}
 				if err != nil {
-					res.Dead = append(res.Dead, event.Dead{Position: uint64(i), Stage: "column", Error: name + ": " + err.Error()})
+					res.Dead = append(res.Dead, event.DeadLetter{Position: uint64(i), Stage: "column", Error: name + ": " + err.Error()})
 					continue
 				}
 				text, _ := json.Marshal(value)

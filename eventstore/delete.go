@@ -190,7 +190,7 @@ func (s *Store) rewriteFiles(ctx context.Context, table uint32, groups [][]*mani
 		}
 	}
 	deleted := lastDelete(m.TableByID(table))
-	merged, failed := s.worker.Merge(ctx, protocol.Merge{Version: m.Version, Table: table, Groups: names, Number: number, Wide: wide})
+	merged, failed := s.worker.Merge(ctx, protocol.Merge{Version: m.Version, Table: table, Groups: names, Number: number, LowMemory: wide})
 	gone, fresh, same := map[string]bool{}, []*manifest.File{}, []*manifest.File{}
 	for i, result := range merged {
 		if result.Unchanged {

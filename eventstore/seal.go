@@ -42,7 +42,7 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	segment := protocol.Segment{Version: m.Version, Log: log, Number: number}
 	written, err := s.worker.WriteSegment(ctx, segment)
 	if errors.Is(err, protocol.ErrMemory) {
-		segment.Number, segment.Wide = s.nextSegment(), true
+		segment.Number, segment.LowMemory = s.nextSegment(), true
 		written, err = s.worker.WriteSegment(ctx, segment)
 	}
 	if err != nil {

@@ -178,7 +178,7 @@ func (r *scriptRun) Run(ctx context.Context, in *event.Batch, result *event.Resu
 }
 
 // explain says more about events that are not documents.
-func (r *scriptRun) explain(dead []event.Dead) {
+func (r *scriptRun) explain(dead []event.DeadLetter) {
 	for i := range dead {
 		if d := &dead[i]; d.Stage == "parse" && !r.limit.IsLarge(d.Original) {
 			r.format.Explain(d)

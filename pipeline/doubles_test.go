@@ -311,7 +311,7 @@ func (s testScript) Run(ctx context.Context, in *event.Batch, res *event.Result)
 		position := in.Range.First + uint64(i)
 		rows, err := s.main(position, string(in.Doc(i)))
 		if err != nil {
-			res.Dead = append(res.Dead, event.Dead{Position: position, Stage: "script",
+			res.Dead = append(res.Dead, event.DeadLetter{Position: position, Stage: "script",
 				Error: err.Error(), Script: s.String(), Original: append([]byte(nil), in.Doc(i)...)})
 		} else if len(rows) == 0 {
 			res.Dropped++

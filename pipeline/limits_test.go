@@ -30,7 +30,7 @@ func (s *burdened) Run(_ context.Context, in *event.Batch, res *event.Result) er
 		position := in.Range.First + uint64(i)
 		if s.heavy(doc) {
 			time.Sleep(100 * time.Millisecond)
-			res.Dead = append(res.Dead, event.Dead{Position: position, Stage: "script", Error: "time limit", Original: []byte(doc), Script: s.String()})
+			res.Dead = append(res.Dead, event.DeadLetter{Position: position, Stage: "script", Error: "time limit", Original: []byte(doc), Script: s.String()})
 			heavy++
 		} else {
 			out := &res.Outputs[0]

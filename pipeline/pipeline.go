@@ -101,7 +101,7 @@ type Sink struct {
 // *deadletter.Store implements it.
 type DeadLetters interface {
 	// Replace durably makes dead the only letters for the positions of r.
-	Replace(pipeline, partition string, r event.Range, dead []event.Dead) error
+	Replace(pipeline, partition string, r event.Range, dead []event.DeadLetter) error
 
 	// MarkCommitted records that r is durable in every sink: its letters can be
 	// retried, and the requested retries in r are complete.

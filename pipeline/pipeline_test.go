@@ -186,7 +186,7 @@ type failingDeadLetters struct {
 	try hook
 }
 
-func (s failingDeadLetters) Replace(pipeline, partition string, r event.Range, dead []event.Dead) error {
+func (s failingDeadLetters) Replace(pipeline, partition string, r event.Range, dead []event.DeadLetter) error {
 	if err := s.try.call(context.Background()); err != nil {
 		return err
 	}

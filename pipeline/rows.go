@@ -20,13 +20,13 @@ func (d *delivery) rejectRows(rejected *sink.RowErrors, i int) error {
 		return fmt.Errorf("sink rejected no rows: this is a bug in the sink: %w", rejected)
 	}
 	rows := make([]int, len(rejected.Rows))
-	dead := make([]event.Dead, len(rejected.Rows))
+	dead := make([]event.DeadLetter, len(rejected.Rows))
 	for n, r := range rejected.Rows {
 		if r.Row < 0 || r.Row >= out.Len() || n > 0 && r.Row <= rows[n-1] {
 			return fmt.Errorf("sink rejected row %d of %d: this is a bug in the sink: %w", r.Row, out.Len(), r.Err)
 		}
 		rows[n] = r.Row
-		dead[n] = event.Dead{
+		dead[n] = event.DeadLetter{
 			Position: out.Position(r.Row),
 			Sink:     d.p.config.Sinks[i].Name,
 			Number:   d.rowNumber(i, r.Row),
@@ -105,7 +105,7 @@ func (d *delivery) selectRows(i int, produced, selected []bool) {
 // selectDead removes the dead letters of rows that are not requested. It keeps
 // those of events that fail as a whole.
 func (d *delivery) selectDead(produced, selected []bool) {
-	d.result.Dead = slices.DeleteFunc(d.result.Dead, func(dead event.Dead) bool {
+	d.result.Dead = slices.DeleteFunc(d.result.Dead, func(dead event.DeadLetter) bool {
 		at := int(dead.Position - d.batch.Range.First)
 		produced[at] = true
 		r := d.requestOf(at)
@@ -123,12 +123,12 @@ func (d *delivery) hasSink(name string) bool {
 
 // unknownSink returns the dead letter of a retry for a sink that the pipeline does
 // not have any more.
-func (d *delivery) unknownSink(i int, r deadletter.Request) event.Dead {
+func (d *delivery) unknownSink(i int, r deadletter.Request) event.DeadLetter {
 	var names []string
 	for _, s := range d.p.config.Sinks {
 		names = append(names, s.Name)
 	}
-	return event.Dead{
+	return event.DeadLetter{
 		Position: d.batch.Range.First + uint64(i), Sink: r.Sink, Number: r.Number,
 		Stage:    sink.StageSink,
 		Error:    fmt.Sprintf("unknown sink %q; the pipeline has %s", r.Sink, strings.Join(names, ", ")),

@@ -14,9 +14,9 @@ import (
 // request, and requests their retry.
 func requestRetries(t *testing.T, r harness, requests ...deadletter.Request) {
 	t.Helper()
-	var dead []event.Dead
+	var dead []event.DeadLetter
 	for i, request := range requests {
-		dead = append(dead, event.Dead{
+		dead = append(dead, event.DeadLetter{
 			Position: uint64(i), Sink: request.Sink, Number: request.Number, Stage: "script", Error: "first failure",
 			Original: fmt.Appendf(nil, "a/%d", i),
 		})
@@ -151,7 +151,7 @@ func TestSelectRequestedCountsMisfits(t *testing.T) {
 		result: &event.Result{
 			Ran:     1,
 			Outputs: []event.Output{{Range: event.Range{First: 7, Count: 1}, Data: []byte("13"), Ends: []uint32{1, 2}, From: []uint32{0, 0}}},
-			Dead: []event.Dead{
+			Dead: []event.DeadLetter{
 				{Position: 7, Sink: "0", Number: 0, Stage: "column"},
 				{Position: 7, Sink: "0", Number: 3, Stage: "column"},
 			},
@@ -169,7 +169,7 @@ func TestRowNumberCountsDead(t *testing.T) {
 		session: &session{p: &Pipeline{config: Config{Sinks: []Sink{{Name: "table"}}}}},
 		result: &event.Result{
 			Outputs: []event.Output{{Range: event.Range{First: 100, Count: 3}, Ends: make([]uint32, 5), From: []uint32{0, 0, 0, 2, 2}}},
-			Dead: []event.Dead{
+			Dead: []event.DeadLetter{
 				{Position: 100, Sink: "table", Number: 1}, {Position: 100, Sink: "other", Number: 0}, {Position: 101, Sink: "table"},
 			},
 		},

@@ -116,7 +116,7 @@ func (s *serverPair) run(t *testing.T, after time.Duration) error {
 	}
 	defer to.Close()
 	lua, err := gopherlua.Language().Load(t.Context(), script.Code{Name: "sort.lua", Text: []byte(sorting)},
-		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Traits().Columns, Bare: to.Traits().ColumnsOnly}}, Log: log})
+		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Traits().Columns, ColumnsOnly: to.Traits().ColumnsOnly}}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestWorkersShareServers(t *testing.T) {
 		defer to.Close()
 		lua, err := gopherlua.Language().Load(t.Context(),
 			script.Code{Name: "pass.lua", Text: []byte("function main(e) return e end")},
-			script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Traits().Columns, Bare: to.Traits().ColumnsOnly}}, Log: log})
+			script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Traits().Columns, ColumnsOnly: to.Traits().ColumnsOnly}}, Log: log})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +261,7 @@ func TestDatabaseSetBackWhileIdle(t *testing.T) {
 	q := newIdleSource(list)
 	lua, err := gopherlua.Language().Load(t.Context(),
 		script.Code{Name: "pass.lua", Text: []byte("function main(e) return e end")},
-		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Traits().Columns, Bare: to.Traits().ColumnsOnly}}, Log: slog.New(slog.DiscardHandler)})
+		script.Options{Sinks: []script.Sink{{Name: "table", Columns: to.Traits().Columns, ColumnsOnly: to.Traits().ColumnsOnly}}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ type stageCounter struct {
 	n  map[string]uint64
 }
 
-func (s *stageCounter) add(dead []event.Dead) {
+func (s *stageCounter) add(dead []event.DeadLetter) {
 	if len(dead) == 0 {
 		return
 	}
@@ -321,7 +321,7 @@ type deadLetterLog struct {
 	count  int // since then
 }
 
-func (l *deadLetterLog) report(log *slog.Logger, partition string, dead []event.Dead) {
+func (l *deadLetterLog) report(log *slog.Logger, partition string, dead []event.DeadLetter) {
 	if len(dead) == 0 {
 		return
 	}

@@ -97,9 +97,9 @@ func TestDeadLettersAreLogged(t *testing.T) {
 		var l deadLetterLog
 		report := func(n int) string {
 			out.Reset()
-			var dead []event.Dead
+			var dead []event.DeadLetter
 			for i := range n {
-				dead = append(dead, event.Dead{Position: uint64(i), Stage: "parse", Error: "no"})
+				dead = append(dead, event.DeadLetter{Position: uint64(i), Stage: "parse", Error: "no"})
 			}
 			l.report(log, "a", dead)
 			_, text, _ := strings.Cut(strings.TrimSpace(out.String()), "msg=")

@@ -35,7 +35,7 @@ type Handler interface {
 // number of JSON becomes a float64, or an int64 if it is an integer that a float64 cannot
 // hold. The loaded handler is an io.Closer; garbage collection closes it, too.
 func NewHandler(lang Language, opts Options) Handler {
-	opts.Value, opts.Sinks = true, []Sink{{}}
+	opts.ReturnsValue, opts.Sinks = true, []Sink{{}}
 	return &handler{lang: lang, opts: opts}
 }
 
@@ -117,7 +117,7 @@ func (h *handler) Value(row map[string]any) (any, error) {
 }
 
 // errorOfDead returns an *Error for a dead letter whose text begins with file and line.
-func errorOfDead(dead *event.Dead) error {
+func errorOfDead(dead *event.DeadLetter) error {
 	place, message, _ := strings.Cut(dead.Error, ": ")
 	at := strings.LastIndexByte(place, ':')
 	line, err := strconv.Atoi(place[at+1:])

@@ -28,7 +28,7 @@ func (e echo) Run(_ context.Context, in *event.Batch, res *event.Result) error {
 	case text == "broken now":
 		return errors.New("broken")
 	case strings.HasPrefix(text, "dead "):
-		res.Dead = append(res.Dead, event.Dead{Error: text[len("dead "):], Traceback: "main"})
+		res.Dead = append(res.Dead, event.DeadLetter{Error: text[len("dead "):], Traceback: "main"})
 	case strings.HasPrefix(text, "give "):
 		out.Data, out.Ends = []byte(text[len("give "):]), []uint32{uint32(len(text) - len("give "))}
 	default:
@@ -49,7 +49,7 @@ func (e echo) Close() error {
 // echoes is a language of which every code loads, except "fault".
 func echoes(closed *int) Language {
 	return Language{Name: "echo", Load: func(_ context.Context, code Code, opts Options) (Script, error) {
-		if !opts.Value || len(opts.Sinks) != 1 {
+		if !opts.ReturnsValue || len(opts.Sinks) != 1 {
 			return nil, errors.New("not loaded for values")
 		}
 		if string(code.Text) == "fault here" {

@@ -17,7 +17,7 @@ func (s *refusing) Run(_ context.Context, in *event.Batch, res *event.Result) er
 		doc := string(in.Doc(i))
 		s.ran = append(s.ran, doc)
 		if !strings.HasPrefix(doc, "good") {
-			res.Dead = append(res.Dead, event.Dead{Position: in.Range.First + uint64(i), Stage: "script", Error: "no", Original: []byte(doc)})
+			res.Dead = append(res.Dead, event.DeadLetter{Position: in.Range.First + uint64(i), Stage: "script", Error: "no", Original: []byte(doc)})
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ import (
 // A builder keeps its memory from batch to batch. One goroutine uses it at a time.
 type ResultBuilder struct {
 	// Invalid is for a language whose documents may be anything: the builder then checks
-	// that each is a JSON object, or with Options.Value a JSON value, and fails the event
+	// that each is a JSON object, or with Options.ReturnsValue a JSON value, and fails the event
 	// of one that is not with the stage and the error that Invalid returns. Nil trusts the
 	// documents.
 	Invalid func(reason string) (stage string, err error)
@@ -174,8 +174,8 @@ func (b *ResultBuilder) markFailed(event int, stage string, err error) {
 // Failed tells whether Fail was called for the event.
 func (b *ResultBuilder) Failed(event int) bool { return len(b.failed) > 0 && b.failed[event] }
 
-func newDead(stage string, err error) event.Dead {
-	dead := event.Dead{Stage: stage, Error: err.Error()}
+func newDead(stage string, err error) event.DeadLetter {
+	dead := event.DeadLetter{Stage: stage, Error: err.Error()}
 	var fault *Error
 	if errors.As(err, &fault) {
 		dead.Traceback = fault.Traceback
@@ -187,7 +187,7 @@ func newDead(stage string, err error) event.Dead {
 }
 
 // AddDead adds a dead letter. It sets Position, Original, and Script where that is empty.
-func (b *ResultBuilder) AddDead(event int, dead event.Dead) {
+func (b *ResultBuilder) AddDead(event int, dead event.DeadLetter) {
 	dead.Position = b.in.Range.First + uint64(event)
 	dead.Original = bytes.Clone(b.in.Doc(event))
 	if dead.Script == "" {
@@ -212,7 +212,7 @@ func (b *ResultBuilder) FinishColumns(ran int, columns func(sink int) Extractor)
 	b.res.Dropped = ran - b.events - b.countFailed(ran)
 	if !b.opts.Direct() {
 		b.opts.distribute(&b.mixed, b.res.Outputs)
-	} else if !b.opts.Together {
+	} else if !b.opts.SingleOutput {
 		b.rows.To = b.rows.To[:0]
 	}
 	for i := range b.res.Outputs {
@@ -236,7 +236,7 @@ func (b *ResultBuilder) checkRows(columns func(sink int) Extractor) error {
 		for i := range b.res.Outputs {
 			b.removeFailed(&b.res.Outputs[i])
 		}
-		b.res.Dead = slices.DeleteFunc(b.res.Dead, func(d event.Dead) bool {
+		b.res.Dead = slices.DeleteFunc(b.res.Dead, func(d event.DeadLetter) bool {
 			return d.Sink != "" && b.Failed(int(d.Position-b.in.Range.First))
 		})
 	}
@@ -277,7 +277,7 @@ func (b *ResultBuilder) countFailed(ran int) (failed int) {
 		}
 	}
 	end := b.in.Range.First + uint64(ran)
-	b.res.Dead = slices.DeleteFunc(b.res.Dead, func(d event.Dead) bool { return d.Position >= end })
+	b.res.Dead = slices.DeleteFunc(b.res.Dead, func(d event.DeadLetter) bool { return d.Position >= end })
 	return failed
 }
 
@@ -288,7 +288,7 @@ func (b *ResultBuilder) fillColumns(i int, columns func(sink int) Extractor) err
 	var found []report.Rejected
 	var err error
 	switch {
-	case b.opts.Together || b.opts.Sinks[i].Columns == nil:
+	case b.opts.SingleOutput || b.opts.Sinks[i].Columns == nil:
 		out.Columns = nil
 		if b.Invalid != nil {
 			found, err = b.checkDocuments(i)
@@ -343,7 +343,7 @@ func (b *ResultBuilder) extract(i int, x Extractor) ([]report.Rejected, error) {
 // checkDocuments returns the rows of output i that are not JSON.
 func (b *ResultBuilder) checkDocuments(i int) (found []report.Rejected, err error) {
 	data, ends := b.unchecked(i)
-	if b.opts.Value {
+	if b.opts.ReturnsValue {
 		found = checkValues(data, ends)
 	} else {
 		if b.checker == nil {
@@ -380,7 +380,7 @@ func (b *ResultBuilder) removeRejected(i int, found []report.Rejected) {
 		rows = append(rows, bad.Row)
 		from := int(out.From[bad.Row])
 		if bad.Column >= 0 || b.Invalid == nil {
-			b.AddDead(from, event.Dead{Sink: b.opts.Sinks[i].Name, Number: b.number(i, bad.Row), Stage: "column", Error: bad.Reason})
+			b.AddDead(from, event.DeadLetter{Sink: b.opts.Sinks[i].Name, Number: b.number(i, bad.Row), Stage: "column", Error: bad.Reason})
 			continue
 		}
 		if !b.Failed(from) {
@@ -404,7 +404,7 @@ func (b *ResultBuilder) number(i, row int) uint32 {
 
 // distribute adds rows, with the sinks of each in To, to the outputs of these sinks.
 func (o *Options) distribute(rows *event.Output, outputs []event.Output) {
-	if o.Together {
+	if o.SingleOutput {
 		appendWithSinks(&outputs[0], rows)
 		return
 	}
@@ -454,11 +454,11 @@ func appendRows(out, rows *event.Output, first, end int) {
 }
 
 // sortDead sorts dead letters by event, then by the name of the sink and by row.
-func sortDead(dead []event.Dead) {
+func sortDead(dead []event.DeadLetter) {
 	if len(dead) < 2 {
 		return
 	}
-	slices.SortStableFunc(dead, func(a, b event.Dead) int {
+	slices.SortStableFunc(dead, func(a, b event.DeadLetter) int {
 		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Number, b.Number))
 	})
 }

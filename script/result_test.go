@@ -99,7 +99,7 @@ func TestRowsGoToTheirSinks(t *testing.T) {
 
 // TestRowsTogether: one output, whose To names the sinks of each row once a row is routed.
 func TestRowsTogether(t *testing.T) {
-	b, res := newTestBuilder(Options{Sinks: threeSinks, Together: true})
+	b, res := newTestBuilder(Options{Sinks: threeSinks, SingleOutput: true})
 	b.Start(batchOf("0", "1", "2"), res)
 	var to []uint64
 	b.AddRows(&event.Output{Data: []byte("x"), Ends: []uint32{1}, From: []uint32{0}})
@@ -253,7 +253,7 @@ ran 6 dropped 1`)
 
 // TestInvalidValues: values may be any JSON.
 func TestInvalidValues(t *testing.T) {
-	b, res := newTestBuilder(Options{Sinks: []Sink{{}}, Value: true})
+	b, res := newTestBuilder(Options{Sinks: []Sink{{}}, ReturnsValue: true})
 	b.Invalid = func(reason string) (string, error) { return "script", errors.New("invalid: " + reason) }
 	b.Start(batchOf("zero", "one", "two"), res)
 	for i, value := range []string{`"x"`, `nul`, `[1]`} {
@@ -288,9 +288,9 @@ func TestResultBuilderKeepsItsMemory(t *testing.T) {
 }
 
 func TestSortDead(t *testing.T) {
-	dead := []event.Dead{{Position: 2}, {Position: 1, Sink: "b"}, {Position: 1, Sink: "a", Number: 2}, {Position: 1, Sink: "a", Number: 1}, {Position: 1}}
+	dead := []event.DeadLetter{{Position: 2}, {Position: 1, Sink: "b"}, {Position: 1, Sink: "a", Number: 2}, {Position: 1, Sink: "a", Number: 1}, {Position: 1}}
 	sortDead(dead)
-	want := []event.Dead{{Position: 1}, {Position: 1, Sink: "a", Number: 1}, {Position: 1, Sink: "a", Number: 2}, {Position: 1, Sink: "b"}, {Position: 2}}
+	want := []event.DeadLetter{{Position: 1}, {Position: 1, Sink: "a", Number: 1}, {Position: 1, Sink: "a", Number: 2}, {Position: 1, Sink: "b"}, {Position: 2}}
 	if diff := cmp.Diff(want, dead); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -56,10 +56,10 @@ type Options struct {
 	Limits Limits
 	// Sinks are the sinks of the rows: at most SinksMax, and at least one not Routed.
 	Sinks []Sink
-	// Together asks for one output with all rows, and with their sinks in To, in place of
+	// SingleOutput asks for one output with all rows, and with their sinks in To, in place of
 	// one output per sink. The sinks must have no columns then.
-	Together bool
-	Log      *slog.Logger
+	SingleOutput bool
+	Log          *slog.Logger
 	// Modules are the modules that the code can require besides the standard ones.
 	Modules []Module
 	// Stats collects the measurements of the code; nil drops them.
@@ -76,9 +76,9 @@ type Options struct {
 	// Isolated says that the code runs in a process of its own, whose limits hold for
 	// every language.
 	Isolated bool
-	// Value makes the value that the function returns the one row of its event, null if
+	// ReturnsValue makes the value that the function returns the one row of its event, null if
 	// it returns none. The sinks must have no columns then.
-	Value bool
+	ReturnsValue bool
 	// Trial makes runs repeatable, for tests; nil in a pipeline.
 	Trial *Trial
 }

@@ -14,15 +14,15 @@ const SinksMax = 64
 
 // A Sink is what a script knows of a sink.
 type Sink struct {
-	Name    string         // by which code routes to it
-	Columns []event.Column // to extract for it, or nil
-	Routed  bool           // it gets only rows that are routed to it
-	Bare    bool           // it reads columns only; documents may be empty
+	Name        string         // by which code routes to it
+	Columns     []event.Column // to extract for it, or nil
+	Routed      bool           // it gets only rows that are routed to it
+	ColumnsOnly bool           // it reads columns only; documents may be empty
 }
 
 // Outputs returns the length of Result.Outputs.
 func (o *Options) Outputs() int {
-	if o.Together {
+	if o.SingleOutput {
 		return 1
 	}
 	return len(o.Sinks)
@@ -54,7 +54,7 @@ func (o *Options) unknownSink(name string) error {
 // Direct reports whether the first output gets all rows, so that an engine can write to
 // it directly.
 func (o *Options) Direct() bool {
-	return o.Together || len(o.Sinks) == 1 && !o.Sinks[0].Routed
+	return o.SingleOutput || len(o.Sinks) == 1 && !o.Sinks[0].Routed
 }
 
 // Wants reports whether sink i gets a row that is routed to a set of sinks. 0 means that

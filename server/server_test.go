@@ -41,7 +41,7 @@ func (dropper) Run(_ context.Context, in *event.Batch, res *event.Result) error 
 			out.Data = append(out.Data, in.Doc(i)...)
 			out.Ends, out.From = append(out.Ends, uint32(len(out.Data))), append(out.From, uint32(i))
 		case 1:
-			res.Dead = append(res.Dead, event.Dead{Position: position, Stage: "script", Error: "no"})
+			res.Dead = append(res.Dead, event.DeadLetter{Position: position, Stage: "script", Error: "no"})
 		default:
 			res.Dropped++
 		}

@@ -47,7 +47,7 @@ func values(text string, events [][]byte) []rounds.Contestant {
 func contestant(e engine, text string, events [][]byte, value bool) rounds.Contestant {
 	ctx := context.Background()
 	loaded, err := e.language.Load(ctx, script.Code{Name: "bench.lua", Text: []byte(text)},
-		script.Options{Sinks: []script.Sink{{}}, Value: value})
+		script.Options{Sinks: []script.Sink{{}}, ReturnsValue: value})
 	must(err)
 	batches := make([]event.Batch, len(events)/e.size)
 	for i := range batches {

@@ -42,7 +42,7 @@ func main() {
 		script.Sink
 	}{
 		{"isolated_vs_in_process", "documents", script.Sink{}},
-		{"isolated_columns_vs_in_process", "columns of a table", script.Sink{Columns: tableColumns(), Bare: true}},
+		{"isolated_columns_vs_in_process", "columns of a table", script.Sink{Columns: tableColumns(), ColumnsOnly: true}},
 	} {
 		results := rounds.MeasureEqually([]rounds.Contestant{
 			contestant(inProcess, lua.Language(), code, sink.Sink),

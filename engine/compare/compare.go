@@ -193,7 +193,7 @@ func newCursor(res *event.Result) cursor {
 // An outcome is what one version made of one event.
 type outcome struct {
 	result *event.Result
-	dead   []event.Dead
+	dead   []event.DeadLetter
 	rows   [][2]int // by sink: first row, and the one after the last
 }
 
@@ -215,7 +215,7 @@ func (c *cursor) next(number int, position uint64, out *outcome) {
 }
 
 // failed returns the dead letter of the event as a whole, or nil.
-func (o *outcome) failed() *event.Dead {
+func (o *outcome) failed() *event.DeadLetter {
 	if len(o.dead) > 0 && o.dead[0].Sink == "" { // which sorts first
 		return &o.dead[0]
 	}

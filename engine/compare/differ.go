@@ -151,7 +151,7 @@ func (d *differ) compareEvent(a, b *outcome) {
 const allSinks = -1
 
 // compareDead compares two dead letters, of which one may be nil.
-func (d *differ) compareDead(sink int, x, y *event.Dead, describe func(side int) []byte) {
+func (d *differ) compareDead(sink int, x, y *event.DeadLetter, describe func(side int) []byte) {
 	k := key{sink: sink, stored: true}
 	var detail string
 	switch {
@@ -209,7 +209,7 @@ func (d *differ) describe(side int) []byte {
 	return []byte("dropped")
 }
 
-func (d *differ) describeDead(side int, dead *event.Dead) []byte {
+func (d *differ) describeDead(side int, dead *event.DeadLetter) []byte {
 	d.text = fmt.Appendf(d.text[:0], "dead: %s", d.errors[side].textOf(dead))
 	return d.text
 }
@@ -224,7 +224,7 @@ func (d *differ) row(side, sink, row int) []byte {
 // An entry is what a version made for one sink: a row, or the dead letter of a rejected row.
 type entry struct {
 	row  int
-	dead *event.Dead
+	dead *event.DeadLetter
 }
 
 // listEntries lists the entries of the event for a sink, in the order in which the script made

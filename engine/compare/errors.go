@@ -24,7 +24,7 @@ func newErrorTexts(script string) errorTexts {
 
 // textOf returns the message of a dead letter without places. It names the stage unless the message
 // does, or it is the script's.
-func (e *errorTexts) textOf(d *event.Dead) string {
+func (e *errorTexts) textOf(d *event.DeadLetter) string {
 	raw := d.Error
 	if d.Stage != "script" && !strings.HasPrefix(raw, d.Stage) {
 		raw = d.Stage + ": " + raw

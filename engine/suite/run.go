@@ -41,7 +41,7 @@ func (r *runner) close() {
 type outcome struct {
 	rows    [][]row // by sink
 	dropped int
-	dead    []event.Dead
+	dead    []event.DeadLetter
 	lines   []trial.Line
 }
 
@@ -107,7 +107,7 @@ func (r *runner) process(ctx context.Context, events []input) (*outcome, error) 
 }
 
 // shortenPaths makes the messages of dead letters the same on all machines.
-func (r *runner) shortenPaths(dead []event.Dead) {
+func (r *runner) shortenPaths(dead []event.DeadLetter) {
 	for _, code := range r.pipeline.Codes {
 		short, err := filepath.Rel(r.folder, code.Name)
 		if err != nil || !filepath.IsAbs(code.Name) {
@@ -244,7 +244,7 @@ func (j *judge) compareRows(what string, line int, want []expected, got [][]byte
 }
 
 // compareDead compares dead letters. Each must be expected.
-func (j *judge) compareDead(got []event.Dead) {
+func (j *judge) compareDead(got []event.DeadLetter) {
 	want := j.expect.dead
 	for i := range max(len(want), len(got)) {
 		what := fmt.Sprintf("dead letter %d", i+1)
@@ -259,7 +259,7 @@ func (j *judge) compareDead(got []event.Dead) {
 	}
 }
 
-func (w *expectedDead) matches(d *event.Dead) bool {
+func (w *expectedDead) matches(d *event.DeadLetter) bool {
 	return (w.Stage == "" || w.Stage == d.Stage) && (w.Sink == "" || w.Sink == d.Sink) &&
 		(w.Message == nil || w.Message.MatchString(d.Error))
 }
@@ -275,7 +275,7 @@ func (w *expectedDead) describe() string {
 	return text
 }
 
-func describeDead(d *event.Dead) string {
+func describeDead(d *event.DeadLetter) string {
 	text := d.Stage
 	if d.Sink != "" {
 		text += " of " + d.Sink

@@ -19,10 +19,10 @@ func TestLettersOfTwoFolders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var dead []event.Dead
+		var dead []event.DeadLetter
 		for position, id := range ids {
 			if id != "" {
-				dead = append(dead, event.Dead{Position: uint64(position), Original: []byte(id)})
+				dead = append(dead, event.DeadLetter{Position: uint64(position), Original: []byte(id)})
 			}
 		}
 		if err := store.Replace("p", "a", event.Range{Count: 3}, dead); err != nil {

@@ -33,12 +33,12 @@ var frontend string
 
 // Setup describes how an engine treats its script.
 type Setup struct {
-	Output int // limit on the bytes that a batch returns
-	Sinks  []Sink
-	Main   string // the function to run; "" means main
-	Value  bool   // it returns values, not events
-	Host   *Host  // nil: the script can call no Go functions
-	Direct bool   // C calls functions that do not wait, without a yield
+	Output       int // limit on the bytes that a batch returns
+	Sinks        []Sink
+	Main         string // the function to run; "" means main
+	ReturnsValue bool   // it returns values, not events
+	Host         *Host  // nil: the script can call no Go functions
+	Direct       bool   // C calls functions that do not wait, without a yield
 
 	Extension Extension // adds modules; nil: none
 	// CollectBeforeCalls is for tests: it collects all garbage before every call of a function of
@@ -59,10 +59,10 @@ type Extension interface {
 
 // A Sink is an engine's view of a sink.
 type Sink struct {
-	Name    string
-	Columns []event.Column // nil: it reads no columns
-	Routed  bool           // it gets only rows that are routed to it
-	Bare    bool           // it reads columns, but no documents
+	Name        string
+	Columns     []event.Column // nil: it reads no columns
+	Routed      bool           // it gets only rows that are routed to it
+	ColumnsOnly bool           // it reads columns, but no documents
 }
 
 // An Engine is a VM with documents: it runs batches through a script's main. Only one goroutine at
@@ -107,7 +107,7 @@ func (e *Engine) open(opts Options, setup Setup) error {
 	defer C.free(unsafe.Pointer(sinks))
 	c := C.plua_engine_setup{
 		memory: C.size_t(opts.Memory), output: C.size_t(setup.Output), compiled: boolInt(!opts.NoJIT),
-		value: boolInt(setup.Value), main: main, functions: functions, sinks: sinks,
+		value: boolInt(setup.ReturnsValue), main: main, functions: functions, sinks: sinks,
 		direct: boolInt(setup.Direct), clock: boolInt(e.host.Clock), event_ms: C.int64_t(opts.EventTime.Milliseconds()),
 	}
 	var pin runtime.Pinner
@@ -155,13 +155,13 @@ func (e *Engine) addSinks(sinks []Sink) {
 		}
 	}
 	e.c.out.extractors, e.c.out.extractor_count = e.native, C.uint32_t(len(sinks))
-	e.c.out.columns_only = boolInt(Bare(sinks))
+	e.c.out.columns_only = boolInt(OmitsDocuments(sinks))
 }
 
-// Bare reports whether the engine can omit documents, because the only sink reads none. It then
+// OmitsDocuments reports whether the engine can omit documents, because the only sink reads none. It then
 // extracts columns even if a limit ended the run.
-func Bare(sinks []Sink) bool {
-	return len(sinks) == 1 && sinks[0].Bare && sinks[0].Columns != nil && !sinks[0].Routed
+func OmitsDocuments(sinks []Sink) bool {
+	return len(sinks) == 1 && sinks[0].ColumnsOnly && sinks[0].Columns != nil && !sinks[0].Routed
 }
 
 // Close frees the engine and its VM.

@@ -46,9 +46,9 @@ const perRound = 5
 func writeForever(folder string) {
 	s, err := Open(folder)
 	for round := 1; err == nil; round++ {
-		var letters []event.Dead
+		var letters []event.DeadLetter
 		for i := range uint64(perRound) {
-			letters = append(letters, event.Dead{Position: i, Stage: "script", Error: strconv.Itoa(round)})
+			letters = append(letters, event.DeadLetter{Position: i, Stage: "script", Error: strconv.Itoa(round)})
 		}
 		err = s.Replace("p", "a", event.Range{Count: perRound}, letters)
 		fmt.Println(round)
@@ -133,7 +133,7 @@ func queueAll(folder string) {
 func TestKillRetry(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)
-	var letters []event.Dead
+	var letters []event.DeadLetter
 	for i := range uint64(400) {
 		letters = append(letters, dead(i, "x"))
 	}

@@ -31,7 +31,7 @@ func open(t *testing.T, folder string) *Store {
 	return s
 }
 
-func replace(t *testing.T, s *Store, pipeline, partition string, r event.Range, dead ...event.Dead) {
+func replace(t *testing.T, s *Store, pipeline, partition string, r event.Range, dead ...event.DeadLetter) {
 	t.Helper()
 	if err := s.Replace(pipeline, partition, r, dead); err != nil {
 		t.Fatal(err)
@@ -59,14 +59,14 @@ func names(letters []Letter) []string {
 	return all
 }
 
-func dead(position uint64, why string) event.Dead {
-	return event.Dead{Position: position, Stage: "script", Error: why}
+func dead(position uint64, why string) event.DeadLetter {
+	return event.DeadLetter{Position: position, Stage: "script", Error: why}
 }
 
 func TestLettersKeepTheirFields(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)
-	letters := []event.Dead{
+	letters := []event.DeadLetter{
 		{Position: 1, Stage: "parse", Error: "not JSON", Original: []byte("\xff\x00{")},
 		{Position: 2, Stage: "script", Error: "nil value", Traceback: "stack:\n\tmain", Script: "a.lua 1f", Original: []byte(`{"a":"ä\u2028<"}`)},
 		{Position: 2, Sink: "pg", Number: 3, Stage: "column", Error: "too long", Original: []byte("\u2028\ufffd")},
@@ -78,7 +78,7 @@ func TestLettersKeepTheirFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, l := range list(t, open(t, folder), Filter{}) {
-		if diff := cmp.Diff(letters[i], l.Dead); diff != "" {
+		if diff := cmp.Diff(letters[i], l.DeadLetter); diff != "" {
 			t.Error(diff)
 		}
 		if l.Pipeline != "p" || l.Partition != "list#1" || l.Time.Before(before.Truncate(0)) || time.Since(l.Time) > time.Minute {
@@ -95,7 +95,7 @@ func TestEntriesAreLegible(t *testing.T) {
 	} {
 		d := dead(0, "no")
 		d.Original = []byte(original)
-		l := Letter{Pipeline: "p", Partition: "a", First: time.Unix(0, 0), Time: time.Unix(0, 0), Dead: d}
+		l := Letter{Pipeline: "p", Partition: "a", First: time.Unix(0, 0), Time: time.Unix(0, 0), DeadLetter: d}
 		text, err := l.encode(location{[]byte("p"), []byte("a"), letterKey(0, 0)})
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestEntriesAreLegible(t *testing.T) {
 // TestDamagedLetters changes each byte of a stored letter, and reads it at other locations: none
 // of that is a letter. One without a checksum is from an older version.
 func TestDamagedLetters(t *testing.T) {
-	want := Letter{Pipeline: "p", Partition: "a", First: time.Unix(0, 0).UTC(), Time: time.Unix(9, 0).UTC(), Dead: dead(7, "no")}
+	want := Letter{Pipeline: "p", Partition: "a", First: time.Unix(0, 0).UTC(), Time: time.Unix(9, 0).UTC(), DeadLetter: dead(7, "no")}
 	want.Original = []byte("event")
 	at := location{[]byte("p"), []byte("a"), letterKey(7, 0)}
 	value, err := want.encode(at)
@@ -219,7 +219,7 @@ func TestDamagedRetryIsPermanent(t *testing.T) {
 	name, reader := openRetryBatch(t, s)
 	damage(t, s, positionKey(1), queueBucket, []byte("p"), []byte(name))
 	_, read := reader.Read(new(event.Batch), nil)
-	for what, err := range map[string]error{"read": read, "replace": s.Replace("p", name, event.Range{First: 1, Count: 1}, []event.Dead{dead(1, "again")})} {
+	for what, err := range map[string]error{"read": read, "replace": s.Replace("p", name, event.Range{First: 1, Count: 1}, []event.DeadLetter{dead(1, "again")})} {
 		if !event.IsPermanent(err) || !errors.Is(err, boltfile.ErrDamagedValue) || !strings.Contains(event.HintOf(err), s.db.Path()) {
 			t.Errorf("%s: %v, hint %q", what, err, event.HintOf(err))
 			continue
@@ -244,7 +244,7 @@ func TestReplaceAgainstModel(t *testing.T) {
 		for step := range rapid.IntRange(1, 8).Draw(rt, "steps") {
 			partition := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "partition")
 			r := event.Range{First: rapid.Uint64Range(0, 30).Draw(rt, "first"), Count: rapid.Uint64Range(0, 10).Draw(rt, "count")}
-			var letters []event.Dead
+			var letters []event.DeadLetter
 			for position := r.First; position < r.End(); position++ {
 				delete(model, at(partition, position))
 				for n := range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(rt, "dead") {
@@ -272,7 +272,7 @@ func TestReplaceAgainstModel(t *testing.T) {
 func TestListFilters(t *testing.T) {
 	s := open(t, t.TempDir())
 	r := event.Range{Count: 1000}
-	var many []event.Dead
+	var many []event.DeadLetter
 	for i := range uint64(600) {
 		many = append(many, dead(i, "x"))
 	}
@@ -393,8 +393,8 @@ func TestRefusals(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)
 	r := event.Range{First: 10, Count: 5}
-	for _, d := range []event.Dead{dead(9, "x"), dead(15, "x")} {
-		if err := s.Replace("p", "a", r, []event.Dead{d}); err == nil || !strings.Contains(err.Error(), "outside the range") {
+	for _, d := range []event.DeadLetter{dead(9, "x"), dead(15, "x")} {
+		if err := s.Replace("p", "a", r, []event.DeadLetter{d}); err == nil || !strings.Contains(err.Error(), "outside the range") {
 			t.Errorf("%v: %v", d, err)
 		}
 	}

@@ -25,7 +25,7 @@ type Letter struct {
 	Retried     int       // number of retries
 	Uncommitted bool      // its range may not be durable in every sink yet: it cannot be retried
 	Damaged     bool      // only where it is stored is known, and Error says what to do
-	event.Dead
+	event.DeadLetter
 }
 
 // idLength makes it unlikely that two of a million letters share an ID.

@@ -200,7 +200,7 @@ func (w *world) deliver(b *event.Batch, requests []Request) error {
 
 // script makes two rows of each event. Until it is repaired, every third event fails in
 // it, and the sink rejects the second row of every fourth.
-func (w *world) script(b *event.Batch, requests []Request) (rows []string, dead []event.Dead) {
+func (w *world) script(b *event.Batch, requests []Request) (rows []string, dead []event.DeadLetter) {
 	for i := range b.Len() {
 		doc, at := string(b.Doc(i)), b.Range.First+uint64(i)
 		var request Request
@@ -210,14 +210,14 @@ func (w *world) script(b *event.Batch, requests []Request) (rows []string, dead 
 		var n int
 		fmt.Sscanf(doc, "e%d", &n)
 		if !w.repaired && n%3 == 0 {
-			dead = append(dead, event.Dead{Position: at, Stage: "script", Error: "third", Original: []byte(doc)})
+			dead = append(dead, event.DeadLetter{Position: at, Stage: "script", Error: "third", Original: []byte(doc)})
 			continue
 		}
 		for number := range uint32(2) {
 			switch {
 			case request.Sink != "" && request.Number != number:
 			case !w.repaired && n%4 == 1 && number == 1:
-				dead = append(dead, event.Dead{Position: at, Sink: "table", Number: number, Stage: "sink", Error: "fourth", Original: []byte(doc)})
+				dead = append(dead, event.DeadLetter{Position: at, Sink: "table", Number: number, Stage: "sink", Error: "fourth", Original: []byte(doc)})
 			default:
 				rows = append(rows, fmt.Sprint(doc, ".", number))
 			}

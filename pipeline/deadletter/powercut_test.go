@@ -83,9 +83,9 @@ func retryOnFault(f func() error) (err error) {
 // of partition a, and those of rounds before that were retried.
 func firstOfB(round int) uint64 { return uint64(round%2) * perRound }
 
-func roundOf(round int, partition string, first uint64) (letters []event.Dead) {
+func roundOf(round int, partition string, first uint64) (letters []event.DeadLetter) {
 	for i := range uint64(perRound) {
-		letters = append(letters, event.Dead{Position: first + i, Stage: "script", Script: partition, Error: strconv.Itoa(round), Original: make([]byte, round%4*700)})
+		letters = append(letters, event.DeadLetter{Position: first + i, Stage: "script", Script: partition, Error: strconv.Itoa(round), Original: make([]byte, round%4*700)})
 	}
 	return letters
 }
@@ -190,7 +190,7 @@ func TestLyingSync(t *testing.T) {
 						first = firstOfB(round)
 					}
 					wanted := roundOf(round, l.Partition, first)
-					if i := l.Position - first; i >= perRound || !cmp.Equal(wanted[i], l.Dead) {
+					if i := l.Position - first; i >= perRound || !cmp.Equal(wanted[i], l.DeadLetter) {
 						t.Errorf("letter %+v was never stored", l)
 					}
 					if seen[l.ID()] {

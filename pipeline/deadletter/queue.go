@@ -162,7 +162,7 @@ func completeRetries(tx *bolt.Tx, pipeline, name []byte, r event.Range) error {
 // rows in all sinks.
 type Request struct {
 	Sink   string // name of the sink that lacks a row; empty for the whole event
-	Number uint32 // of the row, as in event.Dead
+	Number uint32 // of the row, as in event.DeadLetter
 }
 
 // RetryOptions are the arguments of OpenRetries that describe the pipeline.

@@ -71,7 +71,7 @@ func (r *retrySourceReader) Close(context.Context) error { return nil }
 var limits = source.Limits{Events: 5, Bytes: 1 << 20}
 
 // keep stores letters of positions that are durable in every sink.
-func keep(t *testing.T, s *Store, partition string, letters ...event.Dead) {
+func keep(t *testing.T, s *Store, partition string, letters ...event.DeadLetter) {
 	t.Helper()
 	r := event.Range{Count: 1 << 20}
 	replace(t, s, "p", partition, r, letters...)
@@ -92,7 +92,7 @@ func TestRetriesReadAsASource(t *testing.T) {
 		s := open(t, t.TempDir())
 		s.db.NoSync = true
 		var place sourcetest.Place
-		var letters []event.Dead
+		var letters []event.DeadLetter
 		for i := range events {
 			d := dead(uint64(i), "x")
 			d.Original = fmt.Appendf(nil, `{"id":%06d}`, i)
@@ -131,7 +131,7 @@ func markCommitted(t *testing.T, s *Store, partition string, r event.Range) {
 
 func TestLetterKeepsItsIdentity(t *testing.T) {
 	s := open(t, t.TempDir())
-	first := event.Dead{Position: 7, Sink: "pg", Number: 2, Stage: "sink", Error: "no", Original: []byte(`{"a":1}`)}
+	first := event.DeadLetter{Position: 7, Sink: "pg", Number: 2, Stage: "sink", Error: "no", Original: []byte(`{"a":1}`)}
 	keep(t, s, "list", first)
 	before := list(t, s, Filter{})[0]
 	for tries := 1; tries <= 2; tries++ {
@@ -148,7 +148,7 @@ func TestLetterKeepsItsIdentity(t *testing.T) {
 		if diff := cmp.Diff([]Request{{Sink: "pg", Number: 2}}, requests); diff != "" || string(b.Doc(0)) != `{"a":1}` {
 			t.Errorf("%s\n%s", b.Doc(0), diff)
 		}
-		again := event.Dead{Position: b.Range.First, Stage: "script", Error: "worse", Original: b.Doc(0)}
+		again := event.DeadLetter{Position: b.Range.First, Stage: "script", Error: "worse", Original: b.Doc(0)}
 		replace(t, s, "p", name, b.Range, again)
 		markCommitted(t, s, name, b.Range)
 		after := list(t, s, Filter{})
@@ -268,7 +268,7 @@ func TestSinkSetBack(t *testing.T) {
 
 func TestResolveAndPurge(t *testing.T) {
 	s := open(t, t.TempDir())
-	var letters []event.Dead
+	var letters []event.DeadLetter
 	for i := range uint64(600) {
 		letters = append(letters, dead(i, "x"))
 	}

@@ -17,9 +17,9 @@ func TestRelease(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)
 	const letters = 5000
-	dead := make([]event.Dead, letters)
+	dead := make([]event.DeadLetter, letters)
 	for i := range dead {
-		dead[i] = event.Dead{Position: uint64(i), Stage: "script", Error: "no", Original: make([]byte, 1000)}
+		dead[i] = event.DeadLetter{Position: uint64(i), Stage: "script", Error: "no", Original: make([]byte, 1000)}
 	}
 	replace(t, s, "p", "q", event.Range{Count: letters}, dead...)
 	path := filepath.Join(folder, FileName)
@@ -31,7 +31,7 @@ func TestRelease(t *testing.T) {
 		t.Fatalf("%d bytes are resident after all letters were read", read)
 	}
 	for i := range uint64(releaseInterval) { // one of them at least is the one that releases
-		replace(t, s, "p", "q", event.Range{First: letters + i, Count: 1}, event.Dead{Position: letters + i, Stage: "script"})
+		replace(t, s, "p", "q", event.Range{First: letters + i, Count: 1}, event.DeadLetter{Position: letters + i, Stage: "script"})
 	}
 	if held := resident(t, path); held > read/4 {
 		t.Errorf("%d of %d bytes are resident still", held, read)

@@ -14,7 +14,7 @@ import (
 // atomically. They are uncommitted until MarkCommitted. Replace writes nothing if
 // there is nothing to delete and nothing to add. The positions of dead must lie
 // in r, and the ranges of concurrent calls must not overlap.
-func (s *Store) Replace(pipeline, partition string, r event.Range, dead []event.Dead) error {
+func (s *Store) Replace(pipeline, partition string, r event.Range, dead []event.DeadLetter) error {
 	n := &replacement{pipeline: []byte(pipeline), partition: []byte(partition), first: r.First, end: r.End()}
 	if err := s.encodeLetters(n, dead); err != nil {
 		return fmt.Errorf("dead letters of %s, partition %s, %s: %w", pipeline, partition, r, err)
@@ -38,7 +38,7 @@ type replacement struct {
 	keys, values        [][]byte
 }
 
-func (s *Store) encodeLetters(n *replacement, dead []event.Dead) error {
+func (s *Store) encodeLetters(n *replacement, dead []event.DeadLetter) error {
 	if len(n.pipeline) == 0 || len(n.partition) == 0 || isReserved(n.pipeline) {
 		return errors.New("pipeline and partition need names")
 	}
@@ -69,12 +69,12 @@ func (s *Store) encodeLetters(n *replacement, dead []event.Dead) error {
 
 // makeLetters makes letters of dead events. Those of a retry batch continue the
 // letters that were retried.
-func (s *Store) makeLetters(n *replacement, dead []event.Dead) (letters []Letter, err error) {
+func (s *Store) makeLetters(n *replacement, dead []event.DeadLetter) (letters []Letter, err error) {
 	now := time.Now()
 	err = s.db.View(func(tx *bolt.Tx) error {
 		batch := findBucket(tx, queueBucket, n.pipeline, n.partition)
 		for i := range dead {
-			l := Letter{Pipeline: string(n.pipeline), Partition: string(n.partition), First: now, Time: now, Dead: dead[i]}
+			l := Letter{Pipeline: string(n.pipeline), Partition: string(n.partition), First: now, Time: now, DeadLetter: dead[i]}
 			if batch != nil {
 				if err := s.continueRetried(&l, n, batch); err != nil {
 					return err

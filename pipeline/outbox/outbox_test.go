@@ -50,7 +50,7 @@ func entryOf(pipeline, partition string, first uint64) *Entry {
 	other := event.Output{Partition: partition, Range: e.Batch.Range, Data: []byte(`{}`), Ends: []uint32{2}, From: []uint32{0}}
 	e.Result = event.Result{
 		Outputs: []event.Output{docs, typed, other}, Ran: 2, Dropped: 1,
-		Dead: []event.Dead{{Position: first + 1, Stage: "parse", Error: "no object", Original: []byte("bad")}},
+		Dead: []event.DeadLetter{{Position: first + 1, Stage: "parse", Error: "no object", Original: []byte("bad")}},
 	}
 	return e
 }

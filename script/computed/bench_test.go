@@ -23,13 +23,13 @@ func BenchmarkColumns(b *testing.B) {
 	}
 	for n := range 4 {
 		b.Run(fmt.Sprint(n, " columns"), func(b *testing.B) {
-			inner, err := passthrough.Language().Load(b.Context(), script.Code{}, script.Options{Sinks: []script.Sink{{}}, Together: true})
+			inner, err := passthrough.Language().Load(b.Context(), script.Code{}, script.Options{Sinks: []script.Sink{{}}, SingleOutput: true})
 			if err != nil {
 				b.Fatal(err)
 			}
 			var columns []Column
 			for i := range n {
-				loaded, err := lua.Language().Load(b.Context(), script.Code{Name: "c", Text: []byte("function main(row) return row.a * 2 end")}, script.Options{Sinks: []script.Sink{{}}, Value: true})
+				loaded, err := lua.Language().Load(b.Context(), script.Code{Name: "c", Text: []byte("function main(row) return row.a * 2 end")}, script.Options{Sinks: []script.Sink{{}}, ReturnsValue: true})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -29,7 +29,7 @@ func (w *computation) fillIdentifiers(c *Column) {
 	for row, from := range w.rows.From {
 		position, number := w.in.Range.First+uint64(from), w.numbers[row]
 		if position > positionMax || number > numberMax {
-			w.rejectRow(row, event.Dead{Stage: "column", Script: w.script.String(), Error: fmt.Sprintf(
+			w.rejectRow(row, event.DeadLetter{Stage: "column", Script: w.script.String(), Error: fmt.Sprintf(
 				"column %s: %s supports positions up to %d and %d rows per event", c.Name, Identifier, uint64(positionMax), numberMax+1)})
 			continue
 		}

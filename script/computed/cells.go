@@ -57,8 +57,8 @@ func (w *computation) rejectMistyped(c *Column, checker *document.Extractor) err
 	return nil
 }
 
-func (w *computation) mistyped(c *Column, bad report.Rejected) event.Dead {
-	d := event.Dead{Stage: "column", Error: bad.Reason, Script: w.script.String()}
+func (w *computation) mistyped(c *Column, bad report.Rejected) event.DeadLetter {
+	d := event.DeadLetter{Stage: "column", Error: bad.Reason, Script: w.script.String()}
 	if c.Code != nil {
 		d.Script = c.Code.String()
 	}
@@ -110,7 +110,7 @@ func (w *computation) parseJSONText(c *Column, row int, quoted []byte) []byte {
 	if err == nil && len(value) > 0 && json.Valid(value) {
 		return value
 	}
-	w.rejectRow(row, event.Dead{
+	w.rejectRow(row, event.DeadLetter{
 		Stage: "column", Script: c.Code.String(),
 		Error: fmt.Sprintf("column %s wants json, got the string %s: return a table, or the result of json.encode", c.Name, report.Clip(quoted)),
 	})

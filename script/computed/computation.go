@@ -31,7 +31,7 @@ type computation struct {
 	sent       event.Output // the script's rows: events and sinks, without documents
 	cells      cells
 	rejected   []bool // by row
-	dead       []event.Dead
+	dead       []event.DeadLetter
 }
 
 // start takes over what the script returned.
@@ -70,7 +70,7 @@ func (w *computation) compute(ctx context.Context) error {
 
 // fillCells computes the values of a column.
 func (w *computation) fillCells(ctx context.Context, c *Column) error {
-	switch c.Built {
+	switch c.Builtin {
 	case Identifier:
 		w.fillIdentifiers(c)
 	case Timestamp:
@@ -103,7 +103,7 @@ func (w *computation) callCode(ctx context.Context, c *Column) error {
 func (w *computation) collectValues(c *Column, first int) {
 	for i := range w.values.Dead {
 		d := &w.values.Dead[i]
-		w.rejectRow(int(d.Position), event.Dead{
+		w.rejectRow(int(d.Position), event.DeadLetter{
 			Stage: d.Stage, Error: nameColumn(c, d.Error), Traceback: d.Traceback, Script: d.Script,
 		})
 	}
@@ -136,7 +136,7 @@ func (w *computation) checkComplete(c *Column) error {
 }
 
 // rejectRow makes dead letters of a row, one for each of its sinks.
-func (w *computation) rejectRow(row int, d event.Dead) {
+func (w *computation) rejectRow(row int, d event.DeadLetter) {
 	if w.rejected[row] {
 		return
 	}

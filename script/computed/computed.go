@@ -28,10 +28,10 @@ const (
 
 // A Column is one computed column, of code or of a built-in function.
 type Column struct {
-	Name  string
-	Type  event.Type
-	Code  script.Script // loaded for values; closed with the Script
-	Built string        // Identifier or Timestamp
+	Name    string
+	Type    event.Type
+	Code    script.Script // loaded for values; closed with the Script
+	Builtin string        // Identifier or Timestamp
 }
 
 // IsBuilt reports whether a function is built in.
@@ -49,9 +49,9 @@ func (c Column) Check() error {
 		return fmt.Errorf("invalid column name %q: quotes, slashes and control characters are not allowed", c.Name)
 	case !slices.Contains(Types(), c.Type):
 		return fmt.Errorf("column %s cannot be of type %s", c.Name, c.Type)
-	case c.Built == Identifier && c.Type != event.String:
+	case c.Builtin == Identifier && c.Type != event.String:
 		return fmt.Errorf("column %s: %s is of type string, not %s", c.Name, Identifier, c.Type)
-	case c.Built == Timestamp && c.Type != event.Timestamp && c.Type != event.Int64:
+	case c.Builtin == Timestamp && c.Type != event.Timestamp && c.Type != event.Int64:
 		return fmt.Errorf("column %s: %s is of type timestamp, or int64 for seconds since 1970, not %s", c.Name, Timestamp, c.Type)
 	}
 	return nil
@@ -70,7 +70,7 @@ type Script struct {
 	computations sync.Pool // of *work
 }
 
-// New adds columns to the rows of inner, which was loaded with Options.Together. sinks are
+// New adds columns to the rows of inner, which was loaded with Options.SingleOutput. sinks are
 // the sinks of the result, and now is the clock of Timestamp. Close closes inner and the code of
 // the columns.
 func New(pipeline string, inner script.Script, columns []Column, sinks []script.Sink, now func() time.Time) *Script {

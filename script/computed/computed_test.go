@@ -21,7 +21,7 @@ const firstPosition = 1000
 func code(t *testing.T, name string, typ event.Type, text string) Column {
 	t.Helper()
 	loaded, err := lua.Language().Load(t.Context(), script.Code{Name: "column " + name, Text: []byte(text)},
-		script.Options{Sinks: []script.Sink{{}}, Value: true})
+		script.Options{Sinks: []script.Sink{{}}, ReturnsValue: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func behind(t *testing.T, text string, sinks []script.Sink, columns ...Column) *
 	if text == "" {
 		language = passthrough.Language()
 	}
-	inner, err := language.Load(t.Context(), script.Code{Name: "inner.lua", Text: []byte(text)}, script.Options{Sinks: sinks, Together: true})
+	inner, err := language.Load(t.Context(), script.Code{Name: "inner.lua", Text: []byte(text)}, script.Options{Sinks: sinks, SingleOutput: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func (c *counting) Run(ctx context.Context, in *event.Batch, res *event.Result) 
 func TestIdentifier(t *testing.T) {
 	const inner = "function main(event) return {event, event} end"
 	build := func(pipeline string) *Script {
-		s := behind(t, inner, oneSink, Column{Name: "id", Type: event.String, Built: Identifier})
+		s := behind(t, inner, oneSink, Column{Name: "id", Type: event.String, Builtin: Identifier})
 		s.pipeline = pipeline
 		return s
 	}
@@ -314,8 +314,8 @@ func TestIdentifier(t *testing.T) {
 
 func TestTimestamp(t *testing.T) {
 	s := behind(t, "", oneSink,
-		Column{Name: "at", Type: event.Timestamp, Built: Timestamp},
-		Column{Name: "s", Type: event.Int64, Built: Timestamp},
+		Column{Name: "at", Type: event.Timestamp, Builtin: Timestamp},
+		Column{Name: "s", Type: event.Int64, Builtin: Timestamp},
 		code(t, "year", event.String, "function main(row) return row.at:sub(1, 4) end"))
 	wantOutcome(t, run(t, s, 1, `{}`), `0 {"at":"2026-11-22T08:00:00.123450Z","s":1795334400,"year":"2026"}`)
 }
@@ -325,8 +325,8 @@ func TestCheck(t *testing.T) {
 		`invalid column name ""`:       {Type: event.Bool},
 		`invalid column name "a\"b"`:   {Name: `a"b`, Type: event.Bool},
 		"cannot be of type decimal":    {Name: "a", Type: event.Decimal},
-		"is of type string, not int64": {Name: "a", Type: event.Int64, Built: Identifier},
-		"timestamp, or int64":          {Name: "a", Type: event.String, Built: Timestamp},
+		"is of type string, not int64": {Name: "a", Type: event.Int64, Builtin: Identifier},
+		"timestamp, or int64":          {Name: "a", Type: event.String, Builtin: Timestamp},
 	} {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%+v: error is %v, want %q", c, err, part)

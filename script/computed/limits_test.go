@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func limited(t *testing.T, text string, value bool) script.Script {
 	t.Helper()
 	loaded, err := lua.Language().Load(t.Context(), script.Code{Name: "limited.lua", Text: []byte(text)},
-		script.Options{Sinks: []script.Sink{{}}, Value: value, Limits: script.Limits{Output: 100}})
+		script.Options{Sinks: []script.Sink{{}}, ReturnsValue: value, Limits: script.Limits{Output: 100}})
 	if err != nil {
 		t.Fatal(err)
 	}

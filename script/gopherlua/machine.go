@@ -140,7 +140,7 @@ func (m *machine) callMain(r *run, i int) error {
 		m.broken = m.broken || isPanic(err)
 		return m.scriptError(err)
 	}
-	if m.opts.Value {
+	if m.opts.ReturnsValue {
 		l.SetTop(top + 1)
 		return m.emitDocument(r, i, l.Get(-1))
 	}

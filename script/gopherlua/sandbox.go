@@ -33,7 +33,7 @@ func (m *machine) sandbox() *lua.LTable {
 	if c := m.opts.Trial.Covers(); c != nil {
 		m.setFunctions(m.globals, map[string]lua.LGFunction{lineFunction: lineReporter(c)})
 	}
-	if !m.opts.Value { // what the function returns is for no sink
+	if !m.opts.ReturnsValue { // what the function returns is for no sink
 		m.setFunctions(m.globals, map[string]lua.LGFunction{"to": m.to})
 	}
 	strings := m.library(standard, "string", m.stringLibrary())

@@ -182,7 +182,7 @@ func TestRowsHaveExactNumbers(t *testing.T) {
 }
 
 func TestValues(t *testing.T) {
-	s := loadShapes(t, "Value", script.Options{Value: true})
+	s := loadShapes(t, "Value", script.Options{ReturnsValue: true})
 	res := runAll(t, s, `{"what":"row","n":1}`, `{"what":"nil"}`, `{"what":"text"}`, `{"what":"bytes"}`, `{"what":"raw"}`, `{"what":"time"}`,
 		`{"what":"func"}`, `{"what":"error"}`, `[]`)
 	expect(t, res, `0 {"n":1,"what":"row"}`, `1 null`, `2 "<text>"`, `3 "{}"`, `4 [1.0]`, `5 "2026-01-02T03:04:05Z"`,
@@ -191,7 +191,7 @@ func TestValues(t *testing.T) {
 	if res.Dropped != 0 {
 		t.Errorf("%d dropped", res.Dropped)
 	}
-	_, err := Language().Load(context.Background(), script.Code{Name: shapesPath(t), Func: "Same"}, script.Options{Value: true})
+	_, err := Language().Load(context.Background(), script.Code{Name: shapesPath(t), Func: "Same"}, script.Options{ReturnsValue: true})
 	if err == nil || !strings.Contains(err.Error(), "takes batches") {
 		t.Errorf("error is %v", err)
 	}

@@ -37,7 +37,7 @@ func (r *run) runRow(i int, encoder *json.Encoder) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.script.opts.Value {
+	if r.script.opts.ReturnsValue {
 		return r.encode(i, encoder, bytesAsText(value), 0)
 	}
 	if routed, ok := value.(map[string][]map[string]any); ok {

@@ -34,7 +34,7 @@ func load(_ context.Context, code script.Code, opts script.Options) (script.Scri
 	if err != nil {
 		return nil, err
 	}
-	if opts.Value && p.Row == nil {
+	if opts.ReturnsValue && p.Row == nil {
 		return nil, p.errNotRowFunc()
 	}
 	s := &loadedScript{
@@ -102,7 +102,7 @@ func (s *loadedScript) acquire() *workspace {
 		return ready
 	}
 	w := &workspace{result: script.NewResultBuilder(&s.opts, s), checker: document.NewChecker()}
-	if !s.opts.Value {
+	if !s.opts.ReturnsValue {
 		w.result.Invalid = func(reason string) (string, error) {
 			return "script", fmt.Errorf("%s produced an invalid document: %s", s.plugin.symbol, reason)
 		}

@@ -59,7 +59,7 @@ func checkFrame(t *testing.T, shared *memory, m message, b bounds) {
 		shared.all[i] = 0xff
 	}
 	options := script.Options{Sinks: []script.Sink{{Name: "a"}, {Name: "b"}}, Limits: script.Limits{}.WithDefaults()}
-	options.Value = b.value
+	options.ReturnsValue = b.value
 	if b.value {
 		options.Sinks = options.Sinks[:1]
 	}

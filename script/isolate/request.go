@@ -45,7 +45,7 @@ func (q *loadRequest) encode(e *encoder) {
 		e.text(s.Name)
 		e.bool(s.Routed)
 	}
-	e.bool(q.options.Value)
+	e.bool(q.options.ReturnsValue)
 	e.bool(q.options.Stats != nil)
 	e.int(int(q.level) + 128)
 	e.int(len(q.options.Modules))
@@ -81,10 +81,10 @@ func decodeLoadRequest(d *decoder, function func(module, name string) script.Fun
 	for i := range o.Sinks {
 		o.Sinks[i] = script.Sink{Name: d.text(), Routed: d.bool()}
 	}
-	o.Isolated, o.Value = true, d.bool()
+	o.Isolated, o.ReturnsValue = true, d.bool()
 	// One output contains the rows of all sinks; the parent distributes them. When code is only
 	// checked, there are no sinks.
-	o.Together = !o.Value && len(o.Sinks) > 0
+	o.SingleOutput = !o.ReturnsValue && len(o.Sinks) > 0
 	if d.bool() {
 		o.Stats = &script.Stats{}
 	}

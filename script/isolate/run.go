@@ -171,7 +171,7 @@ func (r *run) runPart(p part) (*script.LimitError, error) {
 // addPiece adds an answer to a part. It returns errOutput, without adding it, at the output limit.
 func (r *run) addPiece(w *process, p part, m *message) (*script.LimitError, error) {
 	limits := &r.s.opts.Limits
-	b := bounds{p.end - p.first - r.done, len(r.s.opts.Sinks), limits.Output, r.s.opts.Value, r.done > 0, m.d&isPiece != 0}
+	b := bounds{p.end - p.first - r.done, len(r.s.opts.Sinks), limits.Output, r.s.opts.ReturnsValue, r.done > 0, m.d&isPiece != 0}
 	f := &r.frame
 	if err := f.read(m, w.rest, w.text, b); err != nil {
 		return nil, w.fail(err)

@@ -36,7 +36,7 @@ func Check(code script.Code, opts script.Options) []*script.Error {
 	for _, name := range Globals() {
 		c.set[name] = true
 	}
-	if opts.Value { // a computed column is for no sink
+	if opts.ReturnsValue { // a computed column is for no sink
 		delete(c.set, "to")
 	}
 	c.file(code.Name, code.Text)

@@ -114,7 +114,7 @@ func TestCheckReportsNothingCorrect(t *testing.T) {
 }
 
 func TestColumnsRouteNowhere(t *testing.T) {
-	got := findings("function main(row) return to('audit', row) end", script.Options{Value: true, Sinks: []script.Sink{{}}})
+	got := findings("function main(row) return to('audit', row) end", script.Options{ReturnsValue: true, Sinks: []script.Sink{{}}})
 	if !strings.HasPrefix(got, "s.lua:1: the global to is never set") {
 		t.Errorf("found %q", got)
 	}

@@ -24,7 +24,7 @@ func TestRunDoesNotAllocate(t *testing.T) {
 
 func testAllocs(t *testing.T, text string, doc func(int) string, events int, spec []event.Column) {
 	code := script.Code{Name: "job.lua", Text: []byte(text)}
-	s, err := luajit.Load(t.Context(), code, script.Options{Sinks: []script.Sink{{Columns: spec, Bare: true}}})
+	s, err := luajit.Load(t.Context(), code, script.Options{Sinks: []script.Sink{{Columns: spec, ColumnsOnly: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}

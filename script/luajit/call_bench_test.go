@@ -33,7 +33,7 @@ func BenchmarkCall(b *testing.B) {
 
 func BenchmarkValue(b *testing.B) {
 	const label = `function main(row) return row.city .. ":" .. tostring(row.amount * 1.07) end`
-	opts := script.Options{Sinks: []script.Sink{{}}, Value: true}
+	opts := script.Options{Sinks: []script.Sink{{}}, ReturnsValue: true}
 	for _, lang := range []script.Language{luajit.Language, luajit.Interpreted} {
 		b.Run(lang.Name, func(b *testing.B) { benchmarkWith(b, lang, label, row, 256, opts) })
 	}

@@ -44,7 +44,7 @@ func BenchmarkEmail(b *testing.B) {
 }
 
 func email(b *testing.B, lang script.Language, text string, columns []event.Column) {
-	s, err := lang.Load(b.Context(), script.Code{Name: "email.lua", Text: []byte(text)}, script.Options{Sinks: []script.Sink{{Columns: columns, Bare: columns != nil}}})
+	s, err := lang.Load(b.Context(), script.Code{Name: "email.lua", Text: []byte(text)}, script.Options{Sinks: []script.Sink{{Columns: columns, ColumnsOnly: columns != nil}}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 	}
 	s.plain = opts.Direct() && opts.Sinks[0].Columns == nil
 	s.runs.New = s.newRun
-	s.bare = luajit.Bare(sinks(opts.Sinks))
+	s.bare = luajit.OmitsDocuments(sinks(opts.Sinks))
 	if err := s.joinPool(ctx, "batches", s.open); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (e *engine) Progress() (uint32, bool) { return e.VM.Progress(&e.seen) }
 // open makes an engine with the script in it.
 func (s *Script) open(ctx context.Context, w *luajit.Watchdog) (pool.VM, error) {
 	e, err := luajit.NewEngine(w, s.limits(), luajit.Setup{
-		Output: s.opts.Limits.Output, Sinks: sinks(s.opts.Sinks), Main: s.code.Func, Value: s.opts.Value, Host: s.host,
+		Output: s.opts.Limits.Output, Sinks: sinks(s.opts.Sinks), Main: s.code.Func, ReturnsValue: s.opts.ReturnsValue, Host: s.host,
 		Extension: s.opts.Extension,
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ func (b *books) Write(_ context.Context, out *event.Output) error {
 
 // Replace implements pipeline.DeadLetters. A letter's error names the version
 // that its script does.
-func (b *books) Replace(_, _ string, _ event.Range, dead []event.Dead) error {
+func (b *books) Replace(_, _ string, _ event.Range, dead []event.DeadLetter) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range dead {

@@ -263,7 +263,7 @@ func (s *Script) tryVersion(ctx context.Context, next *snapshot) (err error) {
 }
 
 // allDead reports whether each of n events has a dead letter.
-func allDead(n int, dead []event.Dead) bool {
+func allDead(n int, dead []event.DeadLetter) bool {
 	positions := map[uint64]bool{}
 	for i := range dead {
 		positions[dead[i].Position] = true

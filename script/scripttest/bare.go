@@ -63,7 +63,7 @@ func bareSinks(bare bool) script.Options {
 		{Name: "deep", Path: []string{"o", "s"}, Type: event.String},
 		{Name: "o", Path: []string{"o"}, Type: event.JSON},
 	})
-	options.Sinks[0].Bare = bare
+	options.Sinks[0].ColumnsOnly = bare
 	return options
 }
 

@@ -128,7 +128,7 @@ func outLines(out *event.Output) []string {
 	return got
 }
 
-func (c *testCase) checkDead(t *testing.T, dead []event.Dead) {
+func (c *testCase) checkDead(t *testing.T, dead []event.DeadLetter) {
 	for i := range max(len(dead), len(c.dead)) {
 		if i >= len(dead) {
 			t.Errorf("missing dead letter: %s", c.dead[i])

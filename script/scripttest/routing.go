@@ -153,7 +153,7 @@ func testRouteToTheOnly(t *testing.T, lang script.Language) {
 // testTogether asks for one output that says itself what is for which sink.
 func testTogether(t *testing.T, lang script.Language) {
 	s := load(t, lang, `function main(e) if e.n == 2 then return to({"b", "c"}, e), {x = 1} end return e end`, script.Options{
-		Sinks: []script.Sink{{Name: "a"}, {Name: "b"}, {Name: "c", Routed: true}}, Together: true,
+		Sinks: []script.Sink{{Name: "a"}, {Name: "b"}, {Name: "c", Routed: true}}, SingleOutput: true,
 	})
 	res := result()
 	for _, c := range []struct {

@@ -121,7 +121,7 @@ func checkResult(t testing.TB, s script.Script, docs []string, in *event.Batch, 
 }
 
 // checkDead returns the index of the event in the batch.
-func checkDead(t testing.TB, s script.Script, docs []string, dead *event.Dead) int {
+func checkDead(t testing.TB, s script.Script, docs []string, dead *event.DeadLetter) int {
 	t.Helper()
 	i := int(dead.Position) - firstPosition
 	if i < 0 || i >= len(docs) {

@@ -30,7 +30,7 @@ func testClock(t *testing.T, lang script.Language) {
 local time = require "time"
 function main(event)
   return {time.now(), time.unix(), os.time(), os.date("!%Y"), os.clock() >= 0}
-end`, script.Options{Trial: trial, Value: true})
+end`, script.Options{Trial: trial, ReturnsValue: true})
 	for at, want := range map[int64]string{
 		1_000_000_000_250_000: `[1000000000.25,1000000000,1000000000,"2001",true]`,
 		0:                     `[0,0,0,"1970",true]`,
@@ -63,7 +63,7 @@ local host, hash = require "host", require "hash"
 function main(event)
   local echoed, message = pcall(host.echo, 1)
   return {host.wait(0), host.add(1, 2), #hash.md5("x"), type(os.time()), echoed, message ~= 1 and message:match "host.*" or message}
-end`, script.Options{Trial: trial, Modules: []script.Module{host()}, Value: true})
+end`, script.Options{Trial: trial, Modules: []script.Module{host()}, ReturnsValue: true})
 	for _, step := range []struct {
 		replaced bool
 		want     string

@@ -28,7 +28,7 @@ function main(row)
   if what == "bytes" then return "\255" end
   if what == "error" then error("on purpose") end
 end`
-	s := load(t, lang, text, script.Options{Value: true})
+	s := load(t, lang, text, script.Options{ReturnsValue: true})
 	docs := []string{
 		`{"what":"text"}`, `{"what":"number","n":1.5}`, `{"what":"big","n":9007199254740993}`, `{"what":"bool","n":1}`,
 		`{"what":"nil"}`, `{"what":"null"}`, `{"what":"table"}`, `{"what":"list"}`, `{"what":"row","n": 1.0}`,

@@ -8,7 +8,7 @@ import (
 
 // Explain puts what was read in place of the envelope in a dead letter, and otherwise says
 // which setting the event may need.
-func (f Format) Explain(d *event.Dead) {
+func (f Format) Explain(d *event.DeadLetter) {
 	if record, reason, refused := f.Refused(d.Original); refused {
 		d.Original, d.Error = bytes.Clone(record), reason
 	} else if hint := Hint(d.Original); f.IsJSON() && hint != "" {

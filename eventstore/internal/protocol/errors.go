@@ -10,7 +10,7 @@ import (
 var ErrClosed = errors.New("eventstore: closed")
 
 // ErrMemory reports that writing Parquet files needs more memory than its process may use. A
-// Segment or Merge that is Wide uses small row groups and a separate process with three times
+// Segment or Merge that is LowMemory uses small row groups and a separate process with three times
 // the memory.
 var ErrMemory = errors.New("the process that writes Parquet files needs more memory than it may use")
 

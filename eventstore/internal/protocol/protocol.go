@@ -219,31 +219,31 @@ type ResultColumn struct {
 
 // A Segment requests Parquet files of all rows of one closed log file.
 type Segment struct {
-	Version uint64 // of the manifest
-	Log     wal.FileEnd
-	Number  uint64 // of the segment
-	Wide    bool   // see ErrMemory
+	Version   uint64 // of the manifest
+	Log       wal.FileEnd
+	Number    uint64 // of the segment
+	LowMemory bool   // see ErrMemory
 }
 
 // A Recompute requests a rewrite of a file without its deleted rows, either with new values
 // in one column or divided by the days of the table's time column.
 type Recompute struct {
-	Version uint64 // of the manifest
-	Table   uint32
-	File    string  // name in the manifest
-	Number  uint64  // of the new segment
-	Column  int32   // column ID; 0 divides the rows by day
-	Hidden  []int32 // IDs of columns that Call does not see
-	Wide    bool    // see ErrMemory
+	Version   uint64 // of the manifest
+	Table     uint32
+	File      string  // name in the manifest
+	Number    uint64  // of the new segment
+	Column    int32   // column ID; 0 divides the rows by day
+	Hidden    []int32 // IDs of columns that Call does not see
+	LowMemory bool    // see ErrMemory
 	// Call returns the value of each document as text that casts to the column's type,
 	// nil for NULL. A document is a row in the form of its original event. If writing the
 	// file restarts, attempt changes. Calls are not concurrent.
 	Call func(ctx context.Context, attempt int, documents [][]byte) ([][]byte, error) `json:"-"`
 }
 
-// Attempt returns the number of the attempt to write the file: 1, or 2 if Wide.
+// Attempt returns the number of the attempt to write the file: 1, or 2 if LowMemory.
 func (q *Recompute) Attempt() int {
-	if q.Wide {
+	if q.LowMemory {
 		return 2
 	}
 	return 1
@@ -252,11 +252,11 @@ func (q *Recompute) Attempt() int {
 // A Merge requests one file for each group of files. The files of a group are of one table
 // and day.
 type Merge struct {
-	Version uint64
-	Table   uint32
-	Groups  [][]string // names of files in the manifest
-	Number  uint64     // of the new segment
-	Wide    bool       // see ErrMemory
+	Version   uint64
+	Table     uint32
+	Groups    [][]string // names of files in the manifest
+	Number    uint64     // of the new segment
+	LowMemory bool       // see ErrMemory
 }
 
 // A Merged is the result of merging a group of files.

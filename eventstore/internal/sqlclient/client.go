@@ -247,9 +247,9 @@ func sendExternal(w *protocol.Writer, tables []External) error {
 
 // WriteSegment writes the rows of a closed log file as Parquet files. The files are durable
 // when it returns; they join the store when the manifest lists them. After ErrMemory, retry
-// with Segment.Wide.
+// with Segment.LowMemory.
 func (c *Client) WriteSegment(ctx context.Context, q protocol.Segment) (files []protocol.Written, err error) {
-	err = c.write(ctx, &protocol.Request{Segment: &q}, q.Wide, &files)
+	err = c.write(ctx, &protocol.Request{Segment: &q}, q.LowMemory, &files)
 	return files, err
 }
 
@@ -257,7 +257,7 @@ func (c *Client) WriteSegment(ctx context.Context, q protocol.Segment) (files []
 // returns the results of the groups before the failed one. After ErrMemory, retry with fewer
 // files.
 func (c *Client) Merge(ctx context.Context, q protocol.Merge) (merged []protocol.Merged, err error) {
-	err = c.write(ctx, &protocol.Request{Merge: &q}, q.Wide, &merged)
+	err = c.write(ctx, &protocol.Request{Merge: &q}, q.LowMemory, &merged)
 	return merged, err
 }
 
@@ -334,9 +334,9 @@ func (c *Client) Tail(ctx context.Context, q protocol.Tail) (*Rows, error) {
 
 // Recompute rewrites a file. The result is any number of files, possibly none.
 func (c *Client) Recompute(ctx context.Context, q protocol.Recompute) (files []manifest.File, err error) {
-	err = c.write(ctx, &protocol.Request{Recompute: &q}, q.Wide, &files)
-	if errors.Is(err, protocol.ErrMemory) && !q.Wide {
-		q.Wide = true
+	err = c.write(ctx, &protocol.Request{Recompute: &q}, q.LowMemory, &files)
+	if errors.Is(err, protocol.ErrMemory) && !q.LowMemory {
+		q.LowMemory = true
 		return c.Recompute(ctx, q)
 	}
 	return files, err

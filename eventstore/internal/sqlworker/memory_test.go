@@ -125,7 +125,7 @@ func TestWideRow(t *testing.T) {
 	if _, err := f.client.WriteSegment(t.Context(), segment); !errors.Is(err, protocol.ErrMemory) || strings.Contains(err.Error(), "query") {
 		t.Errorf("got %v, want that memory is short", err)
 	}
-	segment.Number, segment.Wide = segment.Number+1, true
+	segment.Number, segment.LowMemory = segment.Number+1, true
 	written, err := f.client.WriteSegment(t.Context(), segment)
 	if err != nil || len(written) != 1 || written[0].File.Rows != 2 {
 		t.Fatalf("got %+v, %v", written, err)
@@ -134,7 +134,7 @@ func TestWideRow(t *testing.T) {
 	table.Files, f.M.LogStart, f.M.NextSegment = []*manifest.File{&file}, 2, segment.Number+1
 	table.Deletes, f.M.NextDelete = []*manifest.Delete{{Number: 1, Predicate: "id = 1", Before: wal.Position{File: 2, Offset: 1}}}, 2
 	f.Save()
-	merge := protocol.Merge{Version: f.M.Version, Table: table.ID, Groups: [][]string{{file.Name}}, Number: f.M.NextSegment, Wide: true}
+	merge := protocol.Merge{Version: f.M.Version, Table: table.ID, Groups: [][]string{{file.Name}}, Number: f.M.NextSegment, LowMemory: true}
 	if merged, err := f.client.Merge(t.Context(), merge); err != nil || len(merged) != 1 || merged[0].File.Rows != 1 {
 		t.Errorf("got %+v, %v", merged, err)
 	}

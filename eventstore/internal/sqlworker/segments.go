@@ -28,7 +28,7 @@ func (w *worker) writeSegment(ctx context.Context, q *protocol.Segment, in *job)
 	}
 	defer log.Close()
 	written := []protocol.Written{}
-	out := segment.NewOutput(q.Number, q.Wide)
+	out := segment.NewOutput(q.Number, q.LowMemory)
 	out.Level = segment.SealLevel
 	for _, t := range m.Tables {
 		frames := log.Of(t.ID)
@@ -97,7 +97,7 @@ func (w *worker) merge(ctx context.Context, q *protocol.Merge, in *job) error {
 	for _, f := range t.Files {
 		byName[f.Name] = f
 	}
-	out := segment.NewOutput(q.Number, q.Wide)
+	out := segment.NewOutput(q.Number, q.LowMemory)
 	merged, err := w.mergeGroups(ctx, t, q.Groups, byName, out)
 	if err != nil {
 		err = fmt.Errorf("table %s: %w", t.Name, err)
@@ -153,7 +153,7 @@ func (w *worker) recompute(ctx context.Context, q *protocol.Recompute, in *job) 
 	defer s.close()
 	setScriptCaller(s.database.number, &scriptCaller{ctx: ctx, job: in})
 	defer setScriptCaller(s.database.number, nil)
-	out := segment.NewOutput(q.Number, q.Wide)
+	out := segment.NewOutput(q.Number, q.LowMemory)
 	files, err := s.writer(out).RecomputeFile(t, t.Files[i], q, s.database.number)
 	if err != nil {
 		return errors.Join(fmt.Errorf("table %s: %w", t.Name, s.explainWrite(err)), out.Abandon())

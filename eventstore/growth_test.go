@@ -4,8 +4,11 @@ package eventstore
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/event"
 )
 
 // TestBoundedArguments runs calls that would need gigabytes or crash the process, and similar
@@ -66,8 +69,8 @@ func TestBoundedArguments(t *testing.T) {
 		if err == nil {
 			rows.Close()
 		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.80s: %v, want %q", sql, err, want)
+		if got := fmt.Sprintf("%v (%s)", err, event.HintOf(err)); !strings.Contains(got, want) {
+			t.Errorf("%.80s: %s, want %q", sql, got, want)
 		}
 	}
 	for _, sql := range []string{

@@ -47,9 +47,4 @@ func TestPlacesOfErrors(t *testing.T) {
 	if duckdb.IsOutOfMemory(errors.New("Out of Memory Error: x")) {
 		t.Error("another's error is DuckDB's")
 	}
-	for want, q := range map[string]event.Fault{"m": {Message: "m"}, "m (h)": {Message: "m", Hint: "h"}, "line 2, column 3: m (h)": {Message: "m", Hint: "h", Line: 2, Column: 3}} {
-		if got := q.Error(); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
 }

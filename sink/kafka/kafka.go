@@ -31,6 +31,7 @@ import (
 type Config struct {
 	kafka.Config
 	Topic    string `yaml:"topic,required" example:"emails" help:"topic to write to"`
+	Create   bool   `yaml:"create" help:"create the topic if it does not exist, with the partitions and replicas that the broker gives new topics"`
 	Key      string `yaml:"key" default:"(none)" example:"user.id" help:"field that becomes the record's key, as a.b.c; records of one key go to one partition of the topic"`
 	Compress string `yaml:"compress" default:"zstd" choices:"none,gzip,snappy,lz4,zstd" help:"compression: none, gzip, snappy, lz4 or zstd"`
 	Order    string `yaml:"order" default:"source" choices:"source,any" help:"order of records in a partition of the topic: source, or any, which lets lanes write without waiting for each other"`
@@ -119,12 +120,44 @@ func (s *Sink) connect() (*kgo.Client, error) {
 }
 
 // Open implements sink.Sink. It returns no ranges.
-func (s *Sink) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
+func (s *Sink) Open(ctx context.Context, _ string) (sink.Writer, event.Ranges, error) {
 	client, err := s.connect()
+	if err == nil && s.config.Create {
+		err = s.createTopic(ctx, client)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	return &writer{sink: s, client: client}, nil, nil
+}
+
+// createTopic creates the topic if it does not exist. It asks first, because an account that may
+// write to a topic is often not allowed to create one.
+func (s *Sink) createTopic(ctx context.Context, client *kgo.Client) error {
+	err := s.findTopic(ctx, client)
+	if !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return s.wrapError(err)
+	}
+	_, err = kadm.NewClient(client).CreateTopic(ctx, -1, -1, nil, s.config.Topic)
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) { // another worker may be quicker
+		return s.wrapError(fmt.Errorf("create it: %w", err))
+	}
+	for ctx.Err() == nil { // until the broker lists it
+		if err = s.findTopic(ctx, client); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return s.wrapError(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// findTopic returns the broker's error about the topic.
+func (s *Sink) findTopic(ctx context.Context, client *kgo.Client) error {
+	topics, err := kadm.NewClient(client).ListTopics(ctx, s.config.Topic)
+	if err == nil {
+		err = topics[s.config.Topic].Err
+	}
+	return err
 }
 
 func (s *Sink) check(ctx context.Context) error {
@@ -132,9 +165,9 @@ func (s *Sink) check(ctx context.Context) error {
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
-	topics, err := kadm.NewClient(client).ListTopics(ctx, s.config.Topic)
-	if err == nil {
-		err = topics[s.config.Topic].Err
+	err = s.findTopic(ctx, client)
+	if s.config.Create && errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return nil
 	}
 	return s.wrapError(err)
 }
@@ -151,7 +184,7 @@ func (s *Sink) wrapError(err error) error {
 	case rejected:
 		return &event.PermanentError{Err: err, Hint: kafka.AuthHint}
 	case unknown:
-		return &event.PermanentError{Err: err, Hint: "make the topic, or check its name below the kafka sink"}
+		return &event.PermanentError{Err: err, Hint: "set create: true below the kafka sink to create the topic, or check its name"}
 	}
 	return err
 }

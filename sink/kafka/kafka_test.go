@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -180,6 +181,34 @@ func TestCheck(t *testing.T) {
 	defer good.Close()
 	if err := good.Traits().Check(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCreate lets two sinks create their topic at once, and write to it.
+func TestCreate(t *testing.T) {
+	address := broker(t)
+	topics++
+	topic := fmt.Sprint("created", topics)
+	var group sync.WaitGroup
+	for i := range 2 {
+		group.Go(func() {
+			s := newSink(t, address, kafka.Config{Topic: topic, Create: true})
+			defer s.Close()
+			if err := s.Traits().Check(t.Context()); err != nil {
+				t.Errorf("a check: %v", err)
+			}
+			w, _, err := s.Open(t.Context(), "part")
+			if err == nil {
+				err = w.Write(t.Context(), sinktest.Docs(0, fmt.Sprintf(`{"id":%d}`, i)))
+			}
+			if err != nil {
+				t.Errorf("sink %d: %v", i, err)
+			}
+		})
+	}
+	group.Wait()
+	if got := records(t, address, topic); len(got) != 2 {
+		t.Errorf("the topic has %d records, want 2", len(got))
 	}
 }
 

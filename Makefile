@@ -129,8 +129,9 @@ test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader 
 	@bin/hostile -perigee $(PERIGEE) -only sql:
 
 test-first-hour: build ## projects of every pair of kinds, README and the tutorials as they are typed, and three configurations that are wrong
-	@$(SETUP) servers
-	@PERIGEE_VERIFY_ROUNDS=all $(GO) test -count=1 -v -timeout 10m -run 'TestFirstHour$$' ./cmd/perigee
+	@$(SETUP) servers && $(SETUP) kafka && $(SETUP) nats
+	@PERIGEE_VERIFY_ROUNDS=all PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka PERIGEE_NATS=$(CURDIR)/.build/nats \
+		$(GO) test -count=1 -v -timeout 20m -run 'TestFirstHour$$' ./cmd/perigee
 
 test-install: ## go install of the command and go get of the library, without this Makefile and its tags
 	@$(SETUP) build

@@ -95,12 +95,21 @@ servers() {
 }
 
 kafka() {
-  [ -f .build/kafka/complete ] && return
+  [ .build/kafka/complete -nt tools/kafka/pom.xml ] && return
   packages maven default-jre-headless
   say "getting Kafka"
   mvn -q -B -f tools/kafka/pom.xml dependency:copy-dependencies "-DoutputDirectory=$PWD/.build/kafka" >.build/kafka.log 2>&1 ||
     fail "Maven could not get Kafka; its output is in .build/kafka.log"
   touch .build/kafka/complete
+}
+
+# nats: the server and the command, which have no package in Debian.
+nats() {
+  [ -x .build/nats/nats ] && return
+  say "building NATS"
+  GOBIN=$PWD/.build/nats tools/go.sh install github.com/nats-io/nats-server/v2 >.build/nats.log 2>&1 &&
+    GOBIN=$PWD/.build/nats tools/go.sh install github.com/nats-io/natscli/nats@v0.5.1 >>.build/nats.log 2>&1 ||
+    fail "Go could not build NATS; its output is in .build/nats.log"
 }
 
 questdb() {
@@ -177,6 +186,7 @@ case ${1:-} in
   servers) build; lua; servers ;;
   bench) build; lua; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   kafka) build; kafka ;;
+  nats) build; nats ;;
   questdb) build; questdb ;;
   pyarrow) build; pyarrow ;;
   duckdb) build; duckdb ;;
@@ -184,5 +194,5 @@ case ${1:-} in
   versions) build; lua; servers; versions ;;
   lint) build; lua; servers; packages clang clang-format lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|questdb|pyarrow|duckdb|versions|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|nats|questdb|pyarrow|duckdb|versions|nodes|lint|debootstrap" ;;
 esac

@@ -20,11 +20,42 @@ import (
 	"github.com/perigeedb/perigee/internal/testserver"
 )
 
-// The kinds whose servers a Debian package has, or that need none.
-var (
-	firstSources = []string{"file", "generate", "http", "redis"}
-	firstSinks   = []string{"eventstore", "file", "http", "mysql", "postgres", "redis", "stdout"}
-)
+// firstKinds returns the kinds of sources and sinks of projects. Kafka and NATS, which no package
+// of Debian has, are played where the environment names their folders.
+func firstKinds() (sources, sinks []string) {
+	sources = []string{"file", "generate", "http", "redis"}
+	sinks = []string{"eventstore", "file", "http", "mysql", "postgres", "redis", "stdout"}
+	if os.Getenv("PERIGEE_KAFKA_JARS") != "" {
+		sources, sinks = append(sources, "kafka"), append(sinks, "kafka")
+	}
+	if os.Getenv("PERIGEE_NATS") != "" {
+		sources = append(sources, "nats")
+	}
+	return sources, sinks
+}
+
+// startBrokers starts a Kafka and a NATS for a project that needs them, and returns the variables
+// of their addresses and of the path of their commands.
+func startBrokers(t *testing.T, source, sink string) (env []string) {
+	t.Helper()
+	path := ""
+	if jars := os.Getenv("PERIGEE_KAFKA_JARS"); source == "kafka" || sink == "kafka" {
+		env = append(env, "KAFKA="+testserver.Kafka(t).Address())
+		commands := t.TempDir()
+		for name, class := range map[string]string{"kafka-console-producer.sh": "kafka.tools.ConsoleProducer", "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer"} {
+			text := fmt.Sprintf("#!/bin/sh\nexec java -XX:TieredStopAtLevel=1 -cp '%s/*' %s \"$@\"\n", jars, class)
+			if err := os.WriteFile(filepath.Join(commands, name), []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		path += commands + ":"
+	}
+	if source == "nats" {
+		env = append(env, "NATS="+testserver.NATS(t).Address())
+		path += os.Getenv("PERIGEE_NATS") + ":"
+	}
+	return append(env, "PATH="+path+os.Getenv("PATH"))
+}
 
 // servers are what projects connect to.
 type servers struct {
@@ -94,12 +125,13 @@ func (s *servers) env(t *testing.T) []string {
 func playProjects(t *testing.T) *page {
 	s, all := newServers(t), &page{path: "perigee init"}
 	slowest, commands := time.Duration(0), 0
-	for i, source := range firstSources {
-		for j, sink := range firstSinks {
-			if os.Getenv("PERIGEE_VERIFY_ROUNDS") != "all" && i != j%len(firstSources) {
+	sources, sinks := firstKinds()
+	for i, source := range sources {
+		for j, sink := range sinks {
+			if os.Getenv("PERIGEE_VERIFY_ROUNDS") != "all" && i != j%len(sources) {
 				continue
 			}
-			p := &page{path: source + " into " + sink, folder: newPageFolder(t), env: s.env(t)}
+			p := &page{path: source + " into " + sink, folder: newPageFolder(t), env: append(s.env(t), startBrokers(t, source, sink)...)}
 			if out, err := exec.Command("redis-cli", "-u", "redis://"+s.redis.Address(), "FLUSHALL").CombinedOutput(); err != nil {
 				t.Fatalf("redis-cli: %v: %s", err, out)
 			}
@@ -155,6 +187,9 @@ func (s *servers) playProject(t *testing.T, p *page, source, sink string) (typed
 	}
 	typed = p.steps
 	if look := project.Look(); look != "" {
+		if sink == "kafka" {
+			look += " --timeout-ms 10000" // otherwise it waits for more
+		}
 		result = p.step(t, look)
 	}
 	if sink == "http" {
@@ -182,7 +217,8 @@ func (p *page) runWhileSending(t *testing.T, command, send string) string {
 	}
 	defer engine.Process.Kill()
 	eventually(t, p.path+": a partition is open", func() bool {
-		return strings.Contains(log.String(), "partition opened") || strings.Contains(log.String(), "listening")
+		return strings.Contains(log.String(), "partition opened") || strings.Contains(log.String(), "listening") ||
+			strings.Contains(log.String(), "does not exist (yet)") // send makes the stream
 	})
 	p.step(t, send)
 	status := &page{folder: p.folder, env: p.env}

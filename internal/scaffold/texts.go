@@ -140,7 +140,7 @@ var sources = map[string]sourceKind{
 	"kafka": {`{brokers: ["${KAFKA:-127.0.0.1:9092}"], topic: %[1]s}`,
 		`kafka-console-producer.sh --bootstrap-server "${KAFKA:-127.0.0.1:9092}" --topic %[1]s < events.ndjson`, false},
 	"nats": {`{url: "${NATS:-nats://127.0.0.1:4222}", stream: %[1]s}`,
-		`while read -r event; do nats --server "${NATS:-127.0.0.1:4222}" pub %[1]s "$event"; done < events.ndjson`, false},
+		`export NATS_URL="${NATS:-127.0.0.1:4222}"; nats stream add %[1]s --subjects %[1]s --defaults; while read -r event; do nats pub %[1]s "$event"; done < events.ndjson`, false},
 	"redis": {`{address: "${REDIS:-127.0.0.1:6379}", list: %[1]s}`,
 		`while read -r event; do redis-cli -u "redis://${REDIS:-127.0.0.1:6379}" RPUSH %[1]s "$event"; done < events.ndjson`, false},
 }
@@ -155,7 +155,7 @@ var sinks = map[string]sinkKind{
 	"eventstore": {inline("{table: %[1]s}"), `perigee query "SELECT * FROM %[1]s LIMIT 10"`},
 	"file":       {inline("{folder: out}"), `cat out/*`},
 	"http":       {inline(`{url: "${RECEIVER:-http://127.0.0.1:8080/}"}`), ""},
-	"kafka": {inline(`{brokers: ["${KAFKA:-127.0.0.1:9092}"], topic: %[1]s_out}`),
+	"kafka": {inline(`{brokers: ["${KAFKA:-127.0.0.1:9092}"], topic: %[1]s_out, create: true}`),
 		`kafka-console-consumer.sh --bootstrap-server "${KAFKA:-127.0.0.1:9092}" --topic %[1]s_out --from-beginning`},
 	"mysql": {func(p *Project) string { return p.database("MYSQL", "3306", "root", "test", mysqlDialect) },
 		`mysql -u "${MYSQL_USER:-root}" "${MYSQL_DATABASE:-test}" -e "SELECT * FROM %[1]s LIMIT 10"`},

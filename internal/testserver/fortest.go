@@ -50,6 +50,28 @@ func PostgreSQL(t TB, flags ...string) *PostgreSQLServer {
 	return p
 }
 
+// Kafka starts a Kafka for the duration of a test. It takes seconds: see SharedKafka.
+func Kafka(t TB) *KafkaServer {
+	t.Helper()
+	k, err := StartKafka(context.Background(), tempDir(t, "kafka"))
+	if err != nil {
+		t.Fatalf("a Kafka for the test: %v", err)
+	}
+	t.Cleanup(func() { killAtCleanup(t, k) })
+	return k
+}
+
+// NATS starts a NATS for the duration of a test.
+func NATS(t TB) *NATSServer {
+	t.Helper()
+	n, err := StartNATS(context.Background(), tempDir(t, "nats"))
+	if err != nil {
+		t.Fatalf("a NATS for the test: %v", err)
+	}
+	t.Cleanup(func() { killAtCleanup(t, n) })
+	return n
+}
+
 // Database creates a database for the duration of a test and returns its name.
 func (m *MariaDBServer) Database(t TB) string {
 	t.Helper()

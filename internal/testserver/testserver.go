@@ -1,4 +1,4 @@
-// Package testserver starts real Redis, MariaDB, PostgreSQL and Kafka servers for tests,
+// Package testserver starts real Redis, MariaDB, PostgreSQL, Kafka and NATS servers for tests,
 // demos, benchmarks and perigee verify. Each listens on a free loopback port, keeps its
 // data in a given folder, can be killed and restarted on the same port and data, and dies
 // with the process that started it. A database of GT.M has the same life without a port.

@@ -95,7 +95,7 @@ servers() {
 }
 
 kafka() {
-  [ .build/kafka/complete -nt tools/kafka/pom.xml ] && return
+  [ -f .build/kafka/complete ] && [ -f .build/kafka/kafka-tools-3.9.1.jar ] && return
   packages maven default-jre-headless
   say "getting Kafka"
   mvn -q -B -f tools/kafka/pom.xml dependency:copy-dependencies "-DoutputDirectory=$PWD/.build/kafka" >.build/kafka.log 2>&1 ||
@@ -107,9 +107,10 @@ kafka() {
 nats() {
   [ -x .build/nats/nats ] && return
   say "building NATS"
-  GOBIN=$PWD/.build/nats tools/go.sh install github.com/nats-io/nats-server/v2 >.build/nats.log 2>&1 &&
-    GOBIN=$PWD/.build/nats tools/go.sh install github.com/nats-io/natscli/nats@v0.5.1 >>.build/nats.log 2>&1 ||
-    fail "Go could not build NATS; its output is in .build/nats.log"
+  for command in github.com/nats-io/nats-server/v2 github.com/nats-io/natscli/nats@v0.5.1; do
+    GOBIN=$PWD/.build/nats tools/go.sh install $command >.build/nats.log 2>&1 ||
+      fail "Go could not build NATS; its output is in .build/nats.log"
+  done
 }
 
 questdb() {

@@ -13,6 +13,7 @@ package event
 import (
 	"fmt"
 	"time"
+	"unsafe"
 )
 
 // A Batch is a run of consecutive JSON documents from one partition. Its owner
@@ -22,8 +23,24 @@ type Batch struct {
 	Range     Range    // Range.Count == len(Ends)
 	Data      []byte   // the documents, back to back
 	Ends      []uint32 // Ends[i] is the offset in Data just past document i
-	// Time is when the batch is processed, for columns that hold it; zero means now.
+	// Time is when the batch is processed, for columns that hold it and for scripts with a
+	// state; zero means now.
 	Time time.Time
+	// State is what the script can read and change besides the events; nil if nothing.
+	State State
+	// Timers says that the documents are timers that are due, {"key": …, "due": seconds}: the
+	// function timer of the script runs on each, in place of main.
+	Timers bool
+}
+
+// A State is the state that a script reads and changes during the run on one batch. Its owner
+// makes the changes durable with what the run returns, or drops them with it.
+type State interface {
+	// Session returns the session of the node database, an *ndb_session of nodedb/nodedb.h, in
+	// which the script works. Only the run uses it, one thread at a time. It is in a transaction,
+	// at a level that is not the run's to end. A run undoes what an event changed that fails or
+	// that will run again.
+	Session() unsafe.Pointer
 }
 
 // Doc returns document i. It is valid until the batch is filled again.
@@ -36,7 +53,7 @@ func (b *Batch) Len() int { return len(b.Ends) }
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
-	b.Data, b.Ends, b.Time = b.Data[:0], b.Ends[:0], time.Time{}
+	b.Data, b.Ends, b.Time, b.State, b.Timers = b.Data[:0], b.Ends[:0], time.Time{}, nil, false
 	b.Range = Range{Prints: b.Range.Prints[:0]}
 }
 
@@ -49,7 +66,7 @@ func (b *Batch) Append(doc []byte) {
 // Tail returns the batch without its first n documents. It shares memory with b.
 func (b *Batch) Tail(n int) Batch {
 	from := uint32(start(b.Ends, n))
-	t := Batch{Partition: b.Partition, Range: b.Range.Tail(uint64(n)), Data: b.Data[from:], Time: b.Time}
+	t := Batch{Partition: b.Partition, Range: b.Range.Tail(uint64(n)), Data: b.Data[from:], Time: b.Time, State: b.State, Timers: b.Timers}
 	t.Ends = make([]uint32, 0, len(b.Ends)-n)
 	for _, end := range b.Ends[n:] {
 		t.Ends = append(t.Ends, end-from)
@@ -59,7 +76,9 @@ func (b *Batch) Tail(n int) Batch {
 
 // Head returns the first n documents. It shares memory with b.
 func (b *Batch) Head(n int) Batch {
-	return Batch{Partition: b.Partition, Range: b.Range.Head(uint64(n)), Data: b.Data[:start(b.Ends, n)], Ends: b.Ends[:n], Time: b.Time}
+	head := *b
+	head.Range, head.Data, head.Ends = b.Range.Head(uint64(n)), b.Data[:start(b.Ends, n)], b.Ends[:n]
+	return head
 }
 
 // An Output is what a script made of one batch for one sink. Columns are present

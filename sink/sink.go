@@ -92,6 +92,10 @@ type Traits struct {
 	// it remembers no positions.
 	Positions PositionStore
 
+	// Units lets the sink be the home of a pipeline's state. Its writers are NoteWriters then.
+	// nil means that it cannot.
+	Units UnitStore
+
 	// Check connects and looks for faults that would stop a writer: the server, the
 	// credentials and grants, the table. It changes nothing. It returns an
 	// *event.PermanentError for what a person must fix. nil means that the sink cannot

@@ -90,6 +90,11 @@ type Traits struct {
 	// on its disk. Local partitions are read without a lease. nil means that none is.
 	Local func(partition string) bool
 
+	// Unit returns the name by which a script's state knows a partition, whatever its
+	// generation: all partitions that continue one another have one unit, such as all files
+	// that a path has had. It is not empty. nil means that the partition's name is its unit.
+	Unit func(partition string) string
+
 	// AtMostOnce says why a killed process loses events that it had read, as the end
 	// of a sentence: "XREADGROUP NOACK …". It is empty for a source that keeps events
 	// until they are acknowledged.

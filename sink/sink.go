@@ -234,5 +234,8 @@ type Env struct {
 	Pipeline string // name of the pipeline, under which the sink keeps ranges
 	Folder   string // the configuration file's folder, which relative paths start from
 	Data     string // the engine's data folder
-	Log      *slog.Logger
+	// State says that the sink may become the home of the pipeline's state: Check and Tables then
+	// include what its units need.
+	State bool
+	Log   *slog.Logger
 }

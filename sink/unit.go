@@ -2,6 +2,9 @@ package sink
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
 
 	"github.com/perigeedb/perigee/event"
 )
@@ -13,11 +16,32 @@ import (
 // Its methods may be called by several goroutines at the same time.
 type UnitStore interface {
 	// OpenUnit takes over a unit: from here on its previous owner can commit no note. The
-	// unit exists from then on. The name is not empty, and is UTF-8 of at most 1,000 bytes.
+	// unit exists from then on. The name is not empty, and is UTF-8 of at most 1,000 bytes. It
+	// may return ErrFenced if another owner takes the unit over at the same time.
 	OpenUnit(ctx context.Context, name string) (Unit, error)
 
-	// Units returns all units of the sink's pipeline, by name. It changes nothing.
+	// Units returns all units of the sink's pipeline, by name. It changes nothing, and creates no
+	// table.
 	Units(ctx context.Context) (map[string]UnitStatus, error)
+}
+
+// maxUnitName is the length of the longest name of a unit.
+const maxUnitName = 1000
+
+// CheckUnitName returns a permanent error for what cannot name a unit.
+func CheckUnitName(name string) error {
+	var err error
+	switch {
+	case name == "":
+		err = errors.New("the name of a unit is empty")
+	case len(name) > maxUnitName:
+		err = fmt.Errorf("the unit's name %.50q… has %d bytes, more than %d", name, len(name), maxUnitName)
+	case !utf8.ValidString(name):
+		err = fmt.Errorf("the unit's name %q is not UTF-8", name)
+	default:
+		return nil
+	}
+	return &event.PermanentError{Err: err, Hint: "let the source name its partitions otherwise, or use scope: pipeline"}
 }
 
 // UnitStatus is what a sink has of a unit.
@@ -28,16 +52,17 @@ type UnitStatus struct {
 	Bytes uint64 // of the notes that are kept
 }
 
-// A Unit is the ownership of a unit. It is safe for concurrent use. After ErrFenced, which
-// each method returns once another owner has taken the unit over, it is of no more use.
+// A Unit is the ownership of a unit. It is safe for concurrent use. Each method returns ErrFenced
+// once another owner has taken the unit over.
 type Unit interface {
 	// Status returns what the sink has of the unit. Notes committed by previous owners are
 	// all in it, since none of them can commit any more.
 	Status(ctx context.Context) (UnitStatus, error)
 
-	// Notes passes the kept notes from a number on to visit, in order, up to the last. A note
-	// is valid until visit returns. It ends with the first error of visit. A note that is
-	// missing between two others, or that is damaged, is an *event.PermanentError that names it.
+	// Notes passes the kept notes from a number on to visit, in order, up to the one that is the
+	// last when Notes is called. A note is valid until visit returns. It ends with the first error
+	// of visit. A note that is missing behind the first that is kept, or that is damaged, is an
+	// *event.PermanentError that names it. Notes skips those that Trim forgets meanwhile.
 	Notes(ctx context.Context, from uint64, visit func(*Note) error) error
 
 	// Trim forgets the notes before a number. The last note stays, whatever the number. A note
@@ -71,8 +96,12 @@ type NoteWriter interface {
 	//
 	// If the whole range is committed already, WriteNote does nothing: its note was committed
 	// with it. If only a part of the range is, WriteNote commits nothing and returns an
-	// *event.PermanentError. It returns ErrFenced if another owner has the partition or the
-	// unit. If the note's number is not the next one, it commits nothing and returns an
-	// *event.PermanentError, since the sink was set back or another history goes on.
+	// *event.PermanentError. If the range is empty, as that of timers may be, the note decides: it is
+	// committed already if it is the last of the unit, by number and Sum.
+	//
+	// WriteNote returns ErrFenced if another owner has the partition or the unit, and then does so
+	// always. If the note's number is not the next one, WriteNote commits nothing and
+	// returns an *event.PermanentError that names both numbers, since the sink was set back or
+	// another history goes on.
 	WriteNote(ctx context.Context, out *event.Output, unit Unit, note *Note) error
 }

@@ -132,6 +132,9 @@ func overwrite(out *event.Output) {
 // promises no more.
 func (t *testEnv) expectRows(want event.Ranges) {
 	t.Helper()
+	if t.place.NoRows {
+		return
+	}
 	times := map[int64]int{}
 	for _, row := range t.place.Rows(t.T) {
 		times[row.ID]++

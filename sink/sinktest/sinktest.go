@@ -28,6 +28,10 @@ type Place struct {
 	// is Ordered, otherwise in any order.
 	Rows func(t *testing.T) []Row
 
+	// NoRows says that the kind keeps no rows, only which events are committed. Rows is not
+	// called.
+	NoRows bool
+
 	// Ordered says that readers of the place see the order of commits, as those of a
 	// file or a topic do. Rows must then follow the source.
 	Ordered bool
@@ -47,6 +51,9 @@ type Place struct {
 	// Snapshot remembers what the place holds; restore sets it back to that, as a
 	// restored backup does. It is nil if no test can do that.
 	Snapshot func(t *testing.T) (restore func())
+
+	// RemoveNote makes a note of a unit of pipeline p disappear. It is nil if no test can do that.
+	RemoveNote func(t *testing.T, unit string, number uint64)
 
 	// Stall makes the next writes hang inside their transaction until release is
 	// called; hanging returns when one does. It is nil if writes cannot be held.
@@ -121,6 +128,31 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"HeartbeatCounts", heartbeatCounts},
 		{"HeartbeatsAtOnce", heartbeatsAtOnce},
 	}
+	units := []test{
+		{"NotesComeBack", notesComeBack},
+		{"LargeNotesComeBack", largeNotesComeBack},
+		{"NoteIsCommittedWithItsRange", noteIsCommittedWithItsRange},
+		{"NoteOfCommittedRange", noteOfCommittedRange},
+		{"NoteOfPartlyCommittedRange", noteOfPartlyCommittedRange},
+		{"NoteOfEmptyRange", noteOfEmptyRange},
+		{"NoteOutOfSequence", noteOutOfSequence},
+		{"NoteWithRejectedRows", noteWithRejectedRows},
+		{"CancelledNote", cancelledNote},
+		{"UnitTakeoverFences", unitTakeoverFences},
+		{"PartitionTakeoverFencesNotes", partitionTakeoverFencesNotes},
+		{"UnitTakeoverInsideTransaction", unitTakeoverInsideTransaction},
+		{"UnitTakeoversRace", unitTakeoversRace},
+		{"UnitsAreWrittenAtOnce", unitsAreWrittenAtOnce},
+		{"PartitionsShareUnit", partitionsShareUnit},
+		{"TrimKeepsLastNote", trimKeepsLastNote},
+		{"TrimDuringNotes", trimDuringNotes},
+		{"MissingNote", missingNote},
+		{"UnitsAreShown", unitsAreShown},
+		{"UnitIsSetBack", unitIsSetBack},
+		{"LostNotes", lostNotes},
+		{"NoteArrivesLate", noteArrivesLate},
+		{"UnitModel", unitModel},
+	}
 	for _, test := range atLeastOnce {
 		t.Run(test.name, func(t *testing.T) { test.run(newTestEnv(t, place(t))) })
 	}
@@ -129,6 +161,15 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 			trial := newTestEnv(t, place(t))
 			if trial.place.Guarantee != sink.ExactlyOnce {
 				t.Skip("the kind does not promise exactly once")
+			}
+			test.run(trial)
+		})
+	}
+	for _, test := range units {
+		t.Run(test.name, func(t *testing.T) {
+			trial := newTestEnv(t, place(t))
+			if !trial.keepsUnits() {
+				t.Skip("the kind keeps no units")
 			}
 			test.run(trial)
 		})

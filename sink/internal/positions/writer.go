@@ -131,8 +131,10 @@ func (w *Writer) Close() error {
 }
 
 // Write implements sink.Writer.
-func (w *Writer) Write(ctx context.Context, out *event.Output) error {
-	err := w.commitMissing(ctx, out)
+func (w *Writer) Write(ctx context.Context, out *event.Output) error { return w.write(ctx, out, nil) }
+
+func (w *Writer) write(ctx context.Context, out *event.Output, note *Note) error {
+	err := w.commitMissing(ctx, out, note)
 	if errors.Is(err, sink.ErrFenced) {
 		w.owner.Fail(sink.ErrFenced)
 		return sink.ErrFenced
@@ -146,13 +148,14 @@ func (w *Writer) Write(ctx context.Context, out *event.Output) error {
 	return err
 }
 
-// commitMissing commits the part of out that is not committed.
-func (w *Writer) commitMissing(ctx context.Context, out *event.Output) error {
+// commitMissing commits the part of out that is not committed, which is all of it if there is
+// a note.
+func (w *Writer) commitMissing(ctx context.Context, out *event.Output, note *Note) error {
 	held, err := w.owner.Reserve(ctx, out.Range)
 	if err != nil {
 		return explain(err)
 	}
-	how, err := w.commit(ctx, out, held)
+	how, err := w.commit(ctx, out, note, held)
 	switch how {
 	case ledger.Unknown:
 		return w.findOutcome(ctx, out.Range, err)
@@ -162,16 +165,25 @@ func (w *Writer) commitMissing(ctx context.Context, out *event.Output) error {
 	return err
 }
 
-// commit commits the missing rows and ranges of out and settles the reservation.
-func (w *Writer) commit(ctx context.Context, out *event.Output, held ledger.Reservation) (how ledger.Outcome, err error) {
+// commit commits the missing rows and ranges of out, and the note if there is one, and settles
+// the reservation.
+func (w *Writer) commit(ctx context.Context, out *event.Output, note *Note, held ledger.Reservation) (how ledger.Outcome, err error) {
 	defer func() { held.Settle(how) }()
-	if len(held.Missing) == 0 {
+	if len(held.Missing) == 0 && (note == nil || out.Range.Count > 0) {
 		return ledger.Committed, nil
+	}
+	if note != nil && !held.Missing.Covers(out.Range.First, out.Range.End()) {
+		return ledger.Aborted, errPartlyCommitted(out.Range, held.Missing, note)
 	}
 	rows := w.takeRows()
 	defer w.recycle(rows)
 	rows.selectRows(out, held)
-	if err = w.store.Commit(ctx, rows, held.Missing); err == nil {
+	if note == nil {
+		err = w.store.Commit(ctx, rows, held.Missing)
+	} else {
+		err = w.commitNote(ctx, rows, held.Missing, note)
+	}
+	if err == nil {
 		w.recordCommit(held.Missing)
 	}
 	return w.outcome(err), err
@@ -180,10 +192,11 @@ func (w *Writer) commit(ctx context.Context, out *event.Output, held ledger.Rese
 // outcome returns how a transaction ended.
 func (w *Writer) outcome(err error) ledger.Outcome {
 	_, rejected := errors.AsType[*sink.RowErrors](err)
+	_, refused := errors.AsType[*NumberError](err)
 	switch {
 	case err == nil:
 		return ledger.Committed
-	case rejected || errors.Is(err, sink.ErrFenced) || !w.store.OutcomeUnknown(err):
+	case rejected || refused || errors.Is(err, sink.ErrFenced) || !w.store.OutcomeUnknown(err):
 		return ledger.Aborted
 	}
 	return ledger.Unknown
@@ -200,7 +213,7 @@ func (w *Writer) findOutcome(ctx context.Context, r event.Range, failure error) 
 		return failure
 	}
 	held.Settle(ledger.Aborted)
-	if len(held.Missing) > 0 {
+	if len(held.Missing) > 0 || r.Count == 0 { // of an empty range the next attempt finds it out
 		return failure
 	}
 	return nil

@@ -61,6 +61,7 @@ var may = map[string][]string{
 	"script/stubs":       {},
 
 	"sink":                     {"event"},
+	"sink/changelog":           {"event", "sink", "sink/internal/positions", "internal/boltfile", "internal/durable"},
 	"sink/eventstore":          {"event", "sink", "eventstore"},
 	"sink/file":                {"event", "sink", "sink/internal/ndjson", "sink/internal/positions", "internal/durable"},
 	"sink/http":                {"event", "sink", "sink/internal/ndjson", "sink/internal/partial"},

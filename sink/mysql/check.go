@@ -45,21 +45,24 @@ func (s *Sink) checkOn(ctx context.Context, c conn) error {
 
 // checkState tries what the sink does to its own tables, or to create them.
 func (s *Sink) checkState(ctx context.Context, c conn) error {
-	for name, create := range stateTables {
+	for _, name := range s.store.StateTables() {
 		missing, err := s.Missing(ctx, c, []string{name})
 		if err != nil {
 			return err
 		}
 		key := "pipeline"
-		if name == sqlsink.RangesTable {
+		switch name {
+		case sqlsink.RangesTable:
 			key = "owner"
+		case sqlsink.NotesTable:
+			key = "unit"
 		}
 		statements := []string{
 			"INSERT INTO " + name + " (" + key + ") VALUES (0)", "SELECT * FROM " + name,
 			"UPDATE " + name + " SET " + key + " = 0", "DELETE FROM " + name + " WHERE " + key + " = 0",
 		}
 		if len(missing) > 0 {
-			statements = []string{create}
+			statements = []string{stateTables[name]}
 		}
 		for _, statement := range statements {
 			if err := tryPrepare(ctx, c, statement); err != nil {

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ func TestCheckFindsFaults(t *testing.T) {
 	for _, statement := range stateTables {
 		ours = append(ours, statement)
 	}
+	ours = slices.Clip(ours) // each test appends its own table
 	tests := []struct {
 		name   string
 		tables []string

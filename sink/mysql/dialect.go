@@ -27,6 +27,8 @@ var dialect = &sqlsink.Dialect{
 	PrintsHex:    "HEX(prints)",
 	CutPrints:    "LEFT(prints, 4 * %s)",
 	Hex:          [2]string{"x'", "'"},
+	AppendBytes:  func(to, b []byte) []byte { return appendText(append(to, "_binary"...), b) },
+	ParseBytes:   func(b []byte) ([]byte, error) { return b, nil },
 	ShareLock:    " LOCK IN SHARE MODE",
 	ReplaceRange: " ON DUPLICATE KEY UPDATE events = VALUES(events), epoch = VALUES(epoch), committed = VALUES(committed), prints = VALUES(prints)",
 
@@ -100,6 +102,29 @@ var stateTables = map[string]string{
   until    DATETIME(6)    NOT NULL COMMENT 'UTC, by the clock of this server',
   PRIMARY KEY (pipeline, target, worker)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT='workers that are alive'`,
+
+	sqlsink.UnitsTable: `CREATE TABLE IF NOT EXISTS perigee_units (
+  id       BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  pipeline VARBINARY(255)  NOT NULL,
+  target   VARBINARY(255)  NOT NULL COMMENT 'table that the rows go to',
+  name     VARBINARY(1024) NOT NULL,
+  epoch    BIGINT UNSIGNED NOT NULL COMMENT 'raised by every takeover',
+  owner    VARBINARY(512)  NOT NULL COMMENT 'host:process:unit',
+  since    DATETIME(6)     NOT NULL COMMENT 'UTC',
+  last     BIGINT UNSIGNED NOT NULL COMMENT 'number of the last note',
+  UNIQUE KEY name (pipeline, target, name)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT='units of the state of pipelines; see perigee_notes'`,
+
+	sqlsink.NotesTable: `CREATE TABLE IF NOT EXISTS perigee_notes (
+  unit   BIGINT UNSIGNED NOT NULL COMMENT 'perigee_units.id',
+  number BIGINT UNSIGNED NOT NULL,
+  part   INT UNSIGNED    NOT NULL COMMENT 'from 0',
+  parts  INT UNSIGNED    NOT NULL COMMENT 'that the note has',
+  sum    BIGINT UNSIGNED NOT NULL COMMENT 'checksum of the note and the one before',
+  bytes  INT UNSIGNED    NOT NULL COMMENT 'of data',
+  data   LONGBLOB        NOT NULL,
+  PRIMARY KEY (unit, number, part)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT='what deliveries changed in units, until all copies have it; deleting rows loses state'`,
 }
 
 // createTarget is the statement that creates the target.

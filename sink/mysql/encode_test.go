@@ -138,13 +138,13 @@ func (w writer) insertOne(t *testing.T, r *rows, i int) {
 	t.Helper()
 	one := *r.out
 	one.Range = event.Range{First: uint64(i), Count: 1}
-	b := &batch{columns: one.Columns, rows: []int{i}, formats: newFormats(w.partition.sink.columns, &w.plan)}
+	b := &batch{columns: one.Columns, rows: []int{i}, ranges: event.Ranges{one.Range}, formats: newFormats(w.partition.sink.columns, &w.plan)}
 	s, err := w.session(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.release(s)
-	if err := w.transact(t.Context(), s, b, event.Ranges{one.Range}, Rows); err != nil {
+	if err := w.transact(t.Context(), s, b, Rows); err != nil {
 		t.Fatal(err)
 	}
 }

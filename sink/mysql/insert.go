@@ -27,7 +27,7 @@ const (
 )
 
 // A partition is the writer's side of a claim: its connections and the memory of its
-// batches. It implements positions.Store.
+// batches. It implements positions.NoteStore.
 type partition struct {
 	*sqlsink.Claim
 	sink *Sink
@@ -45,13 +45,15 @@ type partition struct {
 // A batch is one output on its way to the server.
 type batch struct {
 	columns *event.Columns
-	rows    []int  // of the columns, those to write
-	buf     []byte // a statement with rows
-	text    []byte // a statement without rows
+	rows    []int // of the columns, those to write
+	ranges  []event.Range
+	note    *sqlsink.NoteInsert // nil if there is none
+	buf     []byte              // a statement with rows
+	text    []byte              // a statement without rows
 	formats formats
 }
 
-func (p *partition) newBatch(rows *positions.Rows) *batch {
+func (p *partition) newBatch(rows *positions.Rows, ranges []event.Range) *batch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var b *batch
@@ -60,14 +62,14 @@ func (p *partition) newBatch(rows *positions.Rows) *batch {
 	} else {
 		b = &batch{formats: newFormats(p.sink.columns, &p.plan)}
 	}
-	b.columns, b.rows = rows.Columns, rows.Index
+	b.columns, b.rows, b.ranges = rows.Columns, rows.Index, ranges
 	return b
 }
 
 // recycle keeps a batch's memory for the next write, unless it is huge.
 func (p *partition) recycle(b *batch) {
-	b.columns, b.rows = nil, nil
-	if cap(b.buf) > 2*largeStatement {
+	b.columns, b.rows, b.ranges, b.note = nil, nil, nil, nil
+	if cap(b.buf) > 2*largeStatement || cap(b.text) > 2*largeStatement {
 		return
 	}
 	p.mu.Lock()
@@ -84,24 +86,37 @@ func (p *partition) Renew(ctx context.Context) ([]positions.Entry, error) {
 
 // Commit implements positions.Store.
 func (p *partition) Commit(ctx context.Context, rows *positions.Rows, ranges []event.Range) error {
-	b := p.newBatch(rows)
+	b := p.newBatch(rows, ranges)
 	defer p.recycle(b)
-	err := p.commit(ctx, b, ranges)
-	return p.sink.store.Explain("writing to table "+p.sink.config.Table, err)
+	return p.commit(ctx, b)
 }
 
-func (p *partition) commit(ctx context.Context, b *batch, ranges []event.Range) error {
+// CommitNote implements positions.NoteStore.
+func (p *partition) CommitNote(ctx context.Context, rows *positions.Rows, ranges []event.Range, note *positions.Note) (err error) {
+	b := p.newBatch(rows, ranges)
+	defer p.recycle(b)
+	if b.note, err = p.NewNoteInsert(note); err != nil {
+		return err
+	}
+	return p.commit(ctx, b)
+}
+
+func (p *partition) commit(ctx context.Context, b *batch) error {
+	return p.sink.store.Explain("writing to table "+p.sink.config.Table, p.tryCommit(ctx, b))
+}
+
+func (p *partition) tryCommit(ctx context.Context, b *batch) error {
 	s, err := p.session(ctx)
 	if err != nil {
 		return err
 	}
 	method := p.method(b)
-	err = p.transact(ctx, s, b, ranges, method)
+	err = p.transact(ctx, s, b, method)
 	if method == Bulk && isNumber(err, noBulk...) {
 		p.bulkRejected(err)
 		rollBack(ctx, s.conn)
 		method = Rows
-		err = p.transact(ctx, s, b, ranges, method)
+		err = p.transact(ctx, s, b, method)
 	}
 	if err == nil {
 		if method == Bulk {
@@ -125,18 +140,52 @@ func (p *partition) commit(ctx context.Context, b *batch, ranges []event.Range) 
 
 const startTransaction = "START TRANSACTION"
 
-// transact writes rows and ranges in one transaction. The lock on the owner's row
-// goes into one packet with the commit; rows go into packets of their own, because a
+// transact writes rows, note and ranges in one transaction. The locks on the rows of the unit and
+// the owner go into one packet with the commit; rows go into packets of their own, because a
 // server spends a tenth more on those that share one.
-func (p *partition) transact(ctx context.Context, s *session, b *batch, ranges []event.Range, method Method) error {
+func (p *partition) transact(ctx context.Context, s *session, b *batch, method Method) error {
 	if err := s.conn.send(ctx, append(b.text[:0], startTransaction...)); err != nil {
 		return err
 	}
 	if err := p.insertRows(ctx, s, b, b.rows, method); err != nil {
 		return err
 	}
-	b.text = append(p.AppendRanges(b.text[:0], ranges), ";COMMIT"...)
+	b.text = b.text[:0]
+	if len(b.ranges) > 0 {
+		b.text = append(p.AppendRanges(b.text, b.ranges), ';')
+	}
+	if b.note != nil {
+		if err := p.insertNote(ctx, s, b); err != nil {
+			return err
+		}
+	}
+	b.text = append(b.text, "COMMIT"...)
 	return s.conn.send(ctx, b.text)
+}
+
+// noteOverhead is more than the statements about a note take without its data.
+const noteOverhead = 1 << 10
+
+// insertNote inserts the parts of a note, but for the last one, which goes behind the ranges.
+// Escapes may double the bytes of a part.
+func (p *partition) insertNote(ctx context.Context, s *session, b *batch) error {
+	room := p.plan.packet - reserve - noteOverhead
+	size := min(room/2, sqlsink.NotePart)
+	if size < 1 {
+		return &event.PermanentError{
+			Err:  fmt.Errorf("max_allowed_packet of the server is %d, too little for a note", p.plan.packet),
+			Hint: "set max_allowed_packet to 16M or more",
+		}
+	}
+	b.note.Split(size, min(max(0, room-len(b.text))/2, sqlsink.NotePart))
+	for b.note.More() {
+		b.buf = b.note.AppendPart(b.buf[:0])
+		if err := s.conn.send(ctx, b.buf); err != nil {
+			return err
+		}
+	}
+	b.text = append(b.note.AppendLast(b.text, len(b.ranges) > 0), ';')
+	return nil
 }
 
 func (p *partition) insertRows(ctx context.Context, s *session, b *batch, rows []int, method Method) error {
@@ -271,6 +320,11 @@ func (p *partition) gather(b *batch, rows []int, limit int, format *sqlsink.Form
 func (p *partition) findRejected(ctx context.Context, s *session, b *batch, cause error) error {
 	if err := p.CheckOwned(ctx, s.conn); err != nil {
 		return err
+	}
+	if b.note != nil {
+		if err := b.note.CheckNext(ctx, s.conn); err != nil {
+			return err
+		}
 	}
 	if err := s.conn.Exec(ctx, startTransaction); err != nil {
 		return err

@@ -4,7 +4,8 @@
 // A batch is one transaction: its rows, its range and, last, a shared lock on the
 // owner's row, as package sqlsink describes. Everything from that lock to COMMIT is
 // one packet: while a worker holds the lock, the server never waits for it, so a
-// frozen worker cannot hold up the one that takes over. Its locks on rows go when
+// frozen worker cannot hold up the one that takes over. The note of a unit, and the lock on
+// the unit's row, are in that packet too; only the first parts of a large note precede it. Its locks on rows go when
 // the server ends the silent session, or when the next owner does.
 //
 // Sinks and writers are safe for concurrent use. Every write in progress uses its
@@ -61,7 +62,7 @@ func New(env sink.Env, config Config) (*Sink, error) {
 	if host, _, err := net.SplitHostPort(config.Address); err == nil && config.mayBePlain() {
 		sqlsink.WarnUnencrypted(s.log, env.Pipeline, host)
 	}
-	s.store = &sqlsink.Store{Dialect: dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.server()}
+	s.store = &sqlsink.Store{Dialect: dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.server(), State: env.State}
 	s.db.SetConnMaxIdleTime(idleTimeout)
 	s.db.SetMaxIdleConns(maxIdle)
 	return s, nil
@@ -76,7 +77,7 @@ const maxIdle = 64
 func (s *Sink) Traits() sink.Traits {
 	t := sink.Traits{
 		Columns: s.columns, ColumnsOnly: true, Order: sink.AnyOrder,
-		Leases: s.store, Positions: s.store, Check: s.check, Tables: s.tables,
+		Leases: s.store, Positions: s.store, Units: s.store, Check: s.check, Tables: s.tables,
 	}
 	if s.config.Mode == sqlsink.Upsert {
 		t.Order = sink.StrictOrder
@@ -102,7 +103,7 @@ func (s *Sink) Open(ctx context.Context, name string) (sink.Writer, event.Ranges
 	if err != nil {
 		return nil, nil, err
 	}
-	w, committed := positions.NewWriter(p, entries, s.log)
+	w, committed := positions.NewNoteWriter(p, entries, s.log)
 	return writer{w, p}, committed, nil
 }
 
@@ -125,13 +126,13 @@ func (s *Sink) prepare(ctx context.Context, c conn) (plan, error) {
 
 // A writer owns one partition.
 type writer struct {
-	*positions.Writer
+	positions.NoteWriter
 	*partition
 }
 
 // Close implements sink.Writer.
 func (w writer) Close() error {
-	err := w.Writer.Close()
+	err := w.NoteWriter.Close()
 	w.partition.close()
 	return err
 }

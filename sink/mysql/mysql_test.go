@@ -212,7 +212,9 @@ func (g *target) table(method Method) *sqltest.Table {
 			if table.Keyed {
 				config.PrimaryKey = []string{"id"}
 			}
-			s, err := New(env(pipeline), config)
+			env := env(pipeline)
+			env.State = table.State
+			s, err := New(env, config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,8 +234,13 @@ func suite(t *testing.T, method Method, link link) {
 			RejectedDoc: func(id int64) string {
 				return fmt.Sprintf(`{"id":%d,"name":"%s"}`, id, strings.Repeat("too long ", 10))
 			},
-			Proxy:    g.proxy(link),
-			Snapshot: func(*testing.T) func() { return sqltest.Snapshot(g.text, "INSERT INTO %s SELECT * FROM %s") },
+			Proxy: g.proxy(link),
+			Snapshot: func(*testing.T) func() {
+				return sqltest.Snapshot(g.text, "DATABASE()", "INSERT INTO %s SELECT * FROM %s")
+			},
+			RemoveNote: func(_ *testing.T, unit string, number uint64) {
+				g.exec("DELETE FROM perigee_notes WHERE number = ? AND unit = (SELECT id FROM perigee_units WHERE pipeline = 'p' AND name = ?)", number, unit)
+			},
 			Stall:    g.stall,
 			Deadlock: g.deadlock,
 		}

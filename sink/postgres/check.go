@@ -81,11 +81,7 @@ func (s *Sink) checkTarget(ctx context.Context, c *conn) error {
 
 // checkState checks the sink's own tables, or whether they could be created.
 func (s *Sink) checkState(ctx context.Context, c *conn) error {
-	var names []string
-	for name := range stateTables {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := s.store.StateTables()
 	missing, err := s.Missing(ctx, c, names)
 	if err == nil && len(missing) > 0 {
 		err = s.checkMayCreate(ctx, c)

@@ -13,7 +13,7 @@ import (
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
-// A partition is the writer's side of a claim. It implements positions.Store.
+// A partition is the writer's side of a claim. It implements positions.NoteStore.
 type partition struct {
 	*sqlsink.Claim
 	sink *Sink
@@ -24,6 +24,7 @@ type partition struct {
 type batch struct {
 	statement []byte
 	data      []byte
+	note      *sqlsink.NoteInsert // nil if there is none
 }
 
 // maxSpare is the size above which a batch's memory is not kept.
@@ -48,6 +49,7 @@ func (s *batches) get() *batch {
 }
 
 func (s *batches) put(b *batch) {
+	b.note = nil
 	if cap(b.data)+cap(b.statement) > maxSpare {
 		return
 	}
@@ -60,6 +62,20 @@ func (s *batches) put(b *batch) {
 func (p *partition) Commit(ctx context.Context, rows *positions.Rows, ranges []event.Range) error {
 	b := p.sink.batches.get()
 	defer p.sink.batches.put(b)
+	return p.commit(ctx, b, rows, ranges)
+}
+
+// CommitNote implements positions.NoteStore.
+func (p *partition) CommitNote(ctx context.Context, rows *positions.Rows, ranges []event.Range, note *positions.Note) (err error) {
+	b := p.sink.batches.get()
+	defer p.sink.batches.put(b)
+	if b.note, err = p.NewNoteInsert(note); err != nil {
+		return err
+	}
+	return p.commit(ctx, b, rows, ranges)
+}
+
+func (p *partition) commit(ctx context.Context, b *batch, rows *positions.Rows, ranges []event.Range) error {
 	c, err := p.sink.pool.get(ctx)
 	if err == nil {
 		defer p.sink.pool.put(ctx, c)
@@ -90,7 +106,16 @@ func (p *partition) transact(ctx context.Context, c *conn, b *batch, rows *posit
 		}
 		to = append(append(to, p.plan.copy...), p.plan.insert...)
 	}
-	b.statement = append(p.AppendRanges(to, ranges), ";COMMIT"...)
+	if b.note != nil {
+		for b.note.Split(sqlsink.NotePart, sqlsink.NotePart); b.note.More(); {
+			to = append(b.note.AppendPart(to), ';')
+		}
+		to = append(b.note.AppendLast(to, len(ranges) > 0), ';')
+	}
+	if len(ranges) > 0 {
+		to = append(p.AppendRanges(to, ranges), ';')
+	}
+	b.statement = append(to, "COMMIT"...)
 	return c.send(ctx, b, len(rows.Index) > 0)
 }
 
@@ -134,6 +159,11 @@ func (p *partition) findRejected(ctx context.Context, c *conn, b *batch, rows *p
 	rollBack(ctx, c)
 	if err := p.CheckOwned(ctx, c); err != nil {
 		return err
+	}
+	if b.note != nil {
+		if err := b.note.CheckNext(ctx, c); err != nil {
+			return err
+		}
 	}
 	if err := c.Exec(ctx, "BEGIN;SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
 		return err

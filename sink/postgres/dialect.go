@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,6 +34,8 @@ func newDialect(schema string) *sqlsink.Dialect {
 		PrintsHex:        "encode(prints, 'hex')",
 		CutPrints:        "substring(prints FOR (4 * %s)::int)",
 		Hex:              [2]string{`'\x`, "'"},
+		AppendBytes:      appendBytes,
+		ParseBytes:       parseBytes,
 		ShareLock:        " FOR SHARE",
 		IgnoreDuplicates: " ON CONFLICT DO NOTHING",
 		ReplaceRange: ` ON CONFLICT (owner, first) DO UPDATE
@@ -53,6 +57,20 @@ func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`
 
 // quoteText quotes a text. The server reads the backslash as itself: see session.
 func quoteText(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// appendBytes appends bytes as a literal of bytea.
+func appendBytes(to, b []byte) []byte {
+	return append(hex.AppendEncode(append(to, `'\x`...), b), '\'')
+}
+
+// parseBytes parses the text of a bytea: see bytea_output in session.
+func parseBytes(b []byte) ([]byte, error) {
+	if !bytes.HasPrefix(b, []byte(`\x`)) {
+		return nil, fmt.Errorf("the server returned %.10q…, not bytes in hexadecimal", b)
+	}
+	n, err := hex.Decode(b, b[2:])
+	return b[:n], err
+}
 
 // keyText is a name as text, which cannot contain a NUL or invalid UTF-8.
 func keyText(name string) string {
@@ -115,15 +133,39 @@ var stateTables = map[string]struct{ columns, comment string }{
   until     TIMESTAMPTZ NOT NULL,
   PRIMARY KEY (pipeline, target, worker))`,
 		"workers that are alive"},
+	sqlsink.UnitsTable: {`(
+  id        INTEGER     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  pipeline  TEXT        NOT NULL,
+  target    TEXT        NOT NULL,
+  name      TEXT        NOT NULL,
+  epoch     BIGINT      NOT NULL,
+  owner     TEXT        NOT NULL,
+  since     TIMESTAMPTZ NOT NULL,
+  last      BIGINT      NOT NULL,
+  UNIQUE (pipeline, target, name))`,
+		"units of the state of pipelines, with the number of the last note; see perigee_notes"},
+	sqlsink.NotesTable: {`(
+  unit      INTEGER     NOT NULL,
+  number    BIGINT      NOT NULL,
+  part      INTEGER     NOT NULL,
+  parts     INTEGER     NOT NULL,
+  sum       NUMERIC(20) NOT NULL,
+  bytes     INTEGER     NOT NULL,
+  data      BYTEA       NOT NULL,
+  PRIMARY KEY (unit, number, part))`,
+		"what deliveries changed in perigee_units.id, until all copies have it; deleting rows loses state"},
 }
+
+// incompressible are the columns whose values do not compress; the server would try.
+var incompressible = map[string]string{sqlsink.RangesTable: "prints", sqlsink.NotesTable: "data"}
 
 func createState(quoted, name string) []string {
 	statements := []string{
 		"CREATE TABLE IF NOT EXISTS " + quoted + " " + stateTables[name].columns,
 		"COMMENT ON TABLE " + quoted + " IS " + quoteText(stateTables[name].comment),
 	}
-	if name == sqlsink.RangesTable { // fingerprints do not compress, and the server would try
-		statements = append(statements, "ALTER TABLE "+quoted+" ALTER COLUMN prints SET STORAGE EXTERNAL")
+	if column := incompressible[name]; column != "" {
+		statements = append(statements, "ALTER TABLE "+quoted+" ALTER COLUMN "+column+" SET STORAGE EXTERNAL")
 	}
 	return statements
 }

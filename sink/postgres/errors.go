@@ -25,7 +25,9 @@ func classify(err error) sqlsink.Outcome {
 		return sqlsink.Unknown
 	case server.TableName == sqlsink.RangesTable && server.Code == "23502" && server.ColumnName == "epoch":
 		return sqlsink.Fenced // the NOT NULL that a fenced writer meets
-	case server.TableName == sqlsink.RangesTable:
+	case server.TableName == sqlsink.NotesTable && server.Code == "23502" && server.ColumnName == "number":
+		return sqlsink.Rejected // the NOT NULL that a fenced owner of the unit meets, or a note that is not the next
+	case server.TableName == sqlsink.RangesTable, server.TableName == sqlsink.NotesTable:
 		return sqlsink.Unknown // the table is not as the writer believes
 	}
 	switch server.Code {

@@ -1,8 +1,8 @@
 // Package postgres is a sink that copies rows into a table of PostgreSQL, each
 // exactly once.
 //
-// A batch is one transaction and one round trip: COPY of its rows, its range and,
-// last, a shared lock on the owner's row, as package sqlsink describes. The server
+// A batch is one transaction and one round trip: COPY of its rows, the note of a unit if
+// there is one, its range and, last, a shared lock on the owner's row, as package sqlsink describes. The server
 // has all of it, COMMIT included, before the first row, so that from that lock on it
 // waits for nobody. A worker that is frozen before has not got the lock: the next
 // owner raises the epoch, commits, ends the connections that still have a
@@ -57,7 +57,7 @@ func New(env sink.Env, config Config) (*Sink, error) {
 		sqlsink.WarnUnencrypted(s.log, env.Pipeline, host)
 	}
 	s.store = &sqlsink.Store{
-		Dialect: target.Dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.Address,
+		Dialect: target.Dialect, Database: s, Pipeline: env.Pipeline, Target: config.Table, Server: config.Address, State: env.State,
 	}
 	return s, nil
 }
@@ -67,7 +67,7 @@ func New(env sink.Env, config Config) (*Sink, error) {
 func (s *Sink) Traits() sink.Traits {
 	t := sink.Traits{
 		Columns: s.columns, ColumnsOnly: true, Order: sink.AnyOrder,
-		Leases: s.store, Positions: s.store, Check: s.check, Tables: s.tables,
+		Leases: s.store, Positions: s.store, Units: s.store, Check: s.check, Tables: s.tables,
 	}
 	if s.config.Mode == sqlsink.Upsert {
 		t.Order = sink.StrictOrder
@@ -96,7 +96,7 @@ func (s *Sink) Open(ctx context.Context, name string) (sink.Writer, event.Ranges
 	if err != nil {
 		return nil, nil, err
 	}
-	w, committed := positions.NewWriter(p, entries, s.log)
+	w, committed := positions.NewNoteWriter(p, entries, s.log)
 	return w, committed, nil
 }
 

@@ -177,7 +177,9 @@ func (g *place) table() *sqltest.Table {
 			if table.Keyed {
 				config.PrimaryKey = []string{"id"}
 			}
-			s, err := New(env(pipeline), config)
+			env := env(pipeline)
+			env.State = table.State
+			s, err := New(env, config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +207,10 @@ func suite(t *testing.T, mode sqlsink.Mode) {
 				return p
 			},
 			Snapshot: func(*testing.T) func() {
-				return sqltest.Snapshot(g.text, "INSERT INTO %s OVERRIDING SYSTEM VALUE SELECT * FROM %s")
+				return sqltest.Snapshot(g.text, "current_schema()", "INSERT INTO %s OVERRIDING SYSTEM VALUE SELECT * FROM %s")
+			},
+			RemoveNote: func(_ *testing.T, unit string, number uint64) {
+				g.text(fmt.Sprintf("DELETE FROM perigee_notes WHERE number = %d AND unit = (SELECT id FROM perigee_units WHERE pipeline = 'p' AND name = '%s')", number, unit))
 			},
 			Stall:    g.stall,
 			Deadlock: g.deadlock,

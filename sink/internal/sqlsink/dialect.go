@@ -2,14 +2,19 @@
 // configure and check the table that they fill, where they keep positions, owners
 // and leases, and how they find the rows that a server rejects.
 //
-// Four tables beside the target hold the state of all pipelines that write to a
-// database. perigee_owners has a row for each pipeline, target and partition with
+// Four tables beside the target serve all pipelines that write to a database. perigee_owners has a row for each pipeline, target and partition with
 // the epoch of its owner; perigee_ranges has the committed ranges, with the
 // fingerprints that the source gave them; perigee_leases and perigee_workers say
 // who should work. Taking a partition over raises the epoch, commits, and then
 // reads the ranges. Each transaction of a writer ends with the statement that
 // records its ranges and reads the owner's row under a shared lock, right before
 // COMMIT: that statement fails unless the epoch is the writer's own.
+//
+// Two more tables, which the first unit creates, make the sink the home of the state of
+// pipelines. perigee_units has a row for each unit with the epoch of its owner and the number of
+// its last note; perigee_notes has the notes. A transaction with a note reads the unit's row
+// under an exclusive lock in the statement that inserts the note, which fails unless the
+// epoch is the owner's own and the note is the next one.
 //
 // A Database implements what differs between kinds of servers, and a Dialect how
 // they spell it.
@@ -28,6 +33,8 @@ const (
 	RangesTable  = "perigee_ranges"
 	LeasesTable  = "perigee_leases"
 	WorkersTable = "perigee_workers"
+	UnitsTable   = "perigee_units" // this and the next only where a pipeline has a state
+	NotesTable   = "perigee_notes"
 )
 
 // A Dialect is how a kind of database spells names, values and statements.
@@ -39,15 +46,17 @@ type Dialect struct {
 	CheckName func(name string) error  // reports what cannot name a table or column
 	SameName  func(a, b string) bool   // reports whether two names are of the same column
 
-	Now              string                       // the database's clock
-	Later            func(d time.Duration) string // Now, and d more
-	Age              string                       // whole seconds since the column committed
-	PrintsHex        string                       // the column prints in hexadecimal, or NULL
-	CutPrints        string                       // the first 4*%[1]s bytes of prints
-	Hex              [2]string                    // around bytes in hexadecimal
-	ShareLock        string                       // ends a SELECT that locks its row against changes
-	IgnoreDuplicates string                       // ends an INSERT that keeps an existing row; where it is empty, the INSERT fails
-	ReplaceRange     string                       // ends an INSERT that replaces an existing row of perigee_ranges
+	Now              string                         // the database's clock
+	Later            func(d time.Duration) string   // Now, and d more
+	Age              string                         // whole seconds since the column committed
+	PrintsHex        string                         // the column prints in hexadecimal, or NULL
+	CutPrints        string                         // the first 4*%[1]s bytes of prints
+	Hex              [2]string                      // around bytes in hexadecimal
+	AppendBytes      func(to, b []byte) []byte      // bytes as a value
+	ParseBytes       func(b []byte) ([]byte, error) // a value of bytes as Conn.Query returns it; it may overwrite b
+	ShareLock        string                         // ends a SELECT that locks its row against changes
+	IgnoreDuplicates string                         // ends an INSERT that keeps an existing row; where it is empty, the INSERT fails
+	ReplaceRange     string                         // ends an INSERT that replaces an existing row of perigee_ranges
 
 	Type       func(c Column) string // of a column that the sink creates
 	Accepts    func(c *TableColumn, t event.Type) bool

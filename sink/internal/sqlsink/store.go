@@ -18,21 +18,26 @@ import (
 	"github.com/perigeedb/perigee/sink/internal/positions"
 )
 
-// A Store keeps owners, ranges, leases and workers of one pipeline and target. It
-// implements sink.LeaseStore and sink.PositionStore.
+// A Store keeps owners, ranges, leases, workers, units and notes of one pipeline and
+// target. It implements sink.LeaseStore, sink.PositionStore and sink.UnitStore.
 type Store struct {
 	*Dialect
 	Database Database
 	Pipeline string
 	Target   string // the table
 	Server   string // as messages call it
+	State    bool   // the pipeline has a state, which the store may keep
 
-	mu      sync.Mutex
-	created bool // the tables exist
+	mu           sync.Mutex
+	created      bool // the tables exist
+	unitsCreated bool // those of units, too
 }
 
-// stateTables are in the order in which they are created.
-var stateTables = []string{OwnersTable, RangesTable, LeasesTable, WorkersTable}
+// The tables, in the order in which they are created.
+var (
+	stateTables = []string{OwnersTable, RangesTable, LeasesTable, WorkersTable}
+	unitTables  = []string{UnitsTable, NotesTable}
+)
 
 // Process names this process in perigee_owners, for people.
 var Process = sync.OnceValue(func() string {
@@ -40,24 +45,37 @@ var Process = sync.OnceValue(func() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 })
 
-// CreateState creates the tables that do not exist. It asks first: an account may be
-// allowed to write and not to create.
+// CreateState creates the tables that do not exist, without those of units.
 func (s *Store) CreateState(ctx context.Context, c Conn) error {
-	missing, err := s.Database.Missing(ctx, c, stateTables)
+	return s.Explain("creating the tables for positions", s.createTables(ctx, c, stateTables))
+}
+
+// createTables creates those of the named tables that do not exist. It asks first: an account
+// may be allowed to write and not to create.
+func (s *Store) createTables(ctx context.Context, c Conn, names []string) error {
+	missing, err := s.Database.Missing(ctx, c, names)
 	if err != nil || len(missing) == 0 {
-		return s.Explain("creating the tables for positions", err)
+		return err
 	}
 	var statements []string
 	for _, name := range missing {
 		statements = append(statements, s.StateTable(name)...)
 	}
-	return s.Explain("creating the tables for positions", s.Database.CreateTables(ctx, c, statements))
+	return s.Database.CreateTables(ctx, c, statements)
+}
+
+// StateTables returns the names of the tables that the pipeline needs besides the target.
+func (s *Store) StateTables() []string {
+	if s.State {
+		return slices.Concat(stateTables, unitTables)
+	}
+	return stateTables
 }
 
 // Tables lists the target, if the sink may create it, and the store's tables, and says which
 // of them exist.
 func (s *Store) Tables(ctx context.Context, withTarget bool) (tables []sink.Table, err error) {
-	names := slices.Clone(stateTables)
+	names := slices.Clone(s.StateTables())
 	if withTarget {
 		names = slices.Insert(names, 0, s.Target)
 	}

@@ -29,6 +29,7 @@ type Table struct {
 	Address string // of the server; a test may put a proxy before it
 	Mode    sqlsink.Mode
 	Keyed   bool // id is the primary key
+	State   bool // the pipeline has a state
 	Sink    func(t *testing.T, table *Table, pipeline string) sink.Sink
 	Query   func(statement string) []string // rows, their cells separated by |; a null is NULL
 }
@@ -77,6 +78,9 @@ func Run(t *testing.T, kind Kind) {
 		{"ManyCreateTheTables", manyCreateTheTables},
 		{"NamesOfPartitions", namesOfPartitions},
 		{"TablesAreListed", tablesAreListed},
+		{"TablesOfUnits", tablesOfUnits},
+		{"ManyCreateTheTablesOfUnits", manyCreateTheTablesOfUnits},
+		{"DamagedNotes", damagedNotes},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.run(&trial{T: t, kind: kind}) })
@@ -472,6 +476,114 @@ func tablesAreListed(t *trial) {
 	list("[{events true} {perigee_owners true} {perigee_ranges true} {perigee_leases false} {perigee_workers true}]")
 }
 
+// tablesOfUnits: only a pipeline with a state lists and checks them, and only a unit creates them.
+func tablesOfUnits(t *trial) {
+	t.newTable()
+	t.table.State = true
+	expect := func(want string) {
+		t.Helper()
+		traits := t.sink().Traits()
+		tables, err := traits.Tables(t.Context())
+		if got := fmt.Sprint(tables[5:]); err != nil || got != want {
+			t.Errorf("lists %s (%v), want %s", got, err, want)
+		}
+		if err := traits.Check(t.Context()); err != nil {
+			t.Errorf("check: %v", err)
+		}
+		if units, err := traits.Units.Units(t.Context()); err != nil || len(units) != 0 {
+			t.Errorf("there are units %v, %v", units, err)
+		}
+	}
+	expect("[{perigee_units false} {perigee_notes false}]")
+	t.write(t.openWriter(), span(0, 10))
+	expect("[{perigee_units false} {perigee_notes false}]")
+	units := t.table.Sink(t.T, t.table, "other")
+	defer units.Close()
+	if _, err := units.Traits().Units.OpenUnit(t.Context(), "u"); err != nil {
+		t.Fatal(err)
+	}
+	expect("[{perigee_units true} {perigee_notes true}]")
+	t.table.State = false
+	tables, err := t.sink().Traits().Tables(t.Context())
+	if err != nil || len(tables) != 5 {
+		t.Errorf("without a state: lists %v, %v", tables, err)
+	}
+}
+
+func manyCreateTheTablesOfUnits(t *trial) {
+	t.newTable()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var group sync.WaitGroup
+	for range 6 {
+		s := t.sink()
+		group.Go(func() {
+			for {
+				unit, err := s.Traits().Units.OpenUnit(ctx, "u")
+				if (errors.Is(err, sink.ErrConflict) || errors.Is(err, sink.ErrFenced)) && ctx.Err() == nil {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = unit.Close()
+				return
+			}
+		})
+	}
+	group.Wait()
+	if got := t.table.Query("SELECT COUNT(*), MIN(epoch) >= 1 FROM perigee_units"); !slices.Contains([]string{"1|1", "1|t"}, got[0]) {
+		t.Errorf("the units and their epochs: %s", got[0])
+	}
+}
+
+// damagedNotes changes parts of notes behind the sink's back.
+func damagedNotes(t *trial) {
+	for name, damage := range map[string]string{
+		"the first part is missing":  "DELETE FROM perigee_notes WHERE number = 2 AND part = 0",
+		"the last part is missing":   "DELETE FROM perigee_notes WHERE number = 2 AND part = 1",
+		"a part of another history":  "UPDATE perigee_notes SET sum = 5 WHERE number = 2 AND part = 1",
+		"the number of parts differ": "UPDATE perigee_notes SET parts = 3 WHERE number = 2 AND part = 1",
+		"a part is shorter":          "UPDATE perigee_notes SET data = '' WHERE number = 2 AND part = 1",
+		"the unit is gone":           "DELETE FROM perigee_units",
+	} {
+		t.Run(name, func(inner *testing.T) {
+			t := (&trial{T: inner, kind: t.kind}).newTable()
+			s := t.sink()
+			unit, err := s.Traits().Units.OpenUnit(t.Context(), "u")
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened, _, err := s.Open(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = opened.Close() })
+			w := opened.(sink.NoteWriter)
+			for number := uint64(1); number <= 3; number++ {
+				note := &sink.Note{Number: number, Sum: number, Data: make([]byte, sqlsink.NotePart+1)}
+				if err := w.WriteNote(t.Context(), span(number*10, 10), unit, note); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.table.Query(damage)
+			if name == "the unit is gone" {
+				err = w.WriteNote(t.Context(), span(40, 10), unit, &sink.Note{Number: 4})
+				if sinktest.ExpectClass(t.T, err, sinktest.Fenced); t.table.Query("SELECT COUNT(*) FROM events")[0] != "30" {
+					t.Error("rows of a refused note were committed")
+				}
+				return
+			}
+			visited := 0
+			err = unit.Notes(t.Context(), 0, func(*sink.Note) error { visited++; return nil })
+			if sinktest.ExpectClass(t.T, err, sinktest.Permanent); visited != 1 || !strings.Contains(err.Error(), "note 2") {
+				t.Errorf("%d notes were visited, and then: %v", visited, err)
+			}
+		})
+	}
+}
+
 func namesOfPartitions(t *trial) {
 	t.newTable()
 	s := t.sink()
@@ -502,9 +614,15 @@ func namesOfPartitions(t *trial) {
 }
 
 // Snapshot copies the tables of a place by the statement restore, which copies the rows
-// of a table, the second %s, into the first; what it returns sets the tables back.
-func Snapshot(query func(statement string) []string, restore string) func() {
+// of a table, the second %s, into the first; what it returns sets the tables back. schema is the
+// expression for where the tables are.
+func Snapshot(query func(statement string) []string, schema, restore string) func() {
 	tables := []string{"events", sqlsink.OwnersTable, sqlsink.RangesTable}
+	for _, name := range []string{sqlsink.UnitsTable, sqlsink.NotesTable} {
+		if len(query(fmt.Sprintf("SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = '%s'", schema, name))) > 0 {
+			tables = append(tables, name)
+		}
+	}
 	for _, name := range tables {
 		query(fmt.Sprintf("CREATE TABLE %s_then AS SELECT * FROM %[1]s", name))
 	}

@@ -32,3 +32,5 @@ func decodeKey(string, int) (Value, int) { return Value{}, 0 }
 func parentLen(string) int { return 0 }
 
 func nativeAddress(nativeStore) unsafe.Pointer { return nil }
+
+func sessionAddress(nativeSession) unsafe.Pointer { return nil }

@@ -305,6 +305,8 @@ func openCore(folder string, o Options) (nativeStore, error) {
 
 func nativeAddress(s nativeStore) unsafe.Pointer { return unsafe.Pointer(s.(*store).c) }
 
+func sessionAddress(s nativeSession) unsafe.Pointer { return unsafe.Pointer(s.(*session).c) }
+
 func compactCore(folder string) error {
 	name := C.CString(folder)
 	defer C.free(unsafe.Pointer(name))

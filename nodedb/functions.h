@@ -41,6 +41,7 @@
 	X(int, expire_at, (ndb_session * s, const char *key, size_t len, uint64_t at_ms), \
 	    (s, key, len, at_ms)) \
 	X(uint64_t, clock, (ndb_session * s), (s)) \
+	X(int, kill_local, (ndb_session * s), (s)) \
 	X(int, set_all, (ndb_session * s, const ndb_pair *pairs, size_t count), (s, pairs, count)) \
 	X(int, ttl, (ndb_session * s, const char *key, size_t len, uint64_t *ttl_ms), \
 	    (s, key, len, ttl_ms)) \
@@ -93,6 +94,7 @@
 	Y(void, session_limits, \
 	    (ndb_session * s, uint64_t pending_bytes, const volatile uint32_t *stop)) \
 	Y(uint64_t, session_bytes, (const ndb_session *s)) \
+	Y(uint64_t, change_bytes, (const ndb_session *s)) \
 	Y(void, unlock_all, (ndb_session * s)) \
 	Y(void, idle, (ndb_session * s)) \
 	Y(int, iter_fill, (ndb_iter * it, ndb_items * out)) \

@@ -173,6 +173,9 @@ void ndb_idle(ndb_session *s);
  * its trees in memory, its iterators, and data kept alive only by iterators, marks and saved
  * trees. A host that limits memory per user adds it to that user's total. */
 uint64_t ndb_session_bytes(const ndb_session *s);
+/* The part of ndb_session_bytes that the changes and reads of the transaction take, which
+ * options.transaction_bytes limits. */
+uint64_t ndb_change_bytes(const ndb_session *s);
 /* Limits the session. Its changes wait while pending_bytes of its own changes are not durable (0:
  * only the store's limit applies). A change or commit stops waiting with NDB_E_TIMEOUT once *stop,
  * which another thread may set, is not 0 (NULL: never). */
@@ -231,6 +234,8 @@ int ndb_increment(
 int ndb_kill_value(ndb_session *s, const char *key, size_t len);
 /* deletes the node and its descendants, in one step regardless of their number */
 int ndb_kill(ndb_session *s, const char *key, size_t len);
+/* Deletes all trees in memory, and their states that a rollback would restore. */
+int ndb_kill_local(ndb_session *s);
 /* Expires the node in ttl_ms, 0: now, unless it is set again before. NDB_NONE: no value. */
 int ndb_expire(ndb_session *s, const char *key, size_t len, uint64_t ttl_ms);
 /* The same for a time in ms since 1970; 0 removes the expiry. */

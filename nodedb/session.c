@@ -42,12 +42,16 @@ static uint64_t saved_bytes(const ndb_session *s) {
 	return stored + local;
 }
 
+uint64_t ndb_change_bytes(const ndb_session *s) {
+	return s->killed_cap * sizeof *s->killed + s->killed_bytes + s->reads.cap +
+	       s->reads.point_cap * sizeof *s->reads.points +
+	       s->reads.range_cap * sizeof *s->reads.ranges + ndb_session_own_bytes(s);
+}
+
 uint64_t ndb_session_bytes(const ndb_session *s) {
 	uint64_t bytes = s->local.bytes + s->iterator_bytes + s->cache_slots * sizeof *s->cache +
 	                 s->mark_cap * sizeof *s->marks + s->local_state_cap * sizeof *s->local_states +
-	                 s->killed_cap * sizeof *s->killed + s->killed_bytes + s->reads.cap +
-	                 s->reads.point_cap * sizeof *s->reads.points +
-	                 s->reads.range_cap * sizeof *s->reads.ranges + ndb_session_own_bytes(s);
+	                 ndb_change_bytes(s);
 	if (s->iterators) bytes += ndb_iterators_pinned(s);
 	if (s->mark_count || s->local_state_count) bytes += saved_bytes(s);
 	return bytes;

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"unsafe"
 )
 
 // A Tx is a transaction. It reads one snapshot and its own changes. Within it, nodes expire by the
@@ -13,6 +14,18 @@ type Tx struct{ nodes }
 
 func newTx(s *sharedSession, readOnly bool) *Tx {
 	return &Tx{nodes{session: s, readOnly: readOnly, inTx: true}}
+}
+
+// Session returns the transaction's ndb_session of nodedb.h, for C code that works in the
+// transaction: a Tx is the event.State of a script. It is valid until the transaction ends, and
+// tx must not be used meanwhile.
+func (tx *Tx) Session() unsafe.Pointer {
+	tx.session.mu.Lock()
+	defer tx.session.mu.Unlock()
+	if tx.session.closed {
+		return nil
+	}
+	return sessionAddress(tx.session.core)
 }
 
 // Update runs f in a nested transaction. If f returns an error, only the changes of f are undone.

@@ -94,6 +94,16 @@ void ndb_locals_keep(ndb_session *s, int level) {
 	s->local_state_count = kept;
 }
 
+int ndb_kill_local(ndb_session *s) {
+	while (s->local_state_count) ndb_root_unref(s->local_states[--s->local_state_count].tree.root);
+	if (!s->local.root) return NDB_OK;
+	s->shed_local += s->local.shed + s->local.bytes;
+	ndb_root_unref(s->local.root);
+	ndb_tree_init(&s->local);
+	s->changes++;
+	return NDB_OK;
+}
+
 /* ---- marks ---- */
 
 int ndb_mark_push(ndb_session *s) {

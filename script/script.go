@@ -67,6 +67,9 @@ type Options struct {
 	// Extension adds modules that are in C, such as those of the node database; see package
 	// nodedb/lua. Engines without LuaJIT refuse it.
 	Extension Extension
+	// Timer says that the code must define the function timer, which runs on due timers; see
+	// event.Batch.Timers. Code that requires the module timer must define it anyway.
+	Timer bool
 	// Pool holds the VMs of the code. It may be shared; nil means an adaptive pool of its
 	// own.
 	Pool *pool.Pool

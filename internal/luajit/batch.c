@@ -18,7 +18,7 @@ static const char *event_text(const plua_batch *b, size_t *len) {
 int plua_batch_next(plua_engine *e) {
 	plua_batch *b = &e->batch;
 	e->generation++;
-	if (e->unfinished) plua_extension_finish(e);
+	if (e->unfinished) plua_extension_finish(e, 1);
 	for (; b->at < b->count; b->at++) {
 		size_t len;
 		const char *text = event_text(b, &len);
@@ -88,17 +88,25 @@ static int begin_one(plua_engine *e) {
 // drive runs the Lua driver on the remaining events.
 static int drive(plua_engine *e) {
 	plua_batch *b = &e->batch;
-	int driver = e->drive_batch;
+	int driver = e->drive.batch;
 	if (b->at == b->count) return PLUA_OK;
 	if (b->count - b->at == 1) {
 		int kind = begin_one(e);
 		if (kind || b->at == b->count) return kind;
-		driver = e->drive_one;
+		driver = e->drive.one;
 	}
 	int kind = plua_vm_need_thread(e->vm);
 	if (kind) return kind;
 	lua_rawgeti(e->vm->co, LUA_REGISTRYINDEX, driver);
 	return plua_vm_resume(e->vm, 0);
+}
+
+// finish_failed ends the event after a drive that failed. It returns whether the event had already
+// returned its results, so that a limit stopped the run between two events.
+static int finish_failed(plua_engine *e) {
+	int done = e->batch.at > e->vm->run.event;
+	if (e->unfinished) plua_extension_finish(e, done);
+	return done;
 }
 
 // drive_rest continues after a drive that returned kind. It returns the limit that ended the run,
@@ -107,6 +115,7 @@ static int drive_rest(plua_engine *e, int kind) {
 	for (;;) {
 		if (kind == PLUA_OK || kind == PLUA_WAITING) return kind;
 		plua_output_discard(e);
+		if (finish_failed(e) && kind >= PLUA_EVENT_TIME) return kind;
 		if (kind == PLUA_BATCH_TIME) return kind;
 		if (e->batch.output_full) return PLUA_OUTPUT;
 		plua_output_fail_script(e);
@@ -147,8 +156,8 @@ static int end(plua_engine *e, int kind) {
 	plua_output *out = &e->out;
 	plua_vm_end(e->vm);
 	e->generation++;
-	if (e->unfinished) plua_extension_finish(e);
-	if (e->extension) e->extension->idle(e->extension);
+	if (e->unfinished) plua_extension_finish(e, 1);
+	if (e->extension) plua_extension_idle(e);
 	give_back(e);
 	if (!out->columns_only && (kind || out->route_count)) return kind; // no sink gets all rows
 	int error = plua_output_extract(e);
@@ -177,5 +186,6 @@ int plua_batch_run(
 	b->output_full = 0;
 	plua_output_begin(e);
 	plua_vm_begin(e->vm);
+	e->vm->run.event = first;
 	return plua_batch_continue(e, drive(e));
 }

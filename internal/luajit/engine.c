@@ -34,7 +34,7 @@ static int open_all(lua_State *L) {
 	plua_extension_open(L, e, o->setup);
 	lua_call(L, 9, 1);
 	// until the script is loaded: the function that makes the drivers
-	e->drive_batch = luaL_ref(L, LUA_REGISTRYINDEX);
+	e->drive.batch = luaL_ref(L, LUA_REGISTRYINDEX);
 	return 0;
 }
 
@@ -99,10 +99,13 @@ void plua_engine_close(plua_engine *e) {
 // make_drivers creates the drivers that run the script's main.
 static int make_drivers(lua_State *L) {
 	plua_engine *e = plua_engine_of(L);
-	lua_rawgeti(L, LUA_REGISTRYINDEX, e->drive_batch);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->drive.batch);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, e->vm->globals);
 	lua_getfield(L, -1, e->main);
-	lua_remove(L, -2);
+	if (plua_extension_attaches(e)) lua_getfield(L, -2, "timer");
+	else lua_pushnil(L);
+	lua_remove(L, -3);
+	lua_insert(L, -2); // below main
 	if (lua_isnil(L, -1))
 		return plua_raise(L,
 		    "no function %s; define 'function %s(event)' as a global, without 'local'", e->main,
@@ -110,9 +113,12 @@ static int make_drivers(lua_State *L) {
 	if (!lua_isfunction(L, -1))
 		return plua_raise(
 		    L, "%s is a %s; define 'function %s(event)'", e->main, luaL_typename(L, -1), e->main);
-	lua_call(L, 1, 2);
-	lua_rawseti(L, LUA_REGISTRYINDEX, e->drive_batch);
-	e->drive_one = luaL_ref(L, LUA_REGISTRYINDEX);
+	lua_call(L, 2, 4);
+	e->timer_drive.batch = luaL_ref(L, LUA_REGISTRYINDEX);
+	e->timer_drive.one = luaL_ref(L, LUA_REGISTRYINDEX);
+	lua_rawseti(L, LUA_REGISTRYINDEX, e->drive.batch);
+	e->drive.one = luaL_ref(L, LUA_REGISTRYINDEX);
+	e->main_drive = e->drive;
 	return 0;
 }
 

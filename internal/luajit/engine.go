@@ -11,6 +11,13 @@ package luajit
 static void batch(uintptr_t f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first) {
 	plua_batch_run((plua_engine *)f, data, ends, count, first);
 }
+
+// batch_attached is batch for a run on a session.
+static void batch_attached(uintptr_t f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first,
+	void *session, double time, int timers) {
+	plua_extension_attach((plua_engine *)f, session, time, timers);
+	batch(f, data, ends, count, first);
+}
 */
 import "C"
 
@@ -21,6 +28,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/perigeedb/perigee/event"
@@ -41,6 +49,7 @@ type Setup struct {
 	Direct       bool   // C calls functions that do not wait, without a yield
 
 	Extension Extension // adds modules; nil: none
+	Timer     bool      // the script must define a function timer
 	// CollectBeforeCalls is for tests: it collects all garbage before every call of a function of
 	// the extension, so that a call whose arguments nothing keeps alive reads freed memory.
 	CollectBeforeCalls bool
@@ -80,6 +89,7 @@ type Engine struct {
 	cause     error                 // the error of the last of them
 	release   func()                // of the extension
 	computing FunctionContext       // of the function being called
+	attaches  bool                  // the extension attaches the sessions of batches
 	files     int                   // number of files that the script has required while loading
 	_         [128]byte             // keeps other processors' data off its cache lines
 }
@@ -108,7 +118,7 @@ func (e *Engine) open(opts Options, setup Setup) error {
 	c := C.plua_engine_setup{
 		memory: C.size_t(opts.Memory), output: C.size_t(setup.Output), compiled: boolInt(!opts.NoJIT),
 		value: boolInt(setup.ReturnsValue), main: main, functions: functions, sinks: sinks,
-		direct: boolInt(setup.Direct), clock: boolInt(e.host.Clock), event_ms: C.int64_t(opts.EventTime.Milliseconds()),
+		direct: boolInt(setup.Direct), timer: boolInt(setup.Timer), clock: boolInt(e.host.Clock), event_ms: C.int64_t(opts.EventTime.Milliseconds()),
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -130,6 +140,7 @@ func (e *Engine) open(opts Options, setup Setup) error {
 		e.release()
 		return errNoMemory
 	}
+	e.attaches = C.plua_extension_attaches(e.c) != 0
 	return nil
 }
 
@@ -220,8 +231,12 @@ func (e *Engine) RunRows(ctx context.Context, in *event.Batch, first int) (plain
 		e.VM.setContext(ctx)
 	}
 	e.VM.prepare()
-	C.batch(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
-		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(len(in.Ends)), C.uint32_t(first))
+	if e.attaches && (in.State != nil || in.Timers) {
+		e.runAttached(in, first)
+	} else {
+		C.batch(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
+			(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(len(in.Ends)), C.uint32_t(first))
+	}
 	if e.c.batch.kind == C.PLUA_WAITING {
 		e.serveBatch(ctx, in)
 	}
@@ -229,6 +244,21 @@ func (e *Engine) RunRows(ctx context.Context, in *event.Batch, first int) (plain
 		e.VM.setContext(context.Background())
 	}
 	return e.c.batch.rows_only != 0
+}
+
+// runAttached crosses into C with the session of the batch's state.
+func (e *Engine) runAttached(in *event.Batch, first int) {
+	var session unsafe.Pointer
+	if in.State != nil {
+		session = in.State.Session()
+	}
+	now := in.Time
+	if now.IsZero() {
+		now = time.Now()
+	}
+	C.batch_attached(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
+		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(len(in.Ends)), C.uint32_t(first),
+		session, C.double(float64(now.UnixMicro())/1e6), boolInt(in.Timers))
 }
 
 // Rows returns the rows of the last run, valid until the next run, and the number of dropped

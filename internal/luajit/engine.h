@@ -147,6 +147,11 @@ typedef struct plua_encoder {
 	int arrays;     // reference to a weak set: tables marked by json.array
 } plua_encoder;
 
+// References to the drivers from engine.lua: for one event, and for a batch.
+typedef struct plua_drivers {
+	int batch, one;
+} plua_drivers;
+
 typedef struct plua_engine {
 	const doc_api *api;
 	plua_vm *vm;
@@ -161,14 +166,16 @@ typedef struct plua_engine {
 	char *sinks;                  // names of the sinks, one per line
 	int value;                    // main returns values, not events
 	int loading;                  // the script is loading, not running events
-	int drive_batch, drive_one;   // references to the drivers from engine.lua
+	plua_drivers drive;           // of the run
+	plua_drivers main_drive, timer_drive;
+	double time; // that scripts see, in seconds; 0: the system's
 	plua_batch batch;
 	plua_output out;
 	plua_gocall gocall;
 	plua_encoder encoder;
 	plua_proxies proxies;
 	plua_extension *extension; // NULL: none
-	int unfinished;            // the extension may have to clean up after the event
+	int unfinished;            // the extension has to finish the event
 } plua_engine;
 
 typedef struct plua_engine_setup {
@@ -177,6 +184,7 @@ typedef struct plua_engine_setup {
 	int value;
 	int direct;
 	int clock; // the functions of the module time are Go's
+	int timer; // the script must define a function timer
 	const char *main, *functions, *sinks;
 	int64_t event_ms;          // the time limit of an event
 	plua_extension *extension; // NULL: none,
@@ -261,7 +269,14 @@ uint64_t plua_route_push(lua_State *L, plua_engine *e, int index);
 void plua_extension_join(plua_engine *e, const plua_engine_setup *setup); // call it first
 // pushes a table, or nil
 void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *setup);
-void plua_extension_finish(plua_engine *e); // after an event that set e->unfinished
+// plua_extension_finish is called after an event that set e->unfinished. keep is 0 if the event
+// failed or will run again.
+void plua_extension_finish(plua_engine *e, int keep);
+int plua_extension_attaches(const plua_engine *e); // its sessions are the caller's
+// plua_extension_attach makes the next run work on a session, at a fixed time. With timers, the
+// run's events are due timers, on which the script's function timer runs.
+void plua_extension_attach(plua_engine *e, void *session, double time, int timers);
+void plua_extension_idle(plua_engine *e); // at the end of a run: detaches the session
 
 // values.c
 void plua_values_begin(plua_engine *e); // empties e->gocall.request

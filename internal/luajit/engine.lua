@@ -1,6 +1,6 @@
 -- Adds to a script's globals the functions for documents, and returns a function that makes the
--- drivers for a main: one that runs one event, compiled as a function, and one that runs a batch,
--- compiled as a loop. When an event fails, the error leaves the driver, and C starts the driver
+-- drivers for a script's timer and main: for each one that runs one event, compiled as a function,
+-- and one that runs a batch, compiled as a loop. The order is that of main, then timer. When an event fails, the error leaves the driver, and C starts the driver
 -- again, so that no pcall is needed here.
 local globals, container, number, json, run, gocall, of_values, native, extension = ...
 
@@ -171,6 +171,7 @@ end
 
 -- The modules of the extension, created when a script first requires one of them.
 local extended = {} -- names
+local needs_timer = extension and extension.timer -- the script must define a function timer
 if extension then
   for name in extension.modules:gmatch "[^\n]+" do extended[name] = true end
 end
@@ -192,7 +193,10 @@ end
 
 function globals.require(name)
   if type(name) ~= "string" then error("bad argument #1 to 'require' (string expected)", 2) end
-  if extended[name] and modules[name] == nil then open_extension() end
+  if extended[name] then
+    if modules[name] == nil then open_extension() end
+    needs_timer = needs_timer or name == "timer"
+  end
   local module = modules[name]
   if module == nil then
     check_name(name)
@@ -202,9 +206,22 @@ function globals.require(name)
   return module
 end
 
+-- timer_main returns the function that runs the script's timer on a due timer, an event.
+local function timer_main(timer)
+  local kind = type(timer)
+  if extension then extension.handles_timers = kind == "function" end
+  if kind == "function" then return function(event) return timer(event.key, event.due) end end
+  local problem = "no function timer"
+  if kind ~= "nil" then problem = "timer is a " .. kind end
+  problem = problem .. "; define 'function timer(key, due)' as a global; where a local variable is named timer too, " ..
+    "as in 'local timer = require \"timer\"', write 'function _G.timer(key, due)'"
+  if needs_timer then error(problem, 0) end
+  return function() error(problem, 0) end
+end
+
 if not native then
   local next_event, add = run.next_event, of_values and run.add_column_value or run.add_results
-  return function(main)
+  local function drivers(main)
     local function one()
       local event = next_event()
       if event == nil then return false end
@@ -212,6 +229,10 @@ if not native then
       return true
     end
     return one, function() while one() do end end
+  end
+  return function(timer, main)
+    local one, batch = drivers(main)
+    return one, batch, drivers(timer_main(timer))
   end
 end
 
@@ -378,7 +399,7 @@ if of_values then
   end
 end
 
-return function(main)
+local function drivers(main)
   local spins = 100
   -- A trace that meets a loop of the script cannot begin at a function, but it can begin at the end
   -- of a loop. So this function has a loop, which is compiled before the driver is used.
@@ -405,4 +426,9 @@ return function(main)
     end
   end
   return one, batch
+end
+
+return function(timer, main)
+  local one, batch = drivers(main)
+  return one, batch, drivers(timer_main(timer))
 end

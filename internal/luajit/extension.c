@@ -22,9 +22,23 @@ void plua_extension_join(plua_engine *e, const plua_engine_setup *setup) {
 	    .stop_event = stop_event};
 }
 
-void plua_extension_finish(plua_engine *e) {
+int plua_extension_attaches(const plua_engine *e) { return e->extension && e->extension->attach; }
+
+void plua_extension_attach(plua_engine *e, void *session, double time, int timers) {
+	e->extension->attach(e->extension, session);
+	e->time = time;
+	e->drive = timers ? e->timer_drive : e->main_drive;
+}
+
+void plua_extension_finish(plua_engine *e, int keep) {
 	e->unfinished = 0;
-	e->extension->finish(e->extension);
+	e->extension->finish(e->extension, keep);
+}
+
+void plua_extension_idle(plua_engine *e) {
+	e->extension->idle(e->extension);
+	e->time = 0;
+	e->drive = e->main_drive;
 }
 
 // session() opens the session. It returns the pointer that the functions take in its place.
@@ -100,4 +114,9 @@ void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *
 	lua_setfield(L, -2, "source");
 	lua_pushboolean(L, setup->extension_collect);
 	lua_setfield(L, -2, "collect");
+	if (!x->attach) return;
+	lua_pushlightuserdata(L, &e->generation);
+	lua_setfield(L, -2, "generation");
+	lua_pushboolean(L, setup->timer);
+	lua_setfield(L, -2, "timer");
 }

@@ -3,6 +3,7 @@
 // Caller, a function that does not wait is called directly from C, which is cheaper than a yield. A
 // function that waits would block a thread there.
 
+#include <math.h>
 #include <string.h>
 
 #include "engine.h"
@@ -158,13 +159,29 @@ static int now_seconds(lua_State *L) {
 	return 1;
 }
 
+// The same in an engine that attaches sessions: during such a run the time stands still.
+static int run_now(lua_State *L) {
+	double time = plua_engine_of(L)->time;
+	if (time == 0) return now(L);
+	lua_pushnumber(L, time);
+	return 1;
+}
+
+static int run_seconds(lua_State *L) {
+	double time = plua_engine_of(L)->time;
+	if (time == 0) return now_seconds(L);
+	lua_pushnumber(L, floor(time));
+	return 1;
+}
+
 void plua_gocall_open(lua_State *L, plua_engine *e) {
 	static const luaL_Reg functions[] = {{"request", request}, {"results", plua_gocall_results},
 	    {"measure", measure}, {"compile", compile}, {NULL, NULL}},
-	                      clock[] = {{"now", now}, {"unix", now_seconds}, {NULL, NULL}};
+	                      clock[] = {{"now", now}, {"unix", now_seconds}, {NULL, NULL}},
+	                      run_clock[] = {{"now", run_now}, {"unix", run_seconds}, {NULL, NULL}};
 	lua_newtable(L);
 	luaL_register(L, NULL, functions);
-	if (!e->gocall.clock) luaL_register(L, NULL, clock);
+	if (!e->gocall.clock) luaL_register(L, NULL, plua_extension_attaches(e) ? run_clock : clock);
 	lua_pushstring(L, e->gocall.names);
 	lua_setfield(L, -2, "names");
 	if (!e->gocall.direct) return;

@@ -22,4 +22,7 @@ var (
 	// modules.
 	//go:embed nodedb/engine.lua
 	engine string
+	// state is the same for scripts of pipelines with a state.
+	//go:embed nodedb/state.lua
+	state string
 )

@@ -1,9 +1,14 @@
 //go:build cgo && luajit && lmdb
 
-// The node database as an extension of the engine's LuaJIT: one session per engine. The session's
-// memory counts towards the VM's limit. nodedb/ffi.lua calls the functions through FFI. They return
-// codes and never raise Lua errors. Long operations run in slices, and stop when the run has to
-// end.
+// The node database as an extension of the engine's LuaJIT. nodedb/ffi.lua calls the functions
+// through FFI. They return codes and never raise Lua errors. Long operations run in slices, and
+// stop when the run has to end.
+//
+// With a store, an engine has one session, whose memory counts towards the VM's limit. Without a
+// store, the session is the caller's, which attaches it for one run: a session in a transaction, at
+// the base level. An event that uses it works in a transaction nested in the base level, its floor.
+// At the event's end that is committed to the base level, or rolled back, and nothing of the event
+// stays in the session but its changes. Their memory counts towards the session's own limit.
 
 #include "extension.h"
 
@@ -25,26 +30,70 @@ typedef struct {
 	plua_extension x; // first, since Lua and the engine have its address
 	const ndb_functions *functions;
 	ndb_store *store;
-	ndb_session *session; // NULL until the first use
-	uint64_t charged;     // session bytes counted towards the VM's memory
-	int64_t waited_ms;    // time that the current event has waited for locks
+	ndb_session *session; // NULL until the first use, or until one is attached
+	int attaches;         // sessions are the caller's
+	int ready;            // the functions can use the session; if it is attached: the event does
+	int floor;            // level of the session at which scripts have no transaction open
+	int broken;           // the changes of an event could not be kept
+	struct iteration *open,
+	    *ended;        // iterations in an attached session, and those of earlier events
+	uint64_t charged;  // session bytes counted towards the VM's memory
+	int64_t waited_ms; // time that the current event has waited for locks
 	plua_extension_function addresses[FUNCTIONS + 1];
 	const char *codes[CODES_MAX + 1];
 	char error[ERROR_MAX];
 } nodes;
 
-static void charge(nodes *n) {
-	if (!n->session) return;
-	uint64_t bytes = n->functions->session_bytes(n->session);
+// An iteration in an attached session. Lua may keep it for longer than the event.
+typedef struct iteration {
+	ndb_iter *iter; // NULL: its event has ended
+	struct iteration *next, **link;
+} iteration;
+
+static void charge_bytes(nodes *n, uint64_t bytes) {
 	if (bytes == n->charged) return;
 	n->x.host.charge(n->x.host.vm, (int64_t)(bytes - n->charged));
 	n->charged = bytes;
+}
+
+static void charge(nodes *n) {
+	if (!n->session) return;
+	uint64_t bytes = n->functions->session_bytes(n->session);
+	if (n->attaches) bytes -= n->functions->change_bytes(n->session);
+	charge_bytes(n, bytes);
+}
+
+// The error of a call that was refused here, for the next call of `message`.
+static _Thread_local const char *refusal;
+static const ndb_functions *core; // the same for all
+
+static int refuse(int code, const char *why) {
+	refusal = why;
+	return code;
+}
+
+static const char *message(void) {
+	const char *text = refusal;
+	refusal = NULL;
+	return text ? text : core->message();
+}
+
+// enter begins an event's use of an attached session. It returns 0 if that is not possible.
+static __attribute__((noinline, cold)) int enter(nodes *n) {
+	refusal = NULL;
+	if (!n->session)
+		refusal = "the state is there only inside main and timer: use it in these functions, not "
+		          "while the script loads";
+	else if (n->broken) refusal = "the changes of an earlier event could not be kept";
+	else if (n->functions->begin(n->session) == NDB_OK) *n->x.host.unfinished = n->ready = 1;
+	return n->ready;
 }
 
 // Lua passes a nodes pointer in place of the session.
 #define RUN(result, name, parameters, arguments) \
 	static result run_##name parameters { \
 		nodes *n = (nodes *)s; \
+		if (__builtin_expect(!n->ready, 0) && !enter(n)) return (result)NDB_E_LEVEL; \
 		s = n->session; \
 		result r = n->functions->name arguments; \
 		charge(n); \
@@ -62,15 +111,57 @@ static int begin_view(ndb_session *s) {
 	return run_begin_view(s);
 }
 
+// level is the number of transactions that the script has open.
+static int level(ndb_session *s) {
+	nodes *n = (nodes *)s;
+	return n->ready ? n->functions->level(n->session) - n->floor : 0;
+}
+
+static int no_transaction(void) { return refuse(NDB_E_LEVEL, "no transaction is open"); }
+
+static int commit(ndb_session *s, uint64_t *number) {
+	return level(s) > 0 ? run_commit(s, number) : no_transaction();
+}
+
+static int rollback(ndb_session *s) { return level(s) > 0 ? run_rollback(s) : no_transaction(); }
+
+// roll_back_to rolls back the transactions above a level.
+static void roll_back_to(nodes *n, int to) {
+	while (n->functions->level(n->session) > to && n->functions->rollback(n->session) >= 0)
+		continue;
+}
+
+static int restart(ndb_session *s) {
+	nodes *n = (nodes *)s;
+	if (!n->attaches) return run_restart(s);
+	if (level(s) == 0) return no_transaction();
+	roll_back_to(n, n->floor);
+	return begin(s);
+}
+
+static int restore_local(ndb_session *s, const char *name, size_t len) {
+	return level(s) > 0 ? run_restore_local(s, name, len) : no_transaction();
+}
+
 enum {
 	LOCK_SLICE_MS = 10,
 	SLICE_STEPS = 10000 // nodes
 };
 
+static int no_locks(void) {
+	return refuse(NDB_E_ARGUMENT,
+	    "one script at a time uses the state, so it needs no locks: leave them out");
+}
+
+static int unlock(ndb_session *s, const char *key, size_t len) {
+	return ((nodes *)s)->attaches ? no_locks() : run_unlock(s, key, len);
+}
+
 // lock waits in slices, and counts the wait towards the event's time limit. If that is exceeded,
 // Lua raises the error after lock has returned.
 static int lock(ndb_session *s, const ndb_key *keys, size_t count, int64_t timeout_ms) {
 	nodes *n = (nodes *)s;
+	if (n->attaches) return no_locks();
 	*n->x.host.unfinished = 1;
 	for (;;) {
 		int64_t slice = timeout_ms < 0 || timeout_ms > LOCK_SLICE_MS ? LOCK_SLICE_MS : timeout_ms;
@@ -121,30 +212,135 @@ static int expire_tree(ndb_session *s, const char *key, size_t len, uint64_t at_
 	IN_SLICES(run_expire_tree(s, key, len, at_ms, SLICE_STEPS, position, position_len));
 }
 
-static void unlock_all(nodes *n) { n->functions->unlock_all(n->session); }
+static void unlock_all(nodes *n) {
+	if (n->session && !n->attaches) n->functions->unlock_all(n->session);
+}
+
+// Iterations in an attached session
+
+static void link_iteration(iteration **list, iteration *it) {
+	it->next = *list, it->link = list;
+	if (it->next) it->next->link = &it->next;
+	*list = it;
+}
+
+static void unlink_iteration(iteration *it) {
+	*it->link = it->next;
+	if (it->next) it->next->link = it->link;
+}
+
+static int iter_open(ndb_session *s, const char *key, size_t len, int flags, const ndb_scalar *from,
+    const ndb_scalar *to, uint64_t limit, ndb_iter **out) {
+	nodes *n = (nodes *)s;
+	iteration *it = malloc(sizeof *it);
+	if (!it) return refuse(NDB_E_MEMORY, "out of memory");
+	int code = run_iter_open(s, key, len, flags, from, to, limit, &it->iter);
+	if (code < 0) {
+		free(it);
+		return code;
+	}
+	link_iteration(&n->open, it);
+	*out = (ndb_iter *)it;
+	return code;
+}
+
+static int event_ended(void) {
+	return refuse(NDB_E_LEVEL, "the event of this iteration has ended: iterate within one event");
+}
+
+// Lua passes an iteration pointer in place of the iterator.
+static int iter_fill(ndb_iter *i, ndb_items *out) {
+	ndb_iter *iter = ((iteration *)i)->iter;
+	return iter ? core->iter_fill(iter, out) : event_ended();
+}
+
+static int iter_valid(const ndb_iter *i) {
+	ndb_iter *iter = ((const iteration *)i)->iter;
+	return iter && core->iter_valid(iter);
+}
+
+static int iter_seek_after(ndb_iter *i, uint32_t index) {
+	ndb_iter *iter = ((iteration *)i)->iter;
+	return iter ? core->iter_seek_after(iter, index) : event_ended();
+}
+
+static void iter_close(ndb_iter *i) {
+	iteration *it = (iteration *)i;
+	if (it->iter) core->iter_close(it->iter);
+	unlink_iteration(it);
+	free(it);
+}
+
+static void end_iterations(nodes *n) {
+	for (iteration *it; (it = n->open);) {
+		core->iter_close(it->iter);
+		it->iter = NULL;
+		unlink_iteration(it);
+		link_iteration(&n->ended, it);
+	}
+}
+
+// The end of events and runs
 
 static void recharge(plua_extension *x) { charge((nodes *)x); }
 
+// finish_attached ends the event's transaction.
+static void finish_attached(nodes *n, int keep) {
+	if (!n->ready) return;
+	n->ready = 0;
+	end_iterations(n);
+	roll_back_to(n, keep ? n->floor : n->floor - 1);
+	n->functions->kill_local(n->session);
+	if (keep && n->functions->commit(n->session, NULL) < 0) n->broken = 1; // above the base level
+}
+
 // finish rolls back open transactions and releases all locks.
-static void finish(plua_extension *x) {
+static void finish(plua_extension *x, int keep) {
 	nodes *n = (nodes *)x;
 	n->waited_ms = 0;
 	if (!n->session) return;
-	while (n->functions->level(n->session) > 0 && n->functions->rollback(n->session) >= 0) continue;
+	if (n->attaches) finish_attached(n, keep);
+	else roll_back_to(n, 0);
 	unlock_all(n);
 	charge(n);
 }
 
-// idle releases the session's snapshot, so that the store can reuse its pages.
+// idle ends the use of an attached session. Otherwise it releases the session's snapshot, so that
+// the store can reuse its pages.
 static void idle(plua_extension *x) {
 	nodes *n = (nodes *)x;
-	if (n->session) n->functions->idle(n->session);
+	if (!n->session) return;
+	if (!n->attaches) {
+		n->functions->idle(n->session);
+		return;
+	}
+	n->functions->session_limits(n->session, 0, NULL);
+	n->session = NULL;
+	charge_bytes(n, 0);
+}
+
+static void free_iterations(iteration *list) {
+	for (iteration *next; list; list = next) {
+		next = list->next;
+		free(list);
+	}
 }
 
 static void close_session(plua_extension *x) {
 	nodes *n = (nodes *)x;
-	if (n->session) n->functions->session_close(n->session);
+	if (n->session && !n->attaches) n->functions->session_close(n->session);
+	free_iterations(n->open);
+	free_iterations(n->ended);
 	free(n);
+}
+
+static void attach(plua_extension *x, void *session) {
+	nodes *n = (nodes *)x;
+	n->session = session;
+	n->broken = 0;
+	if (!session) return;
+	n->floor = n->functions->level(n->session) + 1;
+	n->functions->session_limits(n->session, 0, x->host.stop);
 }
 
 // Changes that the store has yet to write do not count towards the VM's memory. A script waits
@@ -158,11 +354,13 @@ static uint64_t pending_bytes(const nodes *n) {
 
 static const char *open_session(plua_extension *x) {
 	nodes *n = (nodes *)x;
+	if (n->attaches) return NULL; // the functions tell whether a session is attached
 	if (!n->session && n->functions->session_open(n->store, &n->session) < 0) {
 		snprintf(n->error, sizeof n->error, "nodedb: %s", n->functions->message());
 		return n->error;
 	}
 	n->functions->session_limits(n->session, pending_bytes(n), x->host.stop);
+	n->ready = 1;
 	charge(n);
 	return NULL;
 }
@@ -179,20 +377,35 @@ static void add_functions(nodes *n) {
 #define ADD_OTHER(result, name, parameters) add(n, "ndb_" #name, (void *)n->functions->name);
 	NDB_SESSION_FUNCTIONS(ADD_RUN)
 	NDB_OTHER_FUNCTIONS(ADD_OTHER)
+	add(n, "ndb_message", (void *)message);
 	add(n, "ndb_begin", (void *)begin);
 	add(n, "ndb_begin_view", (void *)begin_view);
+	add(n, "ndb_level", (void *)level);
+	add(n, "ndb_commit", (void *)commit);
+	add(n, "ndb_rollback", (void *)rollback);
+	add(n, "ndb_restart", (void *)restart);
+	add(n, "ndb_restore_local", (void *)restore_local);
 	add(n, "ndb_kill_range", (void *)kill_range);
 	add(n, "ndb_expire_tree", (void *)expire_tree);
 	add(n, "ndb_lock", (void *)lock);
+	add(n, "ndb_unlock", (void *)unlock);
 	add(n, "ndb_merge", (void *)merge);
 	add(n, "ndb_unlock_all", (void *)unlock_all);
+	if (!n->attaches) return;
+	add(n, "ndb_iter_open", (void *)iter_open);
+	add(n, "ndb_iter_fill", (void *)iter_fill);
+	add(n, "ndb_iter_valid", (void *)iter_valid);
+	add(n, "ndb_iter_seek_after", (void *)iter_seek_after);
+	add(n, "ndb_iter_close", (void *)iter_close);
 }
 
 plua_extension *ndb_extension_new(const ndb_functions *functions, ndb_store *store) {
 	nodes *n = calloc(1, sizeof *n);
 	if (!n) return NULL;
+	__atomic_store_n(&core, functions, __ATOMIC_RELAXED);
 	n->functions = functions;
 	n->store = store;
+	n->attaches = !store;
 	add_functions(n);
 	for (int i = 0; i < CODES_MAX && strncmp(functions->code_name(-1 - i), "NDB_E_", 6) == 0; i++)
 		n->codes[i] = functions->code_name(-1 - i);
@@ -200,6 +413,7 @@ plua_extension *ndb_extension_new(const ndb_functions *functions, ndb_store *sto
 	    .functions = n->addresses,
 	    .codes = n->codes,
 	    .open = open_session,
+	    .attach = n->attaches ? attach : NULL,
 	    .charge = recharge,
 	    .finish = finish,
 	    .idle = idle,

@@ -1,6 +1,10 @@
 package lua
 
-import "github.com/perigeedb/perigee/nodedb"
+import (
+	"unsafe"
+
+	"github.com/perigeedb/perigee/nodedb"
+)
 
 // An Extension adds the modules nodedb and yottadb to LuaJIT scripts: pass it in script.Options. It
 // is safe for concurrent use.
@@ -15,7 +19,46 @@ func (Extension) Modules() []string { return []string{"nodedb", "yottadb"} }
 // Source returns the Lua source that creates the modules.
 func (Extension) Source() string { return source }
 
-// source wraps the parts in functions and passes them to the engine's function.
-var source = "local function part() " + engine + "\nend\nlocal make = part()\n" +
-	"local function face() " + Face + "\nend\nlocal function backend() " + FFI + "\nend\nlocal function strings() " + Strings +
-	"\nend\nreturn make(face(), backend(), strings())"
+// Open returns a plua_extension of internal/luajit/extension/extension.h for one engine. The engine
+// closes it and then calls release; until then, closing the store fails.
+func (e Extension) Open() (extension unsafe.Pointer, release func(), err error) {
+	store, release, err := e.store.Native()
+	if err != nil {
+		return nil, nil, err
+	}
+	if extension, err = open(store); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return extension, release, nil
+}
+
+// A StateExtension adds the modules for scripts of pipelines with a state: pass it in
+// script.Options. The modules work on the State of each batch, inside main and timer only. It is
+// safe for concurrent use.
+type StateExtension struct{}
+
+// ForState returns the modules for scripts of pipelines with a state.
+func ForState() StateExtension { return StateExtension{} }
+
+// Modules returns the module names for require.
+func (StateExtension) Modules() []string { return []string{"nodedb", "yottadb"} }
+
+// Source returns the Lua source that creates the modules.
+func (StateExtension) Source() string { return stateSource }
+
+// Open returns a plua_extension of internal/luajit/extension/extension.h for one engine, which
+// attaches the sessions of batches to it.
+func (StateExtension) Open() (extension unsafe.Pointer, release func(), err error) {
+	extension, err = open(nil)
+	return extension, func() {}, err
+}
+
+// source and stateSource wrap the parts in functions and pass them to a constructor.
+var source, stateSource = sourceWith(engine), sourceWith(state)
+
+func sourceWith(constructor string) string {
+	return "local function part() " + constructor + "\nend\nlocal make = part()\n" +
+		"local function face() " + Face + "\nend\nlocal function backend() " + FFI + "\nend\nlocal function strings() " + Strings +
+		"\nend\nreturn make(face(), backend(), strings())"
+}

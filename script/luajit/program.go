@@ -77,7 +77,7 @@ func (p *program) joinPool(ctx context.Context, use string, open opener) error {
 func (p *program) key(use string) string {
 	h := sha256.New()
 	add := func(v ...any) { _, _ = fmt.Fprintf(h, "%q\n", fmt.Sprintf("%#v", v)) } // never fails
-	add(use, p.interpreted, p.code.Name, string(p.code.Text), p.code.Func, p.opts.Limits, p.opts.Sinks, p.opts.ReturnsValue)
+	add(use, p.interpreted, p.code.Name, string(p.code.Text), p.code.Func, p.opts.Limits, p.opts.Sinks, p.opts.ReturnsValue, p.opts.Timer)
 	add(unsafe.SliceData(p.opts.Modules), len(p.opts.Modules))
 	add(p.opts.Extension)
 	if p.opts.Trial != nil || p.code.Files != nil && bytes.Contains(p.code.Text, []byte("require")) {

@@ -66,7 +66,7 @@ func (e *engine) Progress() (uint32, bool) { return e.VM.Progress(&e.seen) }
 func (s *Script) open(ctx context.Context, w *luajit.Watchdog) (pool.VM, error) {
 	e, err := luajit.NewEngine(w, s.limits(), luajit.Setup{
 		Output: s.opts.Limits.Output, Sinks: sinks(s.opts.Sinks), Main: s.code.Func, ReturnsValue: s.opts.ReturnsValue, Host: s.host,
-		Extension: s.opts.Extension,
+		Extension: s.opts.Extension, Timer: s.opts.Timer,
 	})
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ typedef struct plua_extension_host {
 	size_t memory;                 // memory limit of the VM, in bytes
 	int64_t event_ms;              // the time limit of an event
 	const volatile uint32_t *stop; // not 0: the run must end, so long calls return
-	int *unfinished; // set it when an event may leave something for `finish` to clean up
+	int *unfinished; // set it when an event may leave something for `finish` to handle
 	// charge counts bytes allocated or freed towards the VM's memory. If the limit is exceeded, the
 	// run at its next safe point.
 	void (*charge)(struct plua_vm *vm, int64_t bytes);
@@ -37,9 +37,14 @@ typedef struct plua_extension {
 	// open begins a session when a script first needs it; it may be called again. It returns an
 	// error message, or NULL. The functions take the extension in place of a session.
 	const char *(*open)(struct plua_extension *x);
+	// attach begins a run on a session of the caller, until idle; the session outlives the run.
+	// NULL: the extension has sessions of its own.
+	void (*attach)(struct plua_extension *x, void *session);
 	void (*charge)(struct plua_extension *x); // counts its memory again
-	void (*finish)(struct plua_extension *x); // cleans up after an event
-	void (*idle)(struct plua_extension *x);   // called at the end of a run
+	// finish cleans up after an event. If the event failed or will run again, keep is 0: with a
+	// session of the caller, its changes are undone.
+	void (*finish)(struct plua_extension *x, int keep);
+	void (*idle)(struct plua_extension *x); // called at the end of a run
 	// frees x; called after the VM is closed, since finalizers call the functions
 	void (*close)(struct plua_extension *x);
 } plua_extension;

@@ -90,12 +90,13 @@ local function new_transactions(core)
   end
 
   -- set_level records the number of open transactions. It marks suspended coroutines whose
-  -- transaction has ended as lost, so that they do not take a later transaction for theirs.
+  -- transaction has ended as lost, so that they do not take a later transaction for theirs; if the
+  -- host has ended transactions, it marks all their coroutines.
   local check
-  local function set_level(level)
+  local function set_level(level, by_host)
     while top > level do
       local owner = owned[top] and owners[top]
-      if owner and status(owner) == "suspended" then lost[owner] = true end
+      if owner and (by_host or status(owner) == "suspended") then lost[owner] = true end
       if owner then owners[top] = nil end
       ids[top], owned[top] = false, false
       top = top - 1
@@ -133,7 +134,7 @@ local function new_transactions(core)
   -- running coroutine has lost its transaction.
   function check()
     local level = core.level()
-    set_level(level)
+    set_level(level, true)
     if current_is_lost() then
       error("nodedb: NDB_E_LEVEL: the transaction of this coroutine was rolled back while it was suspended", 0)
     end

@@ -7,6 +7,8 @@
 --   proxy       proxy(metatable) returns an empty userdata
 --   codes       the error codes, by name
 --   digits      optional: digits(v) returns the text of a number that is a userdata, or nil
+--   generation  optional: a pointer to a double that changes when all iterations end
+--   reserved    optional: true if names that begin with ^% are not for scripts
 --   collect     optional, for tests: a function that collects all garbage, called before every
 --               C call
 --   functions   functions that this file lacks, such as open; they are copied into the module
@@ -116,7 +118,7 @@ return function(ffi, host)
   local ndb_expire_tree = import("ndb_expire_tree",
     "int (*)(void *, const char *, size_t, uint64_t, uint64_t, char *, size_t *)")
 
-  local OK, MORE, NONE, CONFLICT = 0, 1, 2, -5
+  local OK, MORE, NONE, CONFLICT, LEVEL = 0, 1, 2, -5, -7
   local ABSENT, NUMBER, DIGITS, STRING, FALSE, TRUE = 0, 1, 2, 3, 4, 5
   local DESCENDANTS, VALUES, KEYS = 1, 8, 16
   local KEY_MAX, STEPS = 1900, 10000
@@ -134,6 +136,7 @@ return function(ffi, host)
   local writes = 0       -- counts changes, so that iterations notice them
   local iterations = {}  -- the open ones: pointers, by number
   local last_iteration = 0
+  local generation = host.generation and cast("double *", host.generation) or new "double[1]"
 
   local function connect()
     connected = connected or cast("void *", host.session())
@@ -215,10 +218,18 @@ return function(ffi, host)
 
   -- Keys ------------------------------------------------------------------------------------
 
+  -- check_reserved raises an error if the name in key_room is not for scripts.
+  local function check_reserved()
+    if host.reserved and key_room[0] == 94 and key_room[1] == 37 then
+      error("nodedb: NDB_E_ARGUMENT: names that begin with ^% belong to Perigee: choose another name", 0)
+    end
+  end
+
   function core.root(name)
     if type(name) ~= "string" then refuse("a name must be a string", name) end
     local len = ndb_key_name(key_room, KEY_MAX, name, #name)
     if len < 0 then fail(len) end
+    check_reserved()
     return string(key_room, len)
   end
 
@@ -324,6 +335,7 @@ return function(ffi, host)
     at_room[0] = 0
     local len = ndb_zwrite_parse_key(line, #line, at_room, key_room)
     if len < 0 then fail(len) end
+    check_reserved()
     local at = tonumber(at_room[0])
     if line:byte(at + 1) ~= 61 then check_end(line:sub(1, at) == line and line .. "=" or line) end
     at_room[0] = at + 1
@@ -475,7 +487,11 @@ return function(ffi, host)
   -- Many nodes ------------------------------------------------------------------------------------
 
   -- clock returns the time by which nodes expire, in ms since 1970.
-  function core.clock() return tonumber(ndb_clock(session or start())) end
+  function core.clock()
+    local ms = tonumber(ndb_clock(session or start()))
+    if ms > 2^53 then fail(LEVEL) end -- no session is attached
+    return ms
+  end
 
   function core.expire_at(key, ms)
     check_key(key)
@@ -598,11 +614,11 @@ return function(ffi, host)
     local low, high = from ~= nil and argument or nil, to ~= nil and other_argument or nil
     local iteration, items = open_iteration(key, flags, low, high, limit)
     hold(held_from, held_to)
-    local at, count, seen = 0, 0, writes
+    local at, count, seen, born = 0, 0, writes, generation[0]
     local subscript, value
     if flags % (2 * VALUES) < VALUES then
       return function()
-        if at >= count or seen ~= writes then
+        if at >= count or seen ~= writes or born ~= generation[0] then
           seen = writes
           if not more(iteration, items, at) then
             at, count, subscript = 0, items.count, items.subscript
@@ -616,7 +632,7 @@ return function(ffi, host)
       end
     end
     return function()
-      if at >= count or seen ~= writes then
+      if at >= count or seen ~= writes or born ~= generation[0] then
         seen = writes
         if not more(iteration, items, at) then
           at, count, subscript, value = 0, items.count, items.subscript, items.value
@@ -635,9 +651,9 @@ return function(ffi, host)
     local held_to = to ~= nil and set_scalar(other_argument, to, "a bound")
     local iteration, items = open_iteration(key, flags + DESCENDANTS + KEYS, held_from and argument or nil,
       held_to and other_argument or nil, limit)
-    local at, count, seen = 0, 0, writes
+    local at, count, seen, born = 0, 0, writes, generation[0]
     return function()
-      if at >= count or seen ~= writes then
+      if at >= count or seen ~= writes or born ~= generation[0] then
         seen = writes
         if not more(iteration, items, at) then
           at, count = 0, items.count

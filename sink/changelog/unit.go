@@ -95,7 +95,7 @@ func (u *unit) put(tx *bolt.Tx, note *sink.Note) (refused, err error) {
 		return refused, err
 	}
 	if note.Number != r.Last+1 {
-		e := &positions.NumberError{Number: note.Number, Last: r.Last}
+		e := &positions.NumberError{Last: r.Last}
 		if last, err := readNote(tx, u.sink.pipeline, u.name, r.Last); err == nil {
 			e.Sum = last.Sum
 		}

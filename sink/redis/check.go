@@ -46,8 +46,13 @@ func (s *Sink) commands() [][]string {
 		"stream": {"XADD", target, "*", "x", "x"},
 		"hash":   {"HSET", target, "x", "x"},
 	}
-	return [][]string{write[s.kind], {"TYPE", target}, {"EVAL", "return 1", "1", ours}, {"HGET", ours, "epoch"}, {"HSET", ours, "epoch", "1"},
+	all := [][]string{write[s.kind], {"TYPE", target}, {"EVAL", "return 1", "1", ours}, {"HGET", ours, "epoch"}, {"HSET", ours, "epoch", "1"},
 		{"HINCRBY", ours, "epoch", "1"}, {"HGETALL", ours}, {"HEXISTS", ours, "x"}, {"HKEYS", ours}, {"HDEL", ours, "x"}, {"DEL", ours}, {"SADD", ours, "x"},
 		{"SMEMBERS", ours}, {"TIME"}, {"GET", ours}, {"SET", ours, "x", "PX", "1"}, {"ZADD", ours, "1", "x"}, {"ZREM", ours, "x"},
 		{"ZREMRANGEBYSCORE", ours, "0", "1"}, {"ZCARD", ours}}
+	if s.state {
+		ours := s.partitionKey("unit", "x")
+		all = append(all, []string{"HMGET", ours, "x"}, []string{"HSETNX", ours, "x", "x"}, []string{"HLEN", ours}, []string{"HSTRLEN", ours, "x"})
+	}
+	return all
 }

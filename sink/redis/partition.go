@@ -34,7 +34,7 @@ var lessFunction string
 var lastRangeScript, replaceScript = lessFunction + lastRange, lessFunction + replace
 
 // A partitionStore holds the ranges of one partition for the writer that owns it.
-// It implements positions.Store.
+// It implements positions.NoteStore.
 type partitionStore struct {
 	sink      *Sink
 	partition string
@@ -93,6 +93,16 @@ func (p *partitionStore) IsCommitted(ctx context.Context, r event.Range) (bool, 
 
 // Commit implements positions.Store.
 func (p *partitionStore) Commit(ctx context.Context, rows *positions.Rows, ranges []event.Range) error {
+	return p.CommitNote(ctx, rows, ranges, nil)
+}
+
+// CommitNote implements positions.NoteStore.
+func (p *partitionStore) CommitNote(ctx context.Context, rows *positions.Rows, ranges []event.Range, note *positions.Note) error {
+	if note != nil {
+		if _, err := p.sink.ownUnit(note); err != nil {
+			return err
+		}
+	}
 	var hashes []hashRow
 	if p.sink.kind == "hash" {
 		var rejected []sink.RowError
@@ -103,7 +113,7 @@ func (p *partitionStore) Commit(ctx context.Context, rows *positions.Rows, range
 	var v any
 	err := p.sink.withConn(ctx, func(c *resp.Conn) error {
 		return c.WithContext(ctx, func() (err error) {
-			p.queueWrite(c, rows, hashes, ranges)
+			p.queueWrite(c, rows, hashes, ranges, note)
 			if err := c.Flush(); err != nil {
 				return err
 			}
@@ -129,9 +139,14 @@ func (s *Sink) makeHashes(rows *positions.Rows) (all []hashRow, rejected []sink.
 	return all, rejected
 }
 
-func (p *partitionStore) queueWrite(c *resp.Conn, rows *positions.Rows, hashes []hashRow, ranges []event.Range) {
-	keys := p.keys()
-	arguments := 3 + 2*len(ranges)
+func (p *partitionStore) queueWrite(c *resp.Conn, rows *positions.Rows, hashes []hashRow, ranges []event.Range, note *positions.Note) {
+	keys, noteArguments := p.keys(), []string{""}
+	if note != nil {
+		u := note.Unit.(*unit)
+		keys = append(keys, u.keys()...)
+		noteArguments = append([]string{u.epoch}, u.noteArguments(note.Note)...)
+	}
+	arguments := 3 + len(noteArguments) + 2*len(ranges)
 	switch {
 	case len(rows.Index) == 0:
 	case p.sink.kind == "hash":
@@ -157,6 +172,9 @@ func (p *partitionStore) queueWrite(c *resp.Conn, rows *positions.Rows, hashes [
 	c.QueueArg(p.epoch)
 	c.QueueArg(p.sink.kind)
 	c.QueueArg(strconv.Itoa(len(ranges)))
+	for _, argument := range noteArguments {
+		c.QueueArg(argument)
+	}
 	for _, r := range ranges {
 		c.QueueArg(strconv.FormatUint(r.First, 10))
 		c.QueueBytes(appendRange(nil, r))
@@ -190,6 +208,9 @@ func (p *partitionStore) checkReply(v any, rows *positions.Rows, hashes []hashRo
 	case string:
 		if v == "FENCED" {
 			return sink.ErrFenced
+		}
+		if last, refused := strings.CutPrefix(v, "LAST "); refused {
+			return numberError(last)
 		}
 		return nil
 	case []any: // pairs of a row and the type of what is there

@@ -4,7 +4,8 @@
 // A batch is one Lua script, which Redis runs as a whole or not at all: it compares
 // the epoch of the partition's owner with the writer's, then writes the rows and, in
 // a hash under perigee:, the positions that they came from with their fingerprints.
-// Everything that can fail is checked before the first write. A takeover raises the
+// Everything that can fail is checked before the first write. The note of a unit goes into the same
+// script: it compares the epoch of the unit's owner, and the number of its last note, too. A takeover raises the
 // epoch and reads the positions in one script too, so every write in flight meets
 // the fence.
 //
@@ -44,6 +45,7 @@ type Sink struct {
 	order    sink.Order
 	scope    string // of the keys beside the target
 	owner    string // names this process, for people
+	state    bool   // the pipeline has a state
 	log      *slog.Logger
 
 	mu     sync.Mutex
@@ -53,7 +55,7 @@ type Sink struct {
 
 // New makes a sink. It does not connect.
 func New(env sink.Env, config Config) (*Sink, error) {
-	s := &Sink{config: config, server: config.server(), log: env.Log}
+	s := &Sink{config: config, server: config.server(), state: env.State, log: env.Log}
 	var err error
 	if s.kind, s.target, err = config.target(); err != nil {
 		return nil, err
@@ -93,7 +95,7 @@ func (s *Sink) sharedKey(what string) string { return "perigee:" + what + ":" + 
 
 // Traits implements sink.Sink.
 func (s *Sink) Traits() sink.Traits {
-	return sink.Traits{Order: s.order, Leases: s, Positions: s, Check: s.check}
+	return sink.Traits{Order: s.order, Leases: s, Positions: s, Units: s, Check: s.check}
 }
 
 // Open implements sink.Sink.
@@ -106,7 +108,7 @@ func (s *Sink) Open(ctx context.Context, partition string) (sink.Writer, event.R
 	if err != nil {
 		return nil, nil, s.wrapError("take over the partition", err)
 	}
-	w, done := positions.NewWriter(p, entries, s.log)
+	w, done := positions.NewNoteWriter(p, entries, s.log)
 	return w, done, nil
 }
 

@@ -139,6 +139,11 @@ func contract(t *testing.T, target target, server *testserver.RedisServer,
 			},
 			RejectedDoc: target.bad,
 			Snapshot:    func(t *testing.T) func() { return snapshot(t, client) },
+			RemoveNote: func(t *testing.T, unit string, number uint64) {
+				for _, key := range texts(do(t, client, "KEYS", "perigee:notes:p:*:"+unit)) {
+					do(t, client, "HDEL", key, fmt.Sprint(number))
+				}
+			},
 		}
 		if proxy != nil {
 			place.Proxy = func(t *testing.T) *sinktest.Proxy {
@@ -259,6 +264,28 @@ func TestFaultsThatStay(t *testing.T) {
 		}
 		if c.words != "rpush" || err != nil {
 			permanent(t, "writing", err, strings.ReplaceAll(c.words, "rpush", "docs/reference/sinks.md"))
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestCheckOfUnits: a user who lacks a command for the state of a pipeline is found where there is one.
+func TestCheckOfUnits(t *testing.T) {
+	server := testserver.Redis(t)
+	do(t, dial(t, server.Address()), "ACL", "SETUSER", "writer", "on", ">w", "~*", "+@all", "-hmget")
+	for _, state := range []bool{false, true} {
+		env := sink.Env{Pipeline: "p", State: state}
+		s, err := redis.New(env, redis.Config{Address: server.Address(), List: "out", Username: "writer", Password: "w"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Traits().Check(t.Context())
+		if state {
+			permanent(t, "trying", err, "hmget")
+		} else if err != nil {
+			t.Errorf("without a state: %v", err)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -28,12 +28,11 @@ type NoteStore interface {
 
 // A NumberError says that a note is not the next of its unit. Nothing was committed.
 type NumberError struct {
-	Number    uint64 // of the note
 	Last, Sum uint64 // of the unit's last note; 0 if it has none
 }
 
 func (e *NumberError) Error() string {
-	return fmt.Sprintf("note %d is not the next one: the last note of the unit is %d", e.Number, e.Last)
+	return fmt.Sprintf("the last note of the unit is %d", e.Last)
 }
 
 // A NoteWriter owns one partition. It implements sink.NoteWriter.
@@ -63,7 +62,7 @@ func (w *Writer) commitNote(ctx context.Context, rows *Rows, ranges []event.Rang
 		return nil
 	}
 	return &event.PermanentError{
-		Err: err,
+		Err: fmt.Errorf("note %d is not the next one: %w", note.Number, err),
 		Hint: "the sink was restored to an older state, or another history of the state goes on; " +
 			"restart the pipeline: it compares the state on disk with the notes in the sink",
 	}

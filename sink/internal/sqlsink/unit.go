@@ -424,11 +424,11 @@ func (n *NoteInsert) CheckNext(ctx context.Context, c Conn) error {
 	if len(rows) == 0 {
 		return sink.ErrFenced
 	}
-	e := &positions.NumberError{Number: n.note.Number}
+	e := &positions.NumberError{}
 	if rows[0][1] == nil {
 		rows[0][1] = []byte("0")
 	}
-	if e.Last, e.Sum, err = parsePair(rows[0]); err != nil || e.Last+1 == e.Number {
+	if e.Last, e.Sum, err = parsePair(rows[0]); err != nil || e.Last+1 == n.note.Number {
 		return err
 	}
 	return e

@@ -92,7 +92,9 @@ type Traits struct {
 
 	// Unit returns the name by which a script's state knows a partition, whatever its
 	// generation: all partitions that continue one another have one unit, such as all files
-	// that a path has had. It is not empty. nil means that the partition's name is its unit.
+	// that a path has had. The partition is one that Partitions has listed. The name is not
+	// empty, and is UTF-8 of at most 1,000 bytes; see UnitName. nil means that the partition's
+	// name is its unit.
 	Unit func(partition string) string
 
 	// AtMostOnce says why a killed process loses events that it had read, as the end

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -40,4 +41,32 @@ func TestEmptyReason(t *testing.T) {
 		t.Errorf("logged %d times, want when it is new: %s", n, &text)
 	}
 	e.Set("other", nil) // a source without a log
+}
+
+// TestUnitName makes names of units of whatever a source may read: they stay different.
+func TestUnitName(t *testing.T) {
+	seen := map[string]string{}
+	long := strings.Repeat("☾", 400)
+	for name, want := range map[string]string{
+		"topic/7": "topic/7", "/var/log/☾.log": "/var/log/☾.log", strings.Repeat("x", 1000): strings.Repeat("x", 1000),
+		"a\xff": "", "a\xfe": "", "a\x00": "", "a_": "a_", long: "", long + "x": "", strings.Repeat("x", 1001): "", "\xff\xff": "",
+	} {
+		got := UnitName(name)
+		if want != "" && got != want {
+			t.Errorf("%.20q becomes %.20q", name, got)
+		}
+		if want == "" && (got == name || !strings.Contains(got, "~")) || len(got) > 1000 || !utf8.ValidString(got) || strings.Contains(got, "\x00") {
+			t.Errorf("%.20q becomes %.20q… of %d bytes", name, got, len(got))
+		}
+		if other, twice := seen[got]; twice {
+			t.Errorf("%.20q and %.20q both become %.20q", name, other, got)
+		}
+		seen[got] = name
+	}
+	unitOf := UnitBefore("@")
+	for partition, want := range map[string]string{"key@1": "key", "a@b@1": "a@b", "plain": "plain", "@1": "@1"} {
+		if got := unitOf(partition); got != want {
+			t.Errorf("the unit of %q is %q, want %q", partition, got, want)
+		}
+	}
 }

@@ -90,7 +90,7 @@ func New(env source.Env, c Config) (*Source, error) {
 // Traits implements source.Source. Files are local: another host has another file
 // under the same name.
 func (s *Source) Traits() source.Traits {
-	t := source.Traits{Local: isLocal, Bounds: s.bounds, Check: s.check, Offline: true, Format: s.format}
+	t := source.Traits{Local: isLocal, Unit: s.unit, Bounds: s.bounds, Check: s.check, Offline: true, Format: s.format}
 	if s.path != "-" {
 		t.Peek = s.peek
 	}
@@ -112,6 +112,14 @@ func (s *Source) peek(ctx context.Context, visit func(*event.Batch) error) error
 }
 
 func isLocal(string) bool { return true }
+
+// unit is the path, whatever file it names.
+func (s *Source) unit(string) string {
+	if s.path == "-" {
+		return "stdin"
+	}
+	return source.UnitName(s.path)
+}
 
 // Partitions implements source.Source.
 func (s *Source) Partitions(context.Context) ([]string, error) {

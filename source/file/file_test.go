@@ -37,6 +37,12 @@ func TestContract(t *testing.T) {
 			}
 		}
 		p.Open, p.Wait = open(false), open(true)
+		p.Renew = func(t *testing.T) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, "{\"another\":1}\n")
+		}
 		return p
 	})
 }

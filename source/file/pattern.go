@@ -38,6 +38,7 @@ type patternSource struct {
 
 	mu       sync.Mutex
 	files    map[string]matchedFile // by partition, as last listed
+	units    map[string]string      // by partition: the path at which it was listed first
 	finished map[string]int64       // the size at which a partition was read to its end
 }
 
@@ -65,13 +66,13 @@ func newPattern(env source.Env, c Config) (*patternSource, error) {
 	}
 	return &patternSource{
 		path: c.Path, follow: c.Follow, atOnce: cmp.Or(c.AtOnce, 4), limits: env.Limits, format: f, log: env.Log,
-		finished: make(map[string]int64),
+		finished: make(map[string]int64), units: make(map[string]string),
 	}, nil
 }
 
 // Traits implements source.Source.
 func (p *patternSource) Traits() source.Traits {
-	return source.Traits{Growing: p.follow, Local: isLocal, Peek: p.peek, WhyEmpty: p.empty.Get, Check: p.check, Offline: true, Format: p.format}
+	return source.Traits{Growing: p.follow, Local: isLocal, Unit: p.unit, Peek: p.peek, WhyEmpty: p.empty.Get, Check: p.check, Offline: true, Format: p.format}
 }
 
 // peek reads the files one after the other, the oldest first.
@@ -112,6 +113,11 @@ func (p *patternSource) Partitions(ctx context.Context) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.files = files
+	for name, f := range files {
+		if p.units[name] == "" {
+			p.units[name] = source.UnitName(f.path)
+		}
+	}
 	var names []string
 	for _, name := range sortFiles(files) {
 		f := files[name]
@@ -120,6 +126,14 @@ func (p *patternSource) Partitions(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names[:min(len(names), p.atOnce)], nil
+}
+
+// unit is the path of a file, as long as this source lives also after a rotation has renamed the
+// file. Before the partition was listed it is unknown.
+func (p *patternSource) unit(partition string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.units[partition], partition)
 }
 
 // sortFiles returns the partitions of files, the oldest first.

@@ -75,9 +75,40 @@ func TestCompressedContract(t *testing.T) {
 					p.Open = func(t *testing.T, limits source.Limits) source.Source {
 						return newKind(t, file.Config{Path: filepath.Join(folder, path)}, limits)
 					}
+					p.Renew = func(t *testing.T) {
+						if err := os.Remove(filepath.Join(folder, "events.log")); err != nil {
+							t.Fatal(err)
+						}
+						write(t, filepath.Join(folder, "events.log"), pack("{\"another\":1}\n"))
+					}
 					return p
 				})
 			})
+		}
+	}
+}
+
+// TestUnitOfRotatedFile: a file that a rotation renames keeps the unit of the path at which it was
+// found, and so does the one that takes its place.
+func TestUnitOfRotatedFile(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "app.log")
+	write(t, path, numbered(0, 5))
+	s := newKind(t, file.Config{Path: filepath.Join(folder, "app.log*"), Follow: true}, source.Limits{Events: 10, Bytes: 1000})
+	defer s.Close()
+	unitOf := s.Traits().Unit
+	old := partitions(t, s)[0]
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, numbered(5, 10))
+	names := partitions(t, s)
+	if len(names) != 2 {
+		t.Fatalf("partitions %v", names)
+	}
+	for _, name := range append(names, old) {
+		if unit := unitOf(name); unit != path {
+			t.Errorf("the unit of %s is %q, want %q", name, unit, path)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func New(env source.Env, c Config) (*Source, error) {
 
 // Traits implements source.Source. There is nothing to check.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Peek: s.peek, Check: func(ctx context.Context) error { return ctx.Err() }}
+	return source.Traits{Unit: func(string) string { return "generate" }, Peek: s.peek, Check: func(ctx context.Context) error { return ctx.Err() }}
 }
 
 func (s *Source) peek(ctx context.Context, visit func(*event.Batch) error) error {

@@ -16,10 +16,12 @@ func TestContract(t *testing.T) {
 		if events == 0 {
 			t.Skip("a source without events is an error")
 		}
+		seed := uint64(7)
 		p := sourcetest.Place{
 			Open: func(t *testing.T, limits source.Limits) source.Source {
-				return open(t, generate.Config{Events: uint64(events), Seed: 7}, limits)
+				return open(t, generate.Config{Events: uint64(events), Seed: seed}, limits)
 			},
+			Renew: func(*testing.T) { seed++ },
 			// The first event is due after a second.
 			Wait: func(t *testing.T, limits source.Limits) source.Source {
 				return open(t, generate.Config{Events: 1 << 40, Seed: 7, Rate: 1}, limits)

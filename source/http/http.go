@@ -111,7 +111,7 @@ func (c *Config) access() *httpserver.Access {
 
 // Traits implements source.Source. Only this engine can read its spool.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Local: func(string) bool { return true }, Check: s.check, Format: s.format}
+	return source.Traits{Growing: true, Local: func(string) bool { return true }, Unit: func(string) string { return "http" }, Check: s.check, Format: s.format}
 }
 
 // check loads the certificate, and listens for a moment unless the server already

@@ -405,6 +405,11 @@ func TestConformance(t *testing.T) {
 		data := t.TempDir()
 		s, to := start(t, filepath.Join(data, "data"), httpsource.Config{})
 		p := sourcetest.Place{
+			Renew: func(t *testing.T) {
+				if err := os.RemoveAll(filepath.Join(data, "data")); err != nil {
+					t.Fatal(err)
+				}
+			},
 			Open: func(t *testing.T, limits source.Limits) source.Source {
 				return ending{newSource(t, filepath.Join(data, "data"), limits, httpsource.Config{})}
 			},

@@ -148,7 +148,7 @@ func (s *Source) Partitions(ctx context.Context) ([]string, error) {
 
 // Traits implements source.Source. Records arrive as long as the topic exists.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Bounds: s.bounds, Peek: s.peek, Check: s.check, Format: s.format}
+	return source.Traits{Growing: true, Unit: source.UnitBefore("@"), Bounds: s.bounds, Peek: s.peek, Check: s.check, Format: s.format}
 }
 
 // peek reads the records that the topic has, also where a pipeline would start at the latest.

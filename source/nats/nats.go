@@ -211,7 +211,7 @@ func (s *Source) bounds(ctx context.Context) (map[string]event.Range, error) {
 
 // Traits implements source.Source. Messages arrive as long as the stream exists.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Bounds: s.bounds, Peek: s.peek, Check: s.check, Format: s.format}
+	return source.Traits{Growing: true, Unit: source.UnitBefore("@"), Bounds: s.bounds, Peek: s.peek, Check: s.check, Format: s.format}
 }
 
 func (s *Source) peek(ctx context.Context, visit func(*event.Batch) error) error {

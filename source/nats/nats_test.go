@@ -128,6 +128,12 @@ func TestConformance(t *testing.T) {
 				})
 			},
 			Wait: func(t *testing.T, limits source.Limits) source.Source { return newSource(t, limits, c) },
+			Renew: func(t *testing.T) {
+				if err := js.DeleteStream(t.Context(), name); err != nil {
+					t.Fatal(err)
+				}
+				st = create(t, js, name)
+			},
 		}
 	})
 }

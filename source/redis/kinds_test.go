@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/internal/testserver"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/redis"
@@ -90,7 +91,16 @@ func TestContract(t *testing.T) {
 						return newSource(t, c, limits)
 					}
 				}
-				return sourcetest.Place{Events: items, Open: open(true), Wait: open(false)}
+				return sourcetest.Place{Events: items, Open: open(true), Wait: open(false), Renew: func(t *testing.T) {
+					c, err := (&resp.Server{Address: server.Address()}).Dial(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer c.Close()
+					if _, err := c.Do(t.Context(), "HSET", "{"+key+"}:perigee", "generation", "another"); err != nil {
+						t.Fatal(err)
+					}
+				}}
 			})
 		})
 	}

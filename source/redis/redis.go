@@ -93,6 +93,7 @@ func (s *Source) Traits() source.Traits {
 	t := source.Traits{
 		Growing:  !s.config.UntilEmpty && slices.ContainsFunc(s.keys, s.isPattern),
 		Bounds:   s.bounds,
+		Unit:     source.UnitBefore("@"),
 		WhyEmpty: s.empty.Get,
 		Check:    s.check,
 		Format:   s.format,

@@ -31,7 +31,10 @@ func (e endingSource) Open(ctx context.Context, partition string, done event.Ran
 	return &endingReader{r, done, 0, end}, nil
 }
 
-func (e endingSource) Traits() source.Traits { return source.Traits{Bounds: e.Source.Traits().Bounds} }
+func (e endingSource) Traits() source.Traits {
+	t := e.Source.Traits()
+	return source.Traits{Bounds: t.Bounds, Unit: t.Unit}
+}
 
 type endingReader struct {
 	source.Reader

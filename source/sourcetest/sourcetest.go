@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -28,6 +29,9 @@ type Place struct {
 	// Wait makes a source whose readers wait for more events instead. It is nil for a
 	// kind that never waits.
 	Wait func(t *testing.T, limits source.Limits) source.Source
+	// Renew makes the partition a new one that continues it, such as another file under the same
+	// path. It is called while no source is open. It is nil if no test can do that.
+	Renew func(t *testing.T)
 	// NoLag says that readers cannot tell how many events wait: Lag returns 0.
 	NoLag bool
 }
@@ -46,6 +50,7 @@ func Run(t *testing.T, fill func(t *testing.T, events int) Place) {
 		{"a batch keeps the limits", 500, keepsLimits},
 		{"an event above the limit is a batch of its own", 20, largeEventIsAlone},
 		{"names are stable", 10, namesAreStable},
+		{"partitions that continue one another have one unit", 10, unitOutlivesPartition},
 		{"an unknown partition has moved", 10, unknownPartitionMoved},
 		{"committed ranges are skipped", 1000, skipsDone},
 		{"unacknowledged events are read again", 300, rereadsUnacknowledged},
@@ -129,6 +134,39 @@ func namesAreStable(t *testing.T, p Place) {
 		t.Errorf("the partition is called %q, after a restart %q", first, after)
 	}
 	closeSource(t, s)
+}
+
+// unitOutlivesPartition asks for the unit of the partition and of the one that continues it.
+func unitOutlivesPartition(t *testing.T, p Place) {
+	ask := func() (partition, unit string) {
+		t.Helper()
+		s := p.Open(t, defaultLimits)
+		defer closeSource(t, s)
+		partition = onlyPartition(t, s)
+		unit = partition
+		if unitOf := s.Traits().Unit; unitOf != nil {
+			unit = unitOf(partition)
+		}
+		if unit == "" || len(unit) > 1000 || !utf8.ValidString(unit) {
+			t.Errorf("the unit of partition %q is called %q, want UTF-8 of 1 to 1000 bytes", partition, unit)
+		}
+		return partition, unit
+	}
+	partition, unit := ask()
+	if _, again := ask(); again != unit {
+		t.Errorf("the unit of partition %q is called %q, after a restart %q", partition, unit, again)
+	}
+	if p.Renew == nil {
+		return
+	}
+	p.Renew(t)
+	next, after := ask()
+	if next == partition {
+		t.Fatalf("the partition is still called %q", partition)
+	}
+	if after != unit {
+		t.Errorf("partition %q has the unit %q, and the one that continues it, %q, has %q", partition, unit, next, after)
+	}
 }
 
 func unknownPartitionMoved(t *testing.T, p Place) {

@@ -68,6 +68,7 @@ static inline int is_current(const ndb_session *s) {
  * process commits. Lock: not held; held on return, unless it fails. */
 static int lock_read(ndb_store *store) {
 	pthread_mutex_lock(&store->lock);
+	ndb_unit_settle(store);
 	if ((!store->base || *store->last_commit != store->base->number) &&
 	    ndb_layer_empty(&store->frozen) && ndb_layer_empty(&store->pending)) {
 		int error = ndb_store_refresh(store);
@@ -79,29 +80,60 @@ static int lock_read(ndb_store *store) {
 	return NDB_OK;
 }
 
-static ndb_view pending_view(const ndb_store *store) {
-	return (ndb_view){store->base, store->frozen.entries.root, store->frozen.kills.root,
-	    store->pending.entries.root, store->pending.kills.root, 0};
+static void pending_view(const ndb_store *store, ndb_view *out) {
+	out->base = store->base, out->count = 0;
+	out->now = atomic_load_explicit(&store->clock, memory_order_relaxed);
+	ndb_view_add(out, ndb_layer_roots(&store->pending));
+	ndb_view_add(out, ndb_layer_roots(&store->frozen));
 }
 
-static ndb_view own_view(const ndb_session *s) {
-	return (ndb_view){s->view.base, s->view.frozen, s->view.frozen_kills, s->own.entries.root,
-	    s->own.kills.root, s->clock};
+/* Lock: held in a delta. */
+static void own_view(const ndb_session *s, ndb_view *out) {
+	out->base = s->view.base, out->now = s->clock, out->count = 0;
+	ndb_view_add(out, ndb_layer_roots(&s->own));
+	for (uint32_t i = 0; i < s->above; i++) out->layers[out->count++] = s->view.layers[i];
+	if (NDB_UNLIKELY(s->delta)) ndb_view_add(out, ndb_layer_roots(&s->store->pending));
+	for (uint32_t i = s->above; i < s->view.count; i++)
+		out->layers[out->count++] = s->view.layers[i];
 }
 
-static ndb_view local_view(const ndb_session *s) {
-	return (ndb_view){.own = s->local.root, .now = s->clock};
+static void local_view(const ndb_session *s, ndb_view *out) {
+	out->base = NULL, out->now = s->clock, out->count = 0;
+	ndb_view_add(out, (ndb_roots){s->local.root, NULL});
+}
+
+/* In a delta: makes frozen and base those of the store, which belong to its pending. Lock: held. */
+static void follow_unit(ndb_session *s) {
+	ndb_store *store = s->store;
+	if (s->unit_moved == store->moved) return;
+	ndb_view below = {.base = s->view.base, .count = s->view.count - s->above};
+	memcpy(below.layers, s->view.layers + s->above, below.count * sizeof *below.layers);
+	s->view.base = store->base, s->view.count = s->above;
+	ndb_view_add(&s->view, ndb_layer_roots(&store->frozen));
+	ndb_snapshot_ref(s->view.base);
+	for (uint32_t i = s->above; i < s->view.count; i++) {
+		ndb_root_ref(s->view.layers[i].entries);
+		ndb_root_ref(s->view.layers[i].kills);
+	}
+	s->unit_moved = store->moved;
+	s->stamp++;
+	ndb_view_release(&below);
 }
 
 int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *state) {
 	*state = 0;
 	if (!stored) {
-		*out = local_view(s);
+		local_view(s, out);
 		return NDB_OK;
 	}
 	if (!s->store) return ndb_no_store();
 	if (s->level) {
-		*out = own_view(s);
+		if (NDB_UNLIKELY(s->delta)) {
+			*state = NDB_VIEW_LOCKED;
+			ndb_unit_lock(s->store);
+			follow_unit(s);
+		}
+		own_view(s, out);
 		return NDB_OK;
 	}
 	ndb_read_begin(s);
@@ -114,13 +146,14 @@ int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *state) {
 		follow_base(s);
 		if (!s->clean) {
 			*state = NDB_VIEW_LOCKED | NDB_VIEW_READING;
-			*out = pending_view(s->store);
+			pending_view(s->store, out);
 			return NDB_OK;
 		}
 		pthread_mutex_unlock(&s->store->lock);
 	}
 	*state = NDB_VIEW_READING;
-	*out = (ndb_view){.base = s->view.base};
+	out->base = s->view.base, out->count = 0;
+	out->now = atomic_load_explicit(&s->store->clock, memory_order_relaxed);
 	return NDB_OK;
 }
 
@@ -134,21 +167,21 @@ void ndb_session_view_end(ndb_session *s, int state) {
 }
 
 int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *version) {
-	*out = (ndb_view){0};
+	out->base = NULL, out->count = 0;
 	if (!stored) {
-		*out = local_view(s);
+		local_view(s, out);
 		ndb_tree_snapshot(&s->local);
 		*version = ndb_session_version(s, stored);
 		return NDB_OK;
 	}
 	if (!s->store) return ndb_no_store();
 	if (s->level) {
-		*out = own_view(s);
-		ndb_snapshot_ref(out->base);
-		ndb_root_ref(out->frozen);
-		ndb_root_ref(out->frozen_kills);
-		ndb_tree_snapshot(&s->own.entries);
-		ndb_tree_snapshot(&s->own.kills);
+		/* Pending changes in place: its roots only keep their memory. */
+		if (NDB_UNLIKELY(s->delta)) follow_unit(s);
+		own_view(s, out);
+		ndb_view_hold(out);
+		ndb_tree_seal(&s->own.entries);
+		ndb_tree_seal(&s->own.kills);
 		*version = ndb_session_version(s, stored);
 		return NDB_OK;
 	}
@@ -157,18 +190,17 @@ int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *ver
 	if (current) {
 		*version = atomic_load_explicit(&s->version, memory_order_relaxed);
 		out->base = ndb_snapshot_ref(s->view.base);
+		out->now = atomic_load_explicit(&s->store->clock, memory_order_relaxed);
 	}
 	ndb_read_end(s);
 	if (current) return NDB_OK;
 	int error = lock_read(s->store);
 	if (error < 0) return error;
 	follow_base(s);
-	*out = pending_view(s->store);
-	ndb_snapshot_ref(out->base);
-	ndb_root_ref(out->frozen);
-	ndb_root_ref(out->frozen_kills);
-	ndb_tree_snapshot(&s->store->pending.entries);
-	ndb_tree_snapshot(&s->store->pending.kills);
+	pending_view(s->store, out);
+	ndb_view_hold(out);
+	ndb_tree_seal(&s->store->pending.entries);
+	ndb_tree_seal(&s->store->pending.kills);
 	*version = s->version;
 	pthread_mutex_unlock(&s->store->lock);
 	return NDB_OK;
@@ -176,6 +208,8 @@ int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *ver
 
 uint64_t ndb_session_version(const ndb_session *s, int stored) {
 	uint64_t inside = (uint64_t)1 << 63 | s->changes;
+	if (NDB_UNLIKELY(ndb_session_holds(s, stored)))
+		return inside + atomic_load_explicit(&s->store->version, memory_order_acquire);
 	if (!stored || !s->store || s->level) return inside;
 	uint64_t version = atomic_load_explicit(&s->store->version, memory_order_acquire);
 	/* The session has not read since the last change, or another process has committed, which none
@@ -184,6 +218,13 @@ uint64_t ndb_session_version(const ndb_session *s, int stored) {
 	    (s->clean && *s->store->last_commit != s->number))
 		return UINT64_MAX;
 	return version;
+}
+
+static inline void cache_found(ndb_session *s, uint64_t hash, const char *key, size_t len,
+    const ndb_scalar *value, ndb_entry *entry) {
+	const char *stays = entry ? entry->data : value->bytes - 1 - len;
+	if (entry || (value->len < 512 && len < 512 && memcmp(stays, key, len) == 0))
+		ndb_cache_put(s, hash, stays, len, value, entry);
 }
 
 /* Looks in the cache, then in the view. Results stay valid until the stamp changes. */
@@ -196,13 +237,11 @@ static int cached_get(ndb_session *s, const ndb_view *view, const char *key, siz
 		*expiry = 0;
 		return NDB_OK;
 	}
-	if (s->level && !s->view_level) ndb_reads_point(&s->reads, key, len);
+	if (ndb_session_records(s)) ndb_reads_point(&s->reads, key, len);
 	ndb_entry *entry;
 	int result = ndb_view_find(s->store, view, key, len, out, expiry, &entry);
 	if (result != NDB_OK || *expiry) return result;
-	const char *stays = entry ? entry->data : out->bytes - 1 - len;
-	if (entry || (out->len < 512 && len < 512 && memcmp(stays, key, len) == 0))
-		ndb_cache_put(s, hash, stays, len, out, entry);
+	cache_found(s, hash, key, len, out, entry);
 	return NDB_OK;
 }
 
@@ -220,14 +259,48 @@ static int copy_value(ndb_session *s, ndb_scalar *value) {
 	return NDB_OK;
 }
 
+/* A lookup in a delta. Lock: not held. */
+static int delta_get(
+    ndb_session *s, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
+	uint64_t hash = ndb_hash(key, len);
+	const ndb_cached *c = ndb_cache_find(s, hash, key, len);
+	if (c) {
+		*out = c->value;
+		*expiry = 0;
+		return NDB_OK;
+	}
+	ndb_entry *entry = NULL;
+	ndb_roots own = ndb_layer_roots(&s->own);
+	int result = ndb_layers_find(&own, 1, s->clock, key, len, out, expiry, &entry);
+	if (result == NDB_MORE)
+		result = ndb_layers_find(s->view.layers, s->above, s->clock, key, len, out, expiry, &entry);
+	if (result == NDB_MORE) {
+		ndb_unit_lock(s->store);
+		follow_unit(s);
+		ndb_roots pending = ndb_layer_roots(&s->store->pending);
+		result = ndb_layers_find(&pending, 1, s->clock, key, len, out, expiry, &entry);
+		if (result == NDB_OK && out->type >= NDB_DIGITS && out->len) s->held = ndb_entry_ref(entry);
+		pthread_mutex_unlock(&s->store->lock);
+		if (result != NDB_MORE) return result; /* not cached: it may change */
+		result = ndb_layers_find(s->view.layers + s->above, s->view.count - s->above, s->clock, key,
+		    len, out, expiry, &entry);
+	}
+	if (result == NDB_MORE)
+		result = ndb_base_find(s->store, s->view.base, s->clock, key, len, out, expiry);
+	if (result == NDB_OK && !*expiry) cache_found(s, hash, key, len, out, entry);
+	return result;
+}
+
 int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
 	uint64_t expiry = 0;
 	int result = ndb_session_enter(s);
 	if (NDB_UNLIKELY(result < 0)) return result;
 	if (!ndb_is_stored(key, len)) {
-		ndb_view local = local_view(s);
+		ndb_view local;
+		local_view(s, &local);
 		return ndb_view_get(s->store, &local, key, len, out, &expiry);
 	}
+	if (NDB_UNLIKELY(s->delta)) return delta_get(s, key, len, out, &expiry);
 	ndb_view view;
 	int state;
 	if ((result = ndb_session_view(s, 1, &view, &state)) < 0) return result;
@@ -238,16 +311,12 @@ int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
 		ndb_session_view_end(s, state);
 		return result;
 	}
-	view.base = NULL; /* LMDB is read below, without the lock */
 	ndb_entry *entry;
-	result = ndb_view_find(s->store, &view, key, len, out, &expiry, &entry);
-	int hidden = result == NDB_NONE && (entry || ndb_kill_of(view.own_kills, key, len) ||
-	                                       ndb_kill_of(view.frozen_kills, key, len));
+	result = ndb_layers_find(view.layers, view.count, view.now, key, len, out, &expiry, &entry);
 	if (result == NDB_OK && out->type >= NDB_DIGITS && out->len) s->held = ndb_entry_ref(entry);
 	unlock_view(s, state);
-	if (result == NDB_NONE && !hidden) {
-		ndb_view base = {.base = s->view.base};
-		result = ndb_view_get(s->store, &base, key, len, out, &expiry);
+	if (result == NDB_MORE) { /* LMDB is read without the lock */
+		result = ndb_base_find(s->store, s->view.base, view.now, key, len, out, &expiry);
 		if (result == NDB_OK) result = copy_value(s, out);
 	}
 	ndb_read_end(s);
@@ -258,12 +327,14 @@ int ndb_change_look(
     ndb_session *s, const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
 	ndb_view view;
 	if (!ndb_is_stored(key, len)) {
-		view = local_view(s);
+		local_view(s, &view);
+	} else if (NDB_UNLIKELY(s->delta)) {
+		return delta_get(s, key, len, out, expiry);
 	} else if (s->level) {
-		view = own_view(s);
+		own_view(s, &view);
 		return cached_get(s, &view, key, len, out, expiry);
 	} else {
-		view = pending_view(s->store);
+		pending_view(s->store, &view);
 	}
 	return ndb_view_get(s->store, &view, key, len, out, expiry);
 }

@@ -15,6 +15,28 @@ type nativeStore interface {
 	session() (nativeSession, error)
 }
 
+type nativeUnit interface {
+	close() error
+	sync() error
+	stat() (Stat, error)
+	status() (UnitStats, error) // without the figures of the disk
+	// view opens a session in a read-only transaction on the committed state.
+	view() (nativeSession, error)
+	begin(clock uint64) (nativeDelta, error) // ms since 1970
+	apply(number uint64, changes []byte) error
+	drop()
+}
+
+// A nativeDelta must not be used after commit succeeded, or after drop of its unit.
+type nativeDelta interface {
+	clock() uint64
+	session() nativeSession // until freeze; its owner does not close it
+	freeze() error
+	appendTo(to []byte) ([]byte, error)
+	bytes() int
+	commit(number uint64) error
+}
+
 // A nativeSession may be used by one goroutine at a time. Keys are encoded paths.
 type nativeSession interface {
 	close()

@@ -25,6 +25,9 @@ int ndb_change_allowed(const ndb_session *s) {
 	if (s->read_only || s->store->options.read_only)
 		return ndb_fail(
 		    NDB_E_ARGUMENT, "the store was opened read-only: open it for writing to change nodes");
+	if (s->store->unit && !s->delta)
+		return ndb_fail(NDB_E_ARGUMENT,
+		    "the folder is the state of a pipeline: only its script may change nodes");
 	if (s->view_level)
 		return ndb_fail(
 		    NDB_E_ARGUMENT, "the transaction is read-only: begin one that may change nodes");
@@ -51,6 +54,18 @@ int ndb_change_end(ndb_session *s, const char *key, int result) {
 	return result;
 }
 
+/* Sets a node in the open transaction. Takes ownership of e, also on failure. */
+static inline int put_own(ndb_session *s, ndb_entry *e) {
+	s->edits++;
+	if (!s->mark_count) return ndb_tree_put(&s->own.entries, e);
+	ndb_entry *old;
+	int error = ndb_undo_reserve(s, 1);
+	if (error < 0) ndb_entry_unref(e);
+	else if ((error = ndb_tree_replace(&s->own.entries, e, &old)) == NDB_OK)
+		ndb_undo_add(s, e, old, 0);
+	return error;
+}
+
 int ndb_change_put(ndb_session *s, ndb_entry *e) {
 	if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
 	int stored = ndb_is_stored(e->data, 1);
@@ -65,7 +80,7 @@ int ndb_change_put(ndb_session *s, ndb_entry *e) {
 		if (!stored) return ndb_tree_put(tree, e);
 		uint64_t hash = s->cache ? ndb_hash(e->data, e->key_len) : 0, count = tree->count;
 		ndb_cache_drop(s, hash, e->data, e->key_len); /* before its entry is freed */
-		int error = ndb_tree_put(tree, e);
+		int error = put_own(s, e);
 		if (error < 0 || tree->count != count || e->type == NDB_ABSENT || e->expiry) return error;
 		/* A node changed twice may be changed often. */
 		if (!s->cache) hash = ndb_hash(e->data, e->key_len);
@@ -124,6 +139,35 @@ int ndb_change_cut(
 	return NDB_OK;
 }
 
+/* Records the removal of the entries within key. */
+static int record_within(ndb_session *s, const ndb_tree *t, const char *key, size_t len, int kill) {
+	ndb_tree_cursor c;
+	int error = NDB_OK;
+	for (ndb_entry *e = ndb_cursor_seek(&c, t->root, key, len);
+	     e && error == NDB_OK && ndb_key_within(e->data, e->key_len, key, len);
+	     e = ndb_cursor_next(&c))
+		if ((error = ndb_undo_reserve(s, 1)) == NDB_OK)
+			ndb_undo_add(s, NULL, ndb_entry_ref(e), kill);
+	return error;
+}
+
+/* ndb_layer_kill for own, with records for its undo. */
+static int kill_recorded(ndb_session *s, ndb_entry *kill) {
+	const char *key = kill->data;
+	size_t len = kill->key_len;
+	char end[NDB_KEY_MAX + 1];
+	ndb_key_end(end, key, len);
+	int error = record_within(s, &s->own.entries, key, len, 0);
+	if (error == NDB_OK) error = ndb_tree_cut(&s->own.entries, key, len, end, len + 1);
+	if (error < 0 || ndb_kill_of(s->own.kills.root, key, len)) return error;
+	if ((error = record_within(s, &s->own.kills, key, len, 1)) < 0) return error;
+	if ((error = ndb_tree_cut(&s->own.kills, key, len, end, len + 1)) < 0) return error;
+	if ((error = ndb_undo_reserve(s, 1)) < 0) return error;
+	if ((error = ndb_tree_put(&s->own.kills, ndb_entry_ref(kill))) < 0) return error;
+	ndb_undo_add(s, kill, NULL, 1);
+	return NDB_OK;
+}
+
 /* Kills in the open transaction. Takes ownership of e, which has the key. */
 static int kill_own(ndb_session *s, ndb_entry *e) {
 	int error = NDB_OK;
@@ -136,19 +180,18 @@ static int kill_own(ndb_session *s, ndb_entry *e) {
 		if (grown) s->killed = grown, s->killed_cap = cap;
 		else error = ndb_fail(NDB_E_MEMORY, "out of memory");
 	}
-	uint64_t shed = s->own.entries.shed + s->own.kills.shed;
 	s->changes++;
 	s->stamp++;
-	/* A failed kill should have no effect; broken is a safeguard. */
-	if (error == NDB_OK && (error = kill_in_layer(&s->own, e->data, e->key_len)) < 0)
-		s->broken = error;
+	uint32_t records = s->undo_count;
+	if (error == NDB_OK && (error = kill_recorded(s, e)) < 0) ndb_undo_to(s, records);
 	if (error < 0) {
 		ndb_entry_unref(e);
 		return error;
 	}
-	s->shed_stored += shed;
+	s->edits++;
 	s->killed_bytes += ndb_entry_size(e);
 	s->killed[s->killed_count++] = e;
+	if (!s->mark_count) ndb_mark_pop(s, 0); /* no mark needs the records */
 	return NDB_OK;
 }
 

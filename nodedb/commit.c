@@ -210,11 +210,12 @@ int ndb_sync(ndb_store *store) {
 
 /* ---- the committer ---- */
 
-/* Deletes the nodes that the kill hides. */
-static int write_kill(MDB_cursor *c, const ndb_entry *kill) {
+/* Deletes the nodes that the kill hides, up to *limit, which it counts down. */
+static int write_kill(MDB_cursor *c, const ndb_entry *kill, uint64_t *limit) {
 	MDB_val k = {kill->key_len, (void *)(uintptr_t)kill->data}, data;
 	int rc = mdb_cursor_get(c, &k, &data, MDB_SET_RANGE);
-	while (rc == 0 && ndb_key_within(k.mv_data, k.mv_size, kill->data, kill->key_len)) {
+	while (*limit && rc == 0 && ndb_key_within(k.mv_data, k.mv_size, kill->data, kill->key_len)) {
+		--*limit;
 		if ((rc = mdb_cursor_del(c, 0)) == 0) rc = mdb_cursor_get(c, &k, &data, MDB_NEXT);
 	}
 	return rc == MDB_NOTFOUND ? 0 : rc;
@@ -242,30 +243,40 @@ static int write_entry(
 	return mdb_put(txn, store->expiry, &at, &none, 0);
 }
 
-/* Applies a layer in key order. */
-static int write_layer(ndb_store *store, MDB_txn *txn, const ndb_layer *l) {
-	MDB_cursor *c;
-	int rc = mdb_cursor_open(txn, store->nodes, &c);
-	if (rc) return rc;
-	ndb_tree_cursor at;
-	for (ndb_entry *e = ndb_cursor_first(&at, l->kills.root); e && rc == 0;
-	     e = ndb_cursor_next(&at))
-		rc = write_kill(c, e);
+static int write_entries(
+    ndb_store *store, MDB_txn *txn, MDB_cursor *c, ndb_layer_place *at, uint64_t limit) {
 	MDB_val last, data;
-	int append = 0;
-	if (rc == 0 && (rc = mdb_cursor_get(c, &last, &data, MDB_LAST)) == MDB_NOTFOUND)
-		append = 1, rc = 0;
+	int append = 0, rc = mdb_cursor_get(c, &last, &data, MDB_LAST);
+	if (rc == MDB_NOTFOUND) append = 1, rc = 0;
 	char bound[NDB_KEY_MAX + 64];
 	size_t bound_len = 0;
 	if (!append && rc == 0) {
 		bound_len = last.mv_size < sizeof bound ? last.mv_size : sizeof bound;
 		memcpy(bound, last.mv_data, bound_len);
 	}
-	for (ndb_entry *e = ndb_cursor_first(&at, l->entries.root); e && rc == 0;
-	     e = ndb_cursor_next(&at)) {
+	for (; at->entry && rc == 0 && limit; limit--) {
+		const ndb_entry *e = at->entry;
 		if (!append && ndb_key_compare(e->data, e->key_len, bound, bound_len) > 0) append = 1;
-		rc = write_entry(store, txn, c, e, append);
+		if ((rc = write_entry(store, txn, c, e, append)) == 0)
+			at->entry = ndb_cursor_next(&at->entries);
 	}
+	return rc;
+}
+
+int ndb_layer_write(
+    ndb_store *store, MDB_txn *txn, const ndb_layer *l, ndb_layer_place *at, uint64_t limit) {
+	MDB_cursor *c;
+	int rc = mdb_cursor_open(txn, store->nodes, &c);
+	if (rc) return rc;
+	if (!at->started) {
+		at->kill = ndb_cursor_first(&at->kills, l->kills.root);
+		at->entry = ndb_cursor_first(&at->entries, l->entries.root);
+		at->started = 1;
+	}
+	while (at->kill && rc == 0 && limit)
+		if ((rc = write_kill(c, at->kill, &limit)) == 0 && limit)
+			at->kill = ndb_cursor_next(&at->kills);
+	if (!at->kill && at->entry && rc == 0 && limit) rc = write_entries(store, txn, c, at, limit);
 	mdb_cursor_close(c);
 	return rc;
 }
@@ -287,8 +298,10 @@ static int commit_layer(ndb_store *store, const ndb_layer *l, int after_failure)
 				error = ndb_fail(NDB_E_SUPERSEDED, "another process took over the right to write");
 				break;
 			}
-			rc = write_layer(store, txn, l);
-			if (rc == 0) rc = ndb_sweep(store, txn, SWEEP_NODES);
+			ndb_layer_place start = {.started = 0};
+			uint32_t expired = SWEEP_NODES;
+			rc = ndb_layer_write(store, txn, l, &start, UINT64_MAX);
+			if (rc == 0) rc = ndb_sweep(store, txn, ndb_now_ms(), &expired);
 			int changed = lmdb_is_changed(txn);
 			if (rc == 0) rc = mdb_txn_commit(txn);
 			else mdb_txn_abort(txn);

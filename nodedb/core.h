@@ -1,9 +1,11 @@
 /* core.h: declarations that the files of the core share (private).
  *
- * A read searches three layers. The first layer that knows the node decides:
- *   own:    inside a transaction, its changes and pending as of begin; outside, pending itself;
- *   frozen: the changes that the committer is writing;
- *   base:   a read transaction of LMDB.
+ * A read searches layers from the top down. The first layer that knows the node decides:
+ *   own:     inside a transaction, its changes and pending as of begin; in a delta, its changes;
+ *   deltas:  in a delta, the frozen deltas of the unit that are not committed, the latest first;
+ *   pending: outside a transaction, and in a delta;
+ *   frozen:  the changes that the committer is writing;
+ *   base:    a read transaction of LMDB.
  * pending holds all acknowledged changes of this process that the committer has not taken yet.
  * A layer has entries and kills. A kill hides a node and its descendants in the layers below.
  * Kills of one layer never overlap.
@@ -16,13 +18,16 @@
  * The files call each other only downwards, in this order:
  *
  *   check, backup, slices, nodes   complete functions of nodedb.h
- *   store, session                 open and close
+ *   store                          opens and closes a folder
+ *   unit                           the state of a pipeline: deltas in flight, and their committer
+ *   session                        opens and closes sessions
  *   release                        the thread that releases unused snapshots
  *   iter, lock, transaction        functions of nodedb.h that keep state in the session
  *   change, access                 how a session changes nodes, and what it sees
  *   undo                           restores state on rollback
  *   commit, lease                  the committer thread, and the right to write
  *   shared, locktable, process     state shared by the processes of a folder
+ *   delta                          the encoding of a layer
  *   reads, cache, sweep, scan, view, sum, overlay, zwrite, key, number, error
  */
 #ifndef NODEDB_CORE_H
@@ -65,15 +70,25 @@ typedef struct {
 	ndb_tree entries, kills;
 } ndb_layer;
 
-/* The layers that a reader searches. Kills of the own layer hide frozen and base. */
+/* The roots of a layer. */
+typedef struct {
+	ndb_tree_node *entries, *kills;
+} ndb_roots;
+
+enum {
+	NDB_DELTAS_MAX = 16,                 /* of a unit in flight */
+	NDB_LAYERS_MAX = NDB_DELTAS_MAX + 2, /* with pending and frozen */
+};
+
+/* What a reader searches: the layers, from the top down, then base. */
 typedef struct {
 	ndb_snapshot *base; /* NULL: for trees in memory */
-	ndb_tree_node *frozen, *frozen_kills;
-	ndb_tree_node *own, *own_kills;
-	uint64_t now; /* ms since 1970 by which nodes expire, in a transaction; 0: the current time */
+	uint64_t now;       /* ms since 1970 by which nodes expire; 0: the current time */
+	uint32_t count;     /* of layers; the rest of the array is undefined */
+	ndb_roots layers[NDB_LAYERS_MAX];
 } ndb_view;
 
-typedef struct ndb_commit_log ndb_commit_log;
+typedef struct ndb_unit ndb_unit;
 
 struct ndb_store {
 	/* Set by ndb_open. */
@@ -86,11 +101,16 @@ struct ndb_store {
 	MDB_env *env;
 	MDB_dbi nodes, expiry, meta;
 	int sums;                           /* records have checksums: from format 2 on */
+	int unit_folder;                    /* it has the record of a unit */
+	ndb_unit *unit;                     /* NULL: not opened as a unit */
 	const volatile size_t *last_commit; /* number of the last commit of any process */
 	size_t only_commit;                 /* last_commit points here if the medium is not writable */
 
 	_Atomic uint64_t version;    /* changes with every change of pending, frozen or base */
 	_Atomic uint32_t superseded; /* how often pending changes were dropped */
+	/* in the state of a pipeline, the time by which its nodes expire; 0: the current time */
+	_Atomic uint64_t clock;
+	_Atomic uint32_t readers; /* deltas that wait for the lock, to read */
 
 	pthread_mutex_t lock;
 	/* Guarded by lock: */
@@ -125,6 +145,8 @@ struct ndb_store {
 	int acquiring;  /* a thread is acquiring it */
 	int draining;   /* changes wait until the lease is handed over */
 	int committing; /* the committer is writing */
+	int merging;    /* a delta is being merged into pending, with pauses */
+	uint64_t moved; /* changes when pending becomes frozen, and with frozen and base */
 	uint64_t next_sweep;
 	int committer_runs, stop;
 	pthread_t committer;
@@ -154,6 +176,13 @@ int ndb_store_remap_locked(ndb_store *store, size_t size);
 /* Makes base the last commit of any process. Lock: held. */
 int ndb_store_refresh(ndb_store *store);
 
+static inline ndb_roots ndb_layer_roots(const ndb_layer *l) {
+	return (ndb_roots){l->entries.root, l->kills.root};
+}
+/* Adds a layer below the others, unless it is empty. It may only be used while the view is. */
+static inline void ndb_view_add(ndb_view *v, ndb_roots layer) {
+	if (layer.entries || layer.kills) v->layers[v->count++] = layer;
+}
 void ndb_layer_init(ndb_layer *l);
 void ndb_layer_clear(ndb_layer *l);
 /* Makes copy an independent layer with the contents of l. */
@@ -204,11 +233,20 @@ static inline void ndb_wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_
 
 static inline uint64_t ndb_view_now(const ndb_view *v) { return v->now ? v->now : ndb_now_ms(); }
 
+/* What the meta sub-database keeps of a unit; see unit.c. Its presence marks the folder. */
+typedef struct {
+	uint64_t applied, begun, clock;
+} ndb_unit_record;
+/* NDB_NONE: the folder is that of an ordinary store. */
+int ndb_unit_read(ndb_store *store, MDB_txn *txn, ndb_unit_record *out);
+int ndb_unit_write(ndb_store *store, MDB_txn *txn, ndb_unit_record record); /* an LMDB code */
+
 /* The encoding of a value in LMDB. */
 #define NDB_STORED_HEADER 17
 size_t ndb_stored_size(const ndb_entry *e, int sums);
 void ndb_stored_write(const ndb_entry *e, int sums, char *out);
 int ndb_stored_is_text(const char *data);
+int ndb_stored_has_sum(const char *data);
 /* For options.verify: NDB_E_CORRUPT if the checksum does not match. */
 int ndb_stored_verify(
     const ndb_store *store, const char *key, size_t key_len, const char *data, size_t len);
@@ -237,18 +275,37 @@ static inline uint64_t ndb_hash(const char *key, size_t len) {
 	return (h ^ h >> 32) | 1;
 }
 
-/* Looks key up in the view: NDB_OK or NDB_NONE. *expiry is 0 if the node does not expire. *entry
- * holds the value; NULL: it is in LMDB, one byte after the key if it is short. */
+/* Looks key up in layers: NDB_OK with the *entry that holds the value; NDB_NONE if a layer hides
+ * the node; NDB_MORE if none knows it. now is that of a view. *expiry is 0 if the node does not
+ * expire. */
+int ndb_layers_find(const ndb_roots *layers, uint32_t count, uint64_t now, const char *key,
+    size_t len, ndb_scalar *out, uint64_t *expiry, ndb_entry **entry);
+/* Looks key up in LMDB: NDB_OK or NDB_NONE. The value follows the key after one byte, if both are
+ * short. */
+int ndb_base_find(const ndb_store *store, const ndb_snapshot *base, uint64_t now, const char *key,
+    size_t len, ndb_scalar *out, uint64_t *expiry);
+/* Looks key up in the view: NDB_OK or NDB_NONE. *entry is NULL if the value is in LMDB. */
 int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, size_t len,
     ndb_scalar *out, uint64_t *expiry, ndb_entry **entry);
 int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, size_t len,
     ndb_scalar *out, uint64_t *expiry);
+/* Takes references to all that the view refers to, and gives them back. */
+void ndb_view_hold(ndb_view *v);
 void ndb_view_release(ndb_view *v);
 
 /* ---- sum.c ---- */
+uint32_t ndb_crc32c(const char *data, size_t len);
 uint16_t ndb_record_sum(const char *key, size_t key_len, const char *value, size_t len);
 /* the same without the processor's CRC instruction */
 uint16_t ndb_record_sum_by_table(const char *key, size_t key_len, const char *value, size_t len);
+
+/* ---- delta.c ---- */
+/* Bytes of the encoded layer. */
+size_t ndb_layer_encoded(const ndb_layer *l, uint64_t clock);
+/* Encodes a layer and the time of its changes; out has room for its encoded bytes. */
+void ndb_layer_encode(const ndb_layer *l, uint64_t clock, char *out);
+/* Decodes into an empty layer. NDB_E_CORRUPT: out is left empty. */
+int ndb_layer_decode(const char *data, size_t len, ndb_layer *out, uint64_t *clock);
 
 /* ---- reads.c: the nodes that a transaction has read ---- */
 typedef struct {
@@ -281,10 +338,14 @@ int ndb_reads_meet(const ndb_reads *r, const char *key, size_t len, int kill);
 
 /* ---- a session ---- */
 typedef struct { /* the state that a rollback restores */
-	ndb_layer own;
-	uint32_t killed;
-	uint64_t shed; /* ndb_session_shed at the mark */
+	uint32_t undo, killed;
+	uint64_t edits;
 } ndb_mark_state;
+
+typedef struct {                /* a change of own, for its undo */
+	ndb_entry *added, *removed; /* with the same key; NULL: none */
+	int kill;                   /* they are kills */
+} ndb_undo_record;
 
 typedef struct { /* a tree in memory that a rollback restores */
 	int level;
@@ -314,8 +375,13 @@ struct ndb_session {
 	int view_level;                /* level of the enclosing read-only transaction; 0: none */
 	const volatile uint32_t *stop; /* waits end when *stop is not 0; NULL: never */
 	int level;
-	int in_transaction;         /* level is not 0; changed under the lock, for the releaser */
-	ndb_view view;              /* base; in a transaction also frozen */
+	int in_transaction; /* level is not 0; changed under the lock, for the releaser */
+	/* Base; in a transaction also the layers below own, except a unit's pending, which stands below
+	 * the first `above` of them. */
+	ndb_view view;
+	uint32_t above;
+	int delta;                  /* in a transaction: it is the delta of a unit */
+	uint64_t unit_moved;        /* of the unit when view was taken */
 	_Atomic uint64_t version;   /* store->version when view was taken; changed under the lock */
 	size_t number;              /* of view.base, which the releaser may have released */
 	_Atomic uint64_t reads_now; /* see release.c */
@@ -331,6 +397,10 @@ struct ndb_session {
 	ndb_entry **killed; /* keys killed by this transaction, in order */
 	uint32_t killed_count, killed_cap;
 	uint64_t killed_bytes;
+	uint64_t edits;        /* of own by this transaction that are not undone */
+	ndb_undo_record *undo; /* the changes of own since the first mark */
+	uint32_t undo_count, undo_cap;
+	uint64_t undo_bytes; /* of entries that they have removed */
 	ndb_mark_state *marks;
 	uint32_t mark_count, mark_cap;
 	uint32_t level_mark[NDB_LEVELS + 1]; /* first mark of each inner transaction */
@@ -364,10 +434,26 @@ static inline uint64_t ndb_session_shed(const ndb_session *s, int stored) {
 	if (!stored) return s->shed_local + s->local.shed;
 	return s->shed_stored + s->own.entries.shed + s->own.kills.shed + s->given_durable;
 }
-/* Bytes that the transaction has added to own. */
+/* Bytes that the transaction has added to own, and keeps to undo changes. */
 static inline uint64_t ndb_session_own_bytes(const ndb_session *s) {
 	uint64_t own = s->level ? ndb_layer_bytes(&s->own) : 0;
-	return own > s->begin_bytes ? own - s->begin_bytes : 0;
+	return (own > s->begin_bytes ? own - s->begin_bytes : 0) + s->undo_bytes;
+}
+/* True if reads of stored nodes must be recorded, to find conflicts. */
+static inline int ndb_session_records(const ndb_session *s) {
+	return s->level && s->store && !s->view_level && !s->delta;
+}
+
+/* Takes the lock for a delta's read. A merge of another delta gives it away between its steps. */
+static inline void ndb_unit_lock(ndb_store *store) {
+	if (pthread_mutex_trylock(&store->lock) == 0) return;
+	atomic_fetch_add_explicit(&store->readers, 1, memory_order_relaxed);
+	pthread_mutex_lock(&store->lock);
+	atomic_fetch_sub_explicit(&store->readers, 1, memory_order_relaxed);
+}
+/* Waits until no delta is merged in part. Lock: held, dropped while it waits. */
+static inline void ndb_unit_settle(ndb_store *store) {
+	while (NDB_UNLIKELY(store->merging)) pthread_cond_wait(&store->done, &store->lock);
 }
 
 /* ---- access.c ---- */
@@ -386,8 +472,18 @@ enum {
 };
 int ndb_session_view(ndb_session *s, int stored, ndb_view *out, int *state);
 void ndb_session_view_end(ndb_session *s, int state);
-/* The same with references of its own, for longer use. *version is that of ndb_session_version.
- * Lock: not held. */
+/* They enclose a call that captures a view and reads it: in a delta the lock is held meanwhile,
+ * since pending changes in place. Lock: not held on entry of ndb_session_hold. */
+static inline int ndb_session_holds(const ndb_session *s, int stored) { return stored && s->delta; }
+static inline void ndb_session_hold(ndb_session *s, int stored) {
+	if (NDB_UNLIKELY(ndb_session_holds(s, stored))) ndb_unit_lock(s->store);
+}
+static inline void ndb_session_unhold(ndb_session *s, int stored) {
+	if (NDB_UNLIKELY(ndb_session_holds(s, stored))) pthread_mutex_unlock(&s->store->lock);
+}
+/* The same with references of its own, for longer use. *version is that of ndb_session_version. The
+ * view may be read only between ndb_session_hold and ndb_session_unhold, while the version is
+ * unchanged. */
 int ndb_session_capture(ndb_session *s, int stored, ndb_view *out, uint64_t *version);
 /* Changes whenever the view of the session may have changed. */
 uint64_t ndb_session_version(const ndb_session *s, int stored);
@@ -419,6 +515,12 @@ int ndb_locals_save(ndb_session *s, const char *name, size_t name_len);
 int ndb_locals_restore(ndb_session *s, int level);
 /* After a commit at the given level: passes its saved trees to the outer transaction, if any. */
 void ndb_locals_keep(ndb_session *s, int level);
+/* Prepares for up to count more records of changes of own. */
+int ndb_undo_reserve(ndb_session *s, uint32_t count);
+/* Records a change of own. Takes ownership of removed. Call ndb_undo_reserve before. */
+void ndb_undo_add(ndb_session *s, ndb_entry *added, ndb_entry *removed, int kill);
+/* Undoes the changes from a record on. After an error, s->broken is set. */
+void ndb_undo_to(ndb_session *s, uint32_t count);
 /* Marks for internal use. A mark's number is the value of mark_count before the push. */
 int ndb_mark_push(ndb_session *s);
 void ndb_mark_undo(ndb_session *s, uint32_t mark);
@@ -487,10 +589,19 @@ static inline int ndb_lease_wanted(const ndb_store *store) {
 }
 
 /* ---- sweep.c ---- */
-/* Deletes up to limit expired nodes in an open write transaction. Returns an LMDB error code. */
-int ndb_sweep(ndb_store *store, MDB_txn *txn, uint32_t limit);
+/* Deletes nodes that have expired by time now, up to *limit records of the expiry index, which it
+ * counts down, in an open write transaction. Returns an LMDB error code. */
+int ndb_sweep(ndb_store *store, MDB_txn *txn, uint64_t now, uint32_t *limit);
 /* True if the snapshot has an expired node. */
 int ndb_sweep_due(ndb_store *store, const ndb_snapshot *s);
+
+/* ---- unit.c ---- */
+static inline void ndb_unit_set_clock(ndb_store *store, uint64_t clock) {
+	atomic_store_explicit(&store->clock, clock ? clock : 1, memory_order_relaxed);
+}
+int ndb_unit_start(ndb_store *store);   /* after its base is opened */
+void ndb_unit_retire(ndb_store *store); /* drops its deltas and closes its sessions */
+void ndb_unit_free(ndb_store *store);   /* after the committer has stopped */
 
 /* ---- store.c ---- */
 /* NDB_OK if the file has data, NDB_NONE if it is absent or empty, NDB_E_DISK if stat fails. */
@@ -502,6 +613,16 @@ int ndb_publish_file(const char *part, const char *file);
 int ndb_sync_names(const char *folder);
 
 /* ---- commit.c ---- */
+/* A place in a layer that is written in several transactions. Zeroed: its start. */
+typedef struct {
+	ndb_tree_cursor kills, entries;
+	const ndb_entry *kill, *entry; /* the next ones */
+	int started;
+} ndb_layer_place;
+/* Writes up to limit changes of a layer, kills first, each in key order. Returns an LMDB error
+ * code. The layer is written when at has neither a kill nor an entry. */
+int ndb_layer_write(
+    ndb_store *store, MDB_txn *txn, const ndb_layer *l, ndb_layer_place *at, uint64_t limit);
 int ndb_committer_start(ndb_store *store); /* if it is not running. Lock: held */
 /* Prepares a change outside a transaction, or a commit: waits for space and for the right to write,
  * and sets base to the last commit of any process. Lock: not held; held on return, unless it

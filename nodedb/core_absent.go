@@ -13,6 +13,8 @@ func Functions() unsafe.Pointer { return nil }
 
 func openCore(string, Options) (nativeStore, error) { return nil, &Error{Err: ErrUnavailable} }
 
+func openUnitCore(string, UnitOptions) (nativeUnit, error) { return nil, &Error{Err: ErrUnavailable} }
+
 func openMemory() (nativeSession, error) { return nil, &Error{Err: ErrUnavailable} }
 
 func compactCore(string) error { return &Error{Err: ErrUnavailable} }

@@ -39,6 +39,8 @@ const char *ndb_code_name(int code) {
 	case NDB_E_MERGE: return "NDB_E_MERGE";
 	case NDB_E_NUMBER: return "NDB_E_NUMBER";
 	case NDB_E_LOCKS: return "NDB_E_LOCKS";
+	case NDB_E_IN_USE: return "NDB_E_IN_USE";
+	case NDB_E_INCOMPLETE: return "NDB_E_INCOMPLETE";
 	}
 	return "unknown code";
 }

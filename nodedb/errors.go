@@ -26,9 +26,14 @@ var (
 	ErrMemory  = newSentinel("nodedb: out of memory", "")
 	// ErrSuperseded means that this process was suspended for so long that another process took
 	// over the right to write. Changes that were not yet durable are lost, as after a crash.
-	ErrSuperseded   = newSentinel("nodedb: another process took over", "")
-	ErrMerge        = newSentinel("nodedb: source and target of a merge overlap", "")
-	ErrNumberRange  = newSentinel("nodedb: number out of range", "")
+	ErrSuperseded  = newSentinel("nodedb: another process took over", "")
+	ErrMerge       = newSentinel("nodedb: source and target of a merge overlap", "")
+	ErrNumberRange = newSentinel("nodedb: number out of range", "")
+	// ErrInUse means that the folder of a unit is open already, in this process or another.
+	ErrInUse = newSentinel("nodedb: already open", "")
+	// ErrIncomplete means that the folder of a unit may have parts of deltas. Apply them again, in
+	// order, up to begun of Positions.
+	ErrIncomplete   = newSentinel("nodedb: deltas are missing", "")
 	ErrTooManyLocks = newSentinel("nodedb: too many locks", "unlock nodes that are no longer needed, or lock one ancestor in place of many nodes")
 )
 

@@ -34,7 +34,6 @@ struct ndb_iter {
 	int idle;            /* the releaser's finding: no fill between two checks */
 	/* ndb_session_shed at the capture, and the session's own bytes captured */
 	uint64_t shed, holds;
-	ndb_scan scan;
 	int has_from, has_to, started, finished;
 	uint32_t batch; /* item limit of the next fill */
 	uint64_t left;  /* items left of the limit; UINT64_MAX: no limit */
@@ -49,6 +48,7 @@ struct ndb_iter {
 	size_t copy_cap;
 	char *pages; /* copies of whole leaf pages, which items may also point to */
 	size_t pages_bytes, pages_used;
+	ndb_scan scan;
 	char top[NDB_KEY_MAX + 2], from[NDB_KEY_MAX + 2], to[NDB_KEY_MAX + 2], last[NDB_KEY_MAX + 2];
 };
 
@@ -106,6 +106,7 @@ int ndb_iter_open(ndb_session *s, const char *key, size_t len, int flags, const 
 	ndb_iter *it = malloc(sizeof *it);
 	if (!it) return memory();
 	memset(it, 0, offsetof(ndb_iter, subscripts));
+	it->scan.lmdb = NULL;
 	it->text = it->copy = it->pages = NULL,
 	it->text_used = it->text_cap = it->copy_cap = it->pages_bytes = 0;
 	it->session = s, it->flags = flags, it->stored = ndb_is_stored(key, len);
@@ -543,7 +544,7 @@ static int fill(ndb_iter *it, ndb_items *out) {
 		it->last_len = it->key_lens[it->count - 1];
 		memcpy(it->last, it->keys[it->count - 1], it->last_len);
 	}
-	if (it->session->level && it->stored && !it->session->view_level) {
+	if (it->stored && ndb_session_records(it->session)) {
 		/* The range passed counts as read; at the end, so does the gap that follows. */
 		char end[NDB_KEY_MAX + 2];
 		size_t end_len = it->count ? it->last_len : it->top_len;
@@ -569,7 +570,9 @@ int ndb_iter_fill(ndb_iter *it, ndb_items *out) {
 	if (error < 0) return error;
 	int reads = it->stored && s->store;
 	if (reads) ndb_read_begin(s);
+	ndb_session_hold(s, it->stored);
 	int result = fill(it, out);
+	ndb_session_unhold(s, it->stored);
 	atomic_store_explicit(&it->fills, atomic_load_explicit(&it->fills, memory_order_relaxed) + 1,
 	    memory_order_relaxed);
 	if (reads) ndb_read_end(s);
@@ -609,7 +612,7 @@ static const char *keep_key(ndb_session *s, const char *key, size_t len) {
 }
 
 static void read_between(ndb_session *s, const char *a, size_t a_len, const char *b, size_t b_len) {
-	if (!s->level || !s->store || s->view_level) return;
+	if (!ndb_session_records(s)) return;
 	if (ndb_key_compare(a, a_len, b, b_len) <= 0) ndb_reads_range(&s->reads, a, a_len, b, b_len);
 	else ndb_reads_range(&s->reads, b, b_len, a, a_len);
 }
@@ -730,7 +733,11 @@ int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char 
 	if (len > NDB_KEY_MAX || *position_len > NDB_KEY_MAX)
 		return ndb_fail(NDB_E_KEY, "invalid key of %zu bytes", len);
 	int stored = ndb_is_stored(key, len);
-	if ((result = ndb_session_capture(s, stored, &view, &version)) < 0) return result;
+	ndb_session_hold(s, stored);
+	if ((result = ndb_session_capture(s, stored, &view, &version)) < 0) {
+		ndb_session_unhold(s, stored);
+		return result;
+	}
 	if ((result = ndb_scan_open(&c, s->store, &view, 0)) == NDB_OK) {
 		ndb_scan_resume(&c, key, len, position, *position_len);
 		uint64_t taken = 0;
@@ -752,6 +759,7 @@ int ndb_count(ndb_session *s, const char *key, size_t len, uint64_t steps, char 
 		}
 	}
 	ndb_scan_close(&c);
+	ndb_session_unhold(s, stored);
 	ndb_view_release(&view);
 	return result;
 }

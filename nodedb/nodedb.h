@@ -49,7 +49,10 @@ enum {
 	NDB_E_SUPERSEDED = -11,
 	NDB_E_MERGE = -12,  /* source and target of a merge overlap */
 	NDB_E_NUMBER = -13, /* the result is out of the range of numbers */
-	NDB_E_LOCKS = -14   /* the lock table is full */
+	NDB_E_LOCKS = -14,  /* the lock table is full */
+	NDB_E_IN_USE = -15, /* the folder of a unit is open already */
+	/* a unit cannot be read before the deltas that were being written are applied again */
+	NDB_E_INCOMPLETE = -16
 };
 
 #define NDB_SUBSCRIPTS_MAX 31
@@ -140,6 +143,10 @@ typedef struct {
 	int verify;
 	/* for tests and bulk loads: a machine crash may lose everything since the last sync */
 	int no_sync;
+	/* Open the folder as a unit, see below. flush_ms is then the age at which committed deltas are
+	 * written, 0: 5 s, and transaction_bytes limits a delta. */
+	int unit;
+	uint32_t slice_nodes; /* of a unit, for tests: changes in one transaction of LMDB; 0: 65,536 */
 } ndb_options;
 
 int ndb_open(const char *folder, const ndb_options *options, ndb_store **out);
@@ -214,6 +221,49 @@ int ndb_restore_local(ndb_session *s, const char *name, size_t len);
 /* A savepoint inside a transaction, cheaper than a nested one. ndb_undo restores its state. */
 uint64_t ndb_mark(ndb_session *s);
 int ndb_undo(ndb_session *s, uint64_t mark);
+
+/* ---- units (unit.c): the state of a pipeline, changed by numbered deltas ----
+ *
+ * One process at a time has a unit open. ndb_open and ndb_close open and close it; ndb_sync waits
+ * until all committed deltas are on disk. Threads may call these functions at the same time, but
+ * ndb_delta_commit, ndb_unit_apply and ndb_unit_drop only one at a time, and nothing may use a delta
+ * meanwhile that the call ends. */
+typedef struct ndb_delta ndb_delta;
+/* Begins a delta over all that is committed and the frozen deltas in flight, at most 16 with this
+ * one, which must be the only one not frozen. Nodes expire by clock, in ms since 1970, or by the
+ * clock of an earlier delta if that is later. */
+int ndb_delta_begin(ndb_store *unit, uint64_t clock, ndb_delta **out);
+uint64_t ndb_delta_clock(const ndb_delta *d);
+/* The session that reads and changes the delta, until ndb_delta_freeze. It is in a transaction, at
+ * level 1, which it cannot end. Its reads are not recorded, and it has no conflicts. Iterators that
+ * are still open are closed with the delta's session. */
+ndb_session *ndb_delta_session(const ndb_delta *d);
+/* Ends the changes of the delta. Later deltas read over it. */
+int ndb_delta_freeze(ndb_delta *d);
+uint64_t ndb_delta_bytes(const ndb_delta *d); /* its memory */
+/* Encodes the nodes that a frozen delta has changed, as they are after it: *len bytes. */
+int ndb_delta_encoded(const ndb_delta *d, size_t *len);
+void ndb_delta_encode(const ndb_delta *d, char *out);
+/* Makes the oldest delta part of the committed state, and frees it. number is one above that of the
+ * last one. Waits while pending_bytes wait for the disk, and fails with NDB_E_DISK if they cannot be
+ * written. After an error the delta is still in flight; the call can be repeated. */
+int ndb_delta_commit(ndb_delta *d, uint64_t number);
+/* Commits an encoded delta while none is in flight. NDB_E_CORRUPT: nothing has changed. */
+int ndb_unit_apply(ndb_store *unit, uint64_t number, const char *data, size_t len);
+void ndb_unit_drop(ndb_store *unit); /* drops and frees all deltas in flight */
+/* ndb_begin_view on the committed state of a unit, in a session opened by ndb_session_open. */
+int ndb_begin_committed(ndb_session *s);
+typedef struct {
+	uint64_t number; /* of the last committed delta */
+	uint64_t applied,
+	    begun;      /* all deltas up to applied are on disk, and none after begun in part */
+	uint64_t clock; /* of the last committed delta */
+	uint64_t waiting_nodes, waiting_bytes; /* wait for the disk */
+	uint64_t in_flight_bytes;              /* of frozen deltas that are not committed */
+	uint32_t in_flight;
+} ndb_unit_statistics;
+/* NDB_E_DISK: the last write failed; *out is filled nevertheless. */
+int ndb_unit_status(ndb_store *unit, ndb_unit_statistics *out);
 
 /* ---- nodes (access.c, nodes.c). key is an encoded path ---- */
 /* NDB_NONE: the node has no value */

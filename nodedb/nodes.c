@@ -162,7 +162,7 @@ int ndb_ttl(ndb_session *s, const char *key, size_t len, uint64_t *ttl_ms) {
 	if (result < 0) return result;
 	int stored = ndb_is_stored(key, len);
 	if ((result = ndb_session_view(s, stored, &view, &locked)) < 0) return result;
-	if (stored && s->level && !s->view_level) ndb_reads_point(&s->reads, key, len);
+	if (stored && ndb_session_records(s)) ndb_reads_point(&s->reads, key, len);
 	result = ndb_view_get(s->store, &view, key, len, &present, &expiry);
 	ndb_session_view_end(s, locked);
 	if (result != NDB_OK) return result;

@@ -198,8 +198,7 @@ void ndb_tree_clear(ndb_tree *t) {
 }
 
 ndb_tree_node *ndb_tree_snapshot(ndb_tree *t) {
-	if (t->root) t->generation = next_generation();
-	t->tail = NULL;
+	ndb_tree_seal(t);
 	return ndb_root_ref(t->root);
 }
 
@@ -251,9 +250,18 @@ static int split_child(ndb_tree *t, node *n, int i, int rightmost) {
 	return NDB_OK;
 }
 
-int ndb_tree_put(ndb_tree *t, ndb_entry *e) {
+void ndb_tree_seal(ndb_tree *t) {
+	if (!t->root) return;
+	t->generation = next_generation();
+	t->tail = NULL;
+}
+
+/* old may be NULL. */
+static inline int put(ndb_tree *t, ndb_entry *e, ndb_entry **old) {
 	int error = NDB_OK;
-	e->generation = atomic_load_explicit(&e->refs, memory_order_relaxed) == 1 ? t->generation : 0;
+	/* A shared entry belongs to no tree, also once it is not shared any more. */
+	if (atomic_load_explicit(&e->refs, memory_order_relaxed) == 1) e->generation = t->generation;
+	else if (e->generation == t->generation) e->generation = 0;
 	node *tail = t->tail; /* keys often arrive in order */
 	if (tail && tail->count < FAN) {
 		const ndb_entry *last = tail->slot[tail->count - 1].entry;
@@ -298,11 +306,16 @@ int ndb_tree_put(ndb_tree *t, ndb_entry *e) {
 	if (rightmost) t->tail = n;
 	int same, i = leaf_search(n, e->data, e->key_len, &same);
 	if (same) {
-		ndb_entry *old = n->slot[i].entry;
-		t->bytes -= ndb_entry_size(old), t->count--, t->expiring -= old->expiry != 0;
-		shed_entry(t, old);
+		ndb_entry *before = n->slot[i].entry;
+		t->bytes -= ndb_entry_size(before), t->count--, t->expiring -= before->expiry != 0;
 		n->slot[i].entry = e;
-		ndb_entry_unref(old);
+		if (old) {
+			*old = before;
+			t->shed += ndb_entry_size(before);
+		} else {
+			shed_entry(t, before);
+			ndb_entry_unref(before);
+		}
 	} else {
 		memmove(n->slot + i + 1, n->slot + i, (size_t)(n->count - i) * sizeof(slot));
 		n->slot[i].entry = e;
@@ -313,6 +326,13 @@ int ndb_tree_put(ndb_tree *t, ndb_entry *e) {
 fail:
 	ndb_entry_unref(e);
 	return error;
+}
+
+int ndb_tree_put(ndb_tree *t, ndb_entry *e) { return put(t, e, NULL); }
+
+int ndb_tree_replace(ndb_tree *t, ndb_entry *e, ndb_entry **old) {
+	*old = NULL;
+	return put(t, e, old);
 }
 
 /* Subtracts the entries below n from the tree's totals. shared: a snapshot holds an ancestor of

@@ -68,6 +68,10 @@ void ndb_root_unref(ndb_tree_node *root);
 
 /* Takes ownership of e, also on failure. Returns NDB_OK or NDB_E_MEMORY. */
 int ndb_tree_put(ndb_tree *t, ndb_entry *e);
+/* The same; *old receives the replaced entry, or NULL. */
+int ndb_tree_replace(ndb_tree *t, ndb_entry *e, ndb_entry **old);
+/* Makes the tree copy its entries before it changes them, as if a snapshot shared them. */
+void ndb_tree_seal(ndb_tree *t);
 /* Removes the entries from low (included) to high. */
 int ndb_tree_cut(ndb_tree *t, const char *low, size_t low_len, const char *high, size_t high_len);
 /* True if the tree may change e in place: no snapshot shares it. */

@@ -4,7 +4,8 @@
 #include "scan.h"
 
 int ndb_scan_open(ndb_scan *c, const ndb_store *store, const ndb_view *view, int reverse) {
-	*c = (ndb_scan){.store = store, .reverse = reverse};
+	memset(c, 0, offsetof(ndb_scan, at));
+	c->store = store, c->reverse = reverse;
 	return ndb_scan_renew(c, view);
 }
 
@@ -60,26 +61,30 @@ static void lmdb_seek(ndb_scan *c, const char *key, size_t len) {
 	lmdb_move(c, behind ? MDB_PREV : MDB_LAST);
 }
 
-static void own_seek(ndb_scan *c, const char *key, size_t len) {
-	c->own = c->reverse ? ndb_cursor_seek_before(&c->own_at, c->view->own, key, len)
-	                    : ndb_cursor_seek(&c->own_at, c->view->own, key, len);
+static void layer_seek(ndb_scan *c, uint32_t i, const char *key, size_t len) {
+	const ndb_tree_node *root = c->view->layers[i].entries;
+	c->at[i] = c->reverse ? ndb_cursor_seek_before(&c->cursor[i], root, key, len)
+	                      : ndb_cursor_seek(&c->cursor[i], root, key, len);
 }
 
-static void frozen_seek(ndb_scan *c, const char *key, size_t len) {
-	c->frozen = c->reverse ? ndb_cursor_seek_before(&c->frozen_at, c->view->frozen, key, len)
-	                       : ndb_cursor_seek(&c->frozen_at, c->view->frozen, key, len);
+static void layer_step(ndb_scan *c, uint32_t i) {
+	c->at[i] = c->reverse ? ndb_cursor_previous(&c->cursor[i]) : ndb_cursor_next(&c->cursor[i]);
 }
 
-static ndb_entry *step(const ndb_scan *c, ndb_tree_cursor *at) {
-	return c->reverse ? ndb_cursor_previous(at) : ndb_cursor_next(at);
-}
+static void lmdb_step(ndb_scan *c) { lmdb_move(c, c->reverse ? MDB_PREV : MDB_NEXT); }
 
-/* Moves a layer past the subtree that a kill hides. */
-static void leave_killed(
-    ndb_scan *c, const ndb_entry *kill, void (*seek)(ndb_scan *, const char *, size_t)) {
+/* Moves the layers from the given one on past the subtree that a kill hides. */
+static void leave_killed(ndb_scan *c, const ndb_entry *kill, uint32_t from) {
 	char end[NDB_KEY_MAX + 1];
 	ndb_key_end(end, kill->data, kill->key_len);
-	seek(c, end, kill->key_len + (c->reverse ? 0u : 1u));
+	size_t len = kill->key_len + (c->reverse ? 0u : 1u);
+	for (uint32_t i = from; i < c->view->count; i++)
+		if (c->at[i] &&
+		    ndb_key_within(c->at[i]->data, c->at[i]->key_len, kill->data, kill->key_len))
+			layer_seek(c, i, end, len);
+	if (c->lmdb_key.mv_data &&
+	    ndb_key_within(c->lmdb_key.mv_data, c->lmdb_key.mv_size, kill->data, kill->key_len))
+		lmdb_seek(c, end, len);
 }
 
 static int is_gone(const ndb_view *v, const ndb_entry *e) {
@@ -100,48 +105,40 @@ static void find_visible(ndb_scan *c) {
 	while (!c->error) {
 		const char *key = c->lmdb_key.mv_data;
 		size_t len = c->lmdb_key.mv_size;
-		const ndb_entry *e = NULL;
-		int in_lmdb = key != NULL, in_frozen = 0, in_own = 0, o;
-		if (c->frozen) {
-			o = in_lmdb ? order(c, c->frozen->data, c->frozen->key_len, key, len) : -1;
-			if (o <= 0)
-				key = c->frozen->data, len = c->frozen->key_len, e = c->frozen, in_frozen = 1,
-				in_lmdb = in_lmdb && o == 0;
-		}
-		if (c->own) {
-			o = key ? order(c, c->own->data, c->own->key_len, key, len) : -1;
-			if (o <= 0)
-				key = c->own->data, len = c->own->key_len, e = c->own, in_own = 1,
-				in_frozen = in_frozen && o == 0, in_lmdb = in_lmdb && o == 0;
+		uint32_t first = v->count; /* the highest layer with the next node; count: LMDB */
+		uint32_t same = 0;         /* bits of the lower ones that have it, too */
+		for (uint32_t i = v->count; i-- > 0;) {
+			const ndb_entry *e = c->at[i];
+			if (!e) continue;
+			int o = key ? order(c, e->data, e->key_len, key, len) : -1;
+			if (o > 0) continue;
+			same = o == 0 ? same | 1u << first : 0;
+			key = e->data, len = e->key_len, first = i;
 		}
 		if (!key) break;
-		if (!in_own && NDB_UNLIKELY(v->own_kills != NULL)) {
-			const ndb_entry *kill = ndb_kill_of(v->own_kills, key, len);
-			if (kill) {
-				if (in_frozen) leave_killed(c, kill, frozen_seek);
-				if (in_lmdb) leave_killed(c, kill, lmdb_seek);
-				continue;
-			}
+		const ndb_entry *kill = NULL;
+		for (uint32_t i = 0; i < first; i++) {
+			if (!NDB_UNLIKELY(v->layers[i].kills != NULL)) continue;
+			if ((kill = ndb_kill_of(v->layers[i].kills, key, len)) == NULL) continue;
+			leave_killed(c, kill, i + 1);
+			break;
 		}
-		if (!e && NDB_UNLIKELY(v->frozen_kills != NULL)) {
-			const ndb_entry *kill = ndb_kill_of(v->frozen_kills, key, len);
-			if (kill) {
-				leave_killed(c, kill, lmdb_seek);
-				continue;
-			}
-		}
+		if (kill) continue;
 		/* Advance the lower layers that have the same node. */
-		if (e && in_lmdb) lmdb_move(c, c->reverse ? MDB_PREV : MDB_NEXT);
-		if (in_own && in_frozen) c->frozen = step(c, &c->frozen_at);
+		for (uint32_t i = first + 1; same >> i; i++) {
+			if (!(same >> i & 1)) continue;
+			if (i < v->count) layer_step(c, i);
+			else lmdb_step(c);
+		}
+		const ndb_entry *e = first < v->count ? c->at[first] : NULL;
 		if (e ? is_gone(v, e)
 		      : v->base->expiring &&
 		            ndb_stored_expired(c->lmdb_value.mv_data, c->lmdb_value.mv_size, v->now)) {
-			if (in_own) c->own = step(c, &c->own_at);
-			else if (e) c->frozen = step(c, &c->frozen_at);
-			else lmdb_move(c, c->reverse ? MDB_PREV : MDB_NEXT);
+			if (e) layer_step(c, first);
+			else lmdb_step(c);
 			continue;
 		}
-		c->key = key, c->len = len, c->entry = e;
+		c->key = key, c->len = len, c->entry = e, c->layer = first;
 		return;
 	}
 	c->key = NULL;
@@ -151,16 +148,14 @@ void ndb_scan_seek(ndb_scan *c, const char *key, size_t len) {
 	c->error = NDB_OK;
 	c->lmdb_key.mv_data = NULL;
 	lmdb_seek(c, key, len);
-	own_seek(c, key, len);
-	frozen_seek(c, key, len);
+	for (uint32_t i = 0; i < c->view->count; i++) layer_seek(c, i, key, len);
 	find_visible(c);
 }
 
 void ndb_scan_next(ndb_scan *c) {
 	if (!c->key) return;
-	if (!c->entry) lmdb_move(c, c->reverse ? MDB_PREV : MDB_NEXT);
-	else if (c->entry == c->own) c->own = step(c, &c->own_at);
-	else c->frozen = step(c, &c->frozen_at);
+	if (!c->entry) lmdb_step(c);
+	else layer_step(c, c->layer);
 	find_visible(c);
 }
 
@@ -191,10 +186,12 @@ int ndb_scan_value(const ndb_scan *c, ndb_scalar *out, uint64_t *expiry) {
 
 int ndb_scan_is_plain(const ndb_scan *c, const char *top, size_t top_len) {
 	const ndb_view *v = c->view;
-	return c->key && !c->entry && !c->reverse && !v->own_kills && !v->frozen_kills &&
-	       !v->base->expiring &&
-	       (!c->own || !ndb_key_within(c->own->data, c->own->key_len, top, top_len)) &&
-	       (!c->frozen || !ndb_key_within(c->frozen->data, c->frozen->key_len, top, top_len));
+	if (!c->key || c->entry || c->reverse || v->base->expiring) return 0;
+	for (uint32_t i = 0; i < v->count; i++)
+		if (v->layers[i].kills ||
+		    (c->at[i] && ndb_key_within(c->at[i]->data, c->at[i]->key_len, top, top_len)))
+			return 0;
+	return 1;
 }
 
 void ndb_scan_leaf(ndb_scan *c, unsigned at, unsigned count) {

@@ -15,13 +15,15 @@ typedef struct {
 	int reverse;
 	MDB_cursor *lmdb;
 	MDB_val lmdb_key, lmdb_value; /* the cursor's record; mv_data NULL: none */
-	ndb_tree_cursor own_at, frozen_at;
-	ndb_entry *own, *frozen;
 	/* The current node; NULL: none. */
 	const char *key;
 	size_t len;
 	const ndb_entry *entry; /* holds its value; NULL: it is in lmdb_value */
 	int error;              /* NDB_E code; the scan then has no current node */
+	/* Of each layer of the view: its entry, NULL: none, and where that is. */
+	uint32_t layer; /* has the current node, if entry is not NULL */
+	ndb_entry *at[NDB_LAYERS_MAX];
+	ndb_tree_cursor cursor[NDB_LAYERS_MAX];
 } ndb_scan;
 
 int ndb_scan_open(ndb_scan *c, const ndb_store *store, const ndb_view *view, int reverse);

@@ -28,23 +28,18 @@ int ndb_session_open(ndb_store *store, ndb_session **out) {
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* An upper bound of the bytes that marks and saved trees keep alive: the oldest of each keeps at
- * most the bytes shed since it was taken, and each at most its own size. */
+/* An upper bound of the bytes that saved trees in memory keep alive: the oldest keeps at most the
+ * bytes shed since it was taken, and each at most its own size. */
 static uint64_t saved_bytes(const ndb_session *s) {
-	uint64_t stored = 0, local = 0, shed = ndb_session_shed(s, 1),
-	         shed_local = ndb_session_shed(s, 0);
-	for (uint32_t i = 0; i < s->mark_count; i++)
-		stored += least(shed - s->marks[i].shed, ndb_layer_bytes(&s->marks[i].own));
+	uint64_t local = 0, shed_local = ndb_session_shed(s, 0);
 	for (uint32_t i = 0; i < s->local_state_count; i++)
 		local += least(shed_local - s->local_states[i].shed, s->local_states[i].tree.bytes);
-	if (s->mark_count) stored = least(stored, shed - s->marks[0].shed);
-	if (s->local_state_count) local = least(local, shed_local - s->local_states[0].shed);
-	return stored + local;
+	return least(local, shed_local - s->local_states[0].shed);
 }
 
 uint64_t ndb_change_bytes(const ndb_session *s) {
-	return s->killed_cap * sizeof *s->killed + s->killed_bytes + s->reads.cap +
-	       s->reads.point_cap * sizeof *s->reads.points +
+	return s->killed_cap * sizeof *s->killed + s->killed_bytes + s->undo_cap * sizeof *s->undo +
+	       s->reads.cap + s->reads.point_cap * sizeof *s->reads.points +
 	       s->reads.range_cap * sizeof *s->reads.ranges + ndb_session_own_bytes(s);
 }
 
@@ -53,7 +48,7 @@ uint64_t ndb_session_bytes(const ndb_session *s) {
 	                 s->mark_cap * sizeof *s->marks + s->local_state_cap * sizeof *s->local_states +
 	                 ndb_change_bytes(s);
 	if (s->iterators) bytes += ndb_iterators_pinned(s);
-	if (s->mark_count || s->local_state_count) bytes += saved_bytes(s);
+	if (s->local_state_count) bytes += saved_bytes(s);
 	return bytes;
 }
 
@@ -83,6 +78,7 @@ void ndb_session_close(ndb_session *s) {
 	ndb_reads_free(&s->reads);
 	free(s->killed);
 	free(s->marks);
+	free(s->undo);
 	free(s->cache);
 	free(s->local_states);
 	free(s);

@@ -173,6 +173,17 @@ int ndb_shared_open(const char *folder, ndb_shared **out) {
 	return code;
 }
 
+int ndb_shared_own_unit(ndb_shared *shared) {
+	ndb_cell *cell = &shared->file->lease;
+	if (ndb_byte_lock(shared->fd, F_OFD_SETLK, F_WRLCK, NDB_BYTE_UNIT, 1) == 0) {
+		atomic_store(&cell->owner, shared->me); /* for messages of others */
+		return NDB_OK;
+	}
+	if (errno != EAGAIN && errno != EACCES) return io_error("lock", "the file shared");
+	return ndb_fail(NDB_E_IN_USE, "process %u has the folder open: stop it first",
+	    ndb_shared_pid(shared, atomic_load(&cell->owner)));
+}
+
 int ndb_shared_begin_creation(ndb_shared *shared) {
 	return ndb_byte_lock(shared->fd, F_OFD_SETLKW, F_WRLCK, NDB_BYTE_OPENING, 1) < 0
 	           ? io_error("lock", "the file shared")

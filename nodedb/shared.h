@@ -103,6 +103,10 @@ int ndb_shared_open(const char *folder, ndb_shared **out);
 /* Releases the slot and all locks. Give the lease back first. */
 void ndb_shared_close(ndb_shared *shared);
 
+/* Makes this process the only one that has the folder open as a unit, until it closes it.
+ * NDB_E_IN_USE: another one is. */
+int ndb_shared_own_unit(ndb_shared *shared);
+
 /* They enclose the opening and creation of the folder's files: other processes wait. */
 int ndb_shared_begin_creation(ndb_shared *shared);
 void ndb_shared_end_creation(ndb_shared *shared);
@@ -120,6 +124,7 @@ void ndb_shared_unlock(ndb_shared *shared); /* mutex: held on entry */
 /* Offsets of the OFD locks. They may lie beyond the end of the file. */
 enum {
 	NDB_BYTE_OPENING = 0,
+	NDB_BYTE_UNIT = 1,
 	NDB_BYTE_SLOTS = 1024 /* of slot 0; the others follow */
 };
 

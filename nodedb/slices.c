@@ -48,16 +48,21 @@ static int run(ndb_session *s, slice f, task *t) {
 	ndb_scan c;
 	uint64_t version;
 	int stored = ndb_is_stored(t->key, t->len);
+	ndb_session_hold(s, stored);
 	int result = ndb_session_capture(s, stored, &view, &version);
-	if (result < 0) return result;
+	if (result < 0) {
+		ndb_session_unhold(s, stored);
+		return result;
+	}
 	t->taken = t->bytes = 0;
 	if ((result = ndb_scan_open(&c, s->store, &view, 0)) == NDB_OK) {
 		result = f(s, t, &c);
 		if (c.error) result = c.error;
-		if (stored && s->level && s->store)
+		if (stored && ndb_session_records(s))
 			ndb_reads_range(&s->reads, t->low, t->low_len, t->high, t->high_len);
 	}
 	ndb_scan_close(&c);
+	ndb_session_unhold(s, stored);
 	ndb_view_release(&view);
 	return result;
 }

@@ -19,7 +19,9 @@
 enum {
 	READERS_MAX = 1022,   /* slots of LMDB's reader table */
 	FIRST_MAP = 16 << 20, /* bytes */
-	FLUSH_MS = 10         /* default of options.flush_ms */
+	FLUSH_MS = 10,        /* default of options.flush_ms */
+	FLUSH_UNIT_MS = 5000, /* the same for a unit */
+	SLICE_NODES = 1 << 16 /* default of options.slice_nodes */
 };
 /* Format 2 adds checksums. A store of format 1 keeps its format, so that older versions can read
  * it. */
@@ -31,6 +33,24 @@ static ndb_store *open_stores;
 
 static int is_format(const MDB_val *value, const char *format) {
 	return value->mv_size == strlen(format) && memcmp(value->mv_data, format, value->mv_size) == 0;
+}
+
+/* Refuses to open a unit as another store, and the reverse. */
+static int check_unit(ndb_store *store, MDB_txn *txn) {
+	ndb_unit_record record;
+	int found = ndb_unit_read(store, txn, &record);
+	if (found < 0) return found;
+	store->unit_folder = found == NDB_OK;
+	if (store->unit_folder) ndb_unit_set_clock(store, record.clock);
+	if (store->unit_folder && !store->options.unit && !store->options.read_only)
+		return ndb_fail(NDB_E_ARGUMENT,
+		    "%s is the state of a pipeline, which only the pipeline may change: open it read-only",
+		    store->folder);
+	if (!store->unit_folder && store->options.unit)
+		return ndb_fail(NDB_E_ARGUMENT,
+		    "%s is a node database of its own: choose another folder for the state of the pipeline",
+		    store->folder);
+	return NDB_OK;
 }
 
 /* Opens the sub-databases; create: makes them in a new file. */
@@ -59,8 +79,13 @@ static int open_databases(ndb_store *store, int create) {
 		mdb_txn_abort(txn);
 		return error;
 	}
-	if (rc == 0) rc = mdb_txn_commit(txn);
+	int error = NDB_OK;
+	if (rc == 0 && create && store->options.unit)
+		rc = ndb_unit_write(store, txn, (ndb_unit_record){.applied = 0});
+	if (rc == 0 && !create) error = check_unit(store, txn);
+	if (rc == 0 && error == NDB_OK) rc = mdb_txn_commit(txn);
 	else mdb_txn_abort(txn);
+	if (error < 0) return error;
 	if (rc == MDB_NOTFOUND)
 		return ndb_fail(NDB_E_CORRUPT, "%s does not contain a node database", store->folder);
 	return rc ? ndb_lmdb_error(rc, "open the store") : NDB_OK;
@@ -218,6 +243,7 @@ static void init_condition(pthread_cond_t *c) {
 
 static void free_store(ndb_store *store) {
 	ndb_releaser_stop(store);
+	ndb_unit_free(store);
 	ndb_snapshot_unref(store->base);
 	ndb_layer_clear(&store->frozen);
 	ndb_layer_clear(&store->pending);
@@ -237,7 +263,8 @@ static void free_store(ndb_store *store) {
 }
 
 static void set_defaults(ndb_options *o) {
-	if (o->flush_ms <= 0) o->flush_ms = FLUSH_MS;
+	if (o->flush_ms <= 0) o->flush_ms = o->unit ? FLUSH_UNIT_MS : FLUSH_MS;
+	if (!o->slice_nodes) o->slice_nodes = SLICE_NODES;
 	if (!o->transaction_bytes) o->transaction_bytes = 256u << 20;
 	if (!o->pending_bytes) o->pending_bytes = 256u << 20;
 	o->read_only = o->read_only != 0, o->no_sync = o->no_sync != 0, o->verify = o->verify != 0;
@@ -264,6 +291,7 @@ static int new_store(
 	if (error == NDB_OK) error = ndb_shared_open(folder, &store->shared);
 	/* a read-only store works without locks if this process cannot write the folder */
 	if (error < 0 && options->read_only) error = NDB_OK;
+	if (error == NDB_OK && options->unit) error = ndb_shared_own_unit(store->shared);
 	if (error == NDB_OK) {
 		atomic_init(&store->map->refs, 1);
 		error = open_environment(store);
@@ -272,8 +300,11 @@ static int new_store(
 	if (error == NDB_OK) error = ndb_snapshot_open(store, &store->base);
 	if (error == NDB_OK)
 		store->sweeps = store->base->expiring != 0, store->only_commit = store->base->number;
+	store->lease = store->options.unit; /* the releaser leaves a unit its base */
 	if (error == NDB_OK) error = ndb_releaser_start(store);
-	if (error == NDB_OK && store->sweeps && !store->options.read_only) {
+	if (error == NDB_OK && store->options.unit) {
+		error = ndb_unit_start(store);
+	} else if (error == NDB_OK && store->sweeps && !store->options.read_only) {
 		pthread_mutex_lock(&store->lock);
 		error = ndb_committer_start(store);
 		pthread_mutex_unlock(&store->lock);
@@ -290,6 +321,13 @@ static int new_store(
  * store. */
 static int compare_options(const ndb_store *store, const ndb_options *wanted) {
 	ndb_options o = *wanted;
+	if (o.unit)
+		return ndb_fail(
+		    NDB_E_IN_USE, "%s is already open in this process: close it first", store->folder);
+	if (store->unit && !o.read_only)
+		return ndb_fail(NDB_E_ARGUMENT,
+		    "%s is the state of a pipeline, which only the pipeline may change: open it read-only",
+		    store->folder);
 	/* sessions of this open only read, so its options for writing do not matter */
 	if (o.read_only == NDB_READ_ONLY_SESSIONS && !store->options.read_only) return NDB_OK;
 	set_defaults(&o);
@@ -358,6 +396,7 @@ int ndb_close(ndb_store *store) {
 		pthread_mutex_unlock(&opening);
 		return NDB_OK;
 	}
+	ndb_unit_retire(store);
 	pthread_mutex_lock(&store->lock);
 	if (store->sessions)
 		error = ndb_fail(NDB_E_ARGUMENT, "%s has open sessions: close them first", store->folder);
@@ -386,6 +425,7 @@ int ndb_stat(ndb_store *store, ndb_statistics *out) {
 	*out = (ndb_statistics){0};
 	ndb_snapshot *s;
 	pthread_mutex_lock(&store->lock);
+	ndb_unit_settle(store);
 	int error = NDB_OK;
 	if (ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen))
 		error = ndb_store_refresh(store);

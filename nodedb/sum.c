@@ -49,6 +49,8 @@ static uint32_t add(uint32_t sum, const char *data, size_t len) {
 	return add_by_table(sum, data, len);
 }
 
+uint32_t ndb_crc32c(const char *data, size_t len) { return ~add(~0u, data, len); }
+
 static uint16_t fold(uint32_t sum) { return (uint16_t)(~sum ^ ~sum >> 16); }
 
 uint16_t ndb_record_sum(const char *key, size_t key_len, const char *value, size_t len) {

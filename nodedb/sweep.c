@@ -23,14 +23,13 @@ int ndb_sweep_due(ndb_store *store, const ndb_snapshot *s) {
 	return due;
 }
 
-int ndb_sweep(ndb_store *store, MDB_txn *txn, uint32_t limit) {
+int ndb_sweep(ndb_store *store, MDB_txn *txn, uint64_t now, uint32_t *limit) {
 	MDB_cursor *c;
 	MDB_val record, none, value;
-	uint64_t now = ndb_now_ms();
 	int rc = mdb_cursor_open(txn, store->expiry, &c);
 	if (rc) return rc;
 	rc = mdb_cursor_get(c, &record, &none, MDB_FIRST);
-	while (rc == 0 && limit-- > 0) {
+	while (rc == 0 && *limit > 0) {
 		if (record.mv_size >= 9) {
 			if (time_of(&record) > now) break;
 			MDB_val key = {record.mv_size - 8, (char *)record.mv_data + 8};
@@ -39,6 +38,7 @@ int ndb_sweep(ndb_store *store, MDB_txn *txn, uint32_t limit) {
 				rc = mdb_del(txn, store->nodes, &key, NULL);
 			if (rc && rc != MDB_NOTFOUND) break;
 		}
+		--*limit;
 		if ((rc = mdb_cursor_del(c, 0)) == 0) rc = mdb_cursor_get(c, &record, &none, MDB_NEXT);
 	}
 	mdb_cursor_close(c);

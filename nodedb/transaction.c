@@ -45,8 +45,7 @@ uint64_t ndb_mark(ndb_session *s) {
 	if (!s->level) return 0;
 	const ndb_mark_state *last = s->mark_count ? &s->marks[s->mark_count - 1] : NULL;
 	/* Reuse the last mark if nothing has changed since, but not the mark of a level. */
-	if (last && last->own.entries.root == s->own.entries.root &&
-	    last->own.kills.root == s->own.kills.root && last->killed == s->killed_count &&
+	if (last && last->undo == s->undo_count && last->edits == s->edits &&
 	    s->level_mark[s->level] < s->mark_count - (s->level > 1 ? 1u : 0u))
 		return s->mark_count;
 	return ndb_mark_push(s) < 0 ? 0 : s->mark_count;
@@ -61,6 +60,13 @@ int ndb_undo(ndb_session *s, uint64_t mark) {
 		    (unsigned long long)mark);
 	ndb_mark_undo(s, (uint32_t)mark - 1);
 	return NDB_OK;
+}
+
+/* Refuses to end a delta by a call on its session. */
+static int refuse_to_end(const ndb_session *s) {
+	return ndb_fail(NDB_E_LEVEL,
+	    "the transaction at level %d is the delivery's, which commits or drops it: begin one inside it",
+	    s->level);
 }
 
 /* ---- begin ---- */
@@ -82,6 +88,7 @@ static int start(ndb_session *s) {
 		store->exclusive_since = ndb_monotonic_ms();
 	} else {
 		pthread_mutex_lock(&store->lock);
+		ndb_unit_settle(store);
 		if (ndb_layer_empty(&store->pending) && ndb_layer_empty(&store->frozen))
 			error = ndb_store_refresh(store);
 		if (error < 0) {
@@ -93,8 +100,11 @@ static int start(ndb_session *s) {
 		ndb_snapshot_unref(s->view.base);
 		s->view.base = ndb_snapshot_ref(store->base);
 	}
-	s->view.frozen = ndb_root_ref(store->frozen.entries.root);
-	s->view.frozen_kills = ndb_root_ref(store->frozen.kills.root);
+	ndb_view_add(&s->view, ndb_layer_roots(&store->frozen));
+	for (uint32_t i = 0; i < s->view.count; i++) {
+		ndb_root_ref(s->view.layers[i].entries);
+		ndb_root_ref(s->view.layers[i].kills);
+	}
 	ndb_layer_fork(&store->pending, &s->own);
 	s->begin_entries = ndb_root_ref(s->own.entries.root);
 	s->begin_kills = ndb_root_ref(s->own.kills.root);
@@ -104,7 +114,8 @@ static int start(ndb_session *s) {
 	s->begin_number = store->number;
 	s->version = atomic_load(&store->version);
 	s->clean = 0;
-	s->clock = ndb_now_ms();
+	uint64_t clock = atomic_load_explicit(&store->clock, memory_order_relaxed);
+	s->clock = clock ? clock : ndb_now_ms();
 	s->level = s->in_transaction = 1;
 	s->changes++;
 	s->stamp++;
@@ -159,10 +170,12 @@ static int conflicts(const ndb_session *s) {
 	if (!s->reads.any) return 0;
 	if (store->foreign !=
 	    s->begin_foreign) { /* it is unknown which nodes another process changed */
-		ndb_view before = {s->view.base, s->view.frozen, s->view.frozen_kills, s->begin_entries,
-		    s->begin_kills, s->clock};
-		ndb_view now = {store->base, store->frozen.entries.root, store->frozen.kills.root,
-		    store->pending.entries.root, store->pending.kills.root, s->clock};
+		ndb_view before = s->view, now = {.base = store->base, .now = s->clock};
+		before.now = s->clock, before.count = 0;
+		ndb_view_add(&before, (ndb_roots){s->begin_entries, s->begin_kills});
+		for (uint32_t i = 0; i < s->view.count; i++) ndb_view_add(&before, s->view.layers[i]);
+		ndb_view_add(&now, ndb_layer_roots(&store->pending));
+		ndb_view_add(&now, ndb_layer_roots(&store->frozen));
 		return !ndb_reads_same(&s->reads, store, &before, &now);
 	}
 	if (store->log_start > s->begin_log) return 1;
@@ -172,11 +185,6 @@ static int conflicts(const ndb_session *s) {
 			return 1;
 	}
 	return 0;
-}
-
-static int has_changes(const ndb_session *s) {
-	return s->killed_count || s->own.entries.root != s->begin_entries ||
-	       s->own.kills.root != s->begin_kills;
 }
 
 /* Applies the changes to the current pending; all of them or none. Lock: held. */
@@ -204,7 +212,7 @@ static int merge_changes(ndb_session *s) {
 /* Lock: not held. */
 static int commit_outermost(ndb_session *s, uint64_t *number) {
 	ndb_store *store = s->store;
-	if (!store || !has_changes(s)) { /* it read one snapshot, so nothing can conflict */
+	if (!store || !s->edits) { /* it read one snapshot, so nothing can conflict */
 		if (number) *number = s->begin_number;
 		if (store) pthread_mutex_lock(&store->lock);
 		ndb_transaction_leave(s);
@@ -215,7 +223,7 @@ static int commit_outermost(ndb_session *s, uint64_t *number) {
 	} else {
 		int error = ndb_store_lock_write(store, s);
 		if (error < 0) return error;
-		uint64_t given = ndb_session_own_bytes(s) + s->killed_bytes;
+		uint64_t given = ndb_session_own_bytes(s) - s->undo_bytes + s->killed_bytes;
 		if (store->version == s->version) {
 			if (store->transactions > 1) {
 				for (uint32_t i = 0; i < s->killed_count; i++)
@@ -261,6 +269,7 @@ int ndb_commit(ndb_session *s, uint64_t *number) {
 	if (error < 0) return error;
 	if (s->broken)
 		return ndb_fail(s->broken, "a change of this transaction failed half way: roll it back");
+	if (s->level == 1 && s->delta) return refuse_to_end(s);
 	if (s->level == 1) return commit_outermost(s, number);
 	ndb_mark_pop(s, s->level_mark[s->level]);
 	ndb_locals_keep(s, s->level);
@@ -272,6 +281,7 @@ int ndb_commit(ndb_session *s, uint64_t *number) {
 int ndb_rollback(ndb_session *s) {
 	int error = in_transaction(s);
 	if (error < 0) return error;
+	if (s->level == 1 && s->delta) return refuse_to_end(s);
 	if (s->level == 1) {
 		ndb_transaction_free(s);
 		return NDB_OK;
@@ -287,6 +297,7 @@ int ndb_restart(ndb_session *s) {
 	int error = in_transaction(s);
 	if (error < 0) return error;
 	uint32_t conflicts = s->conflicts;
+	if (s->delta) return refuse_to_end(s);
 	if (s->view_level)
 		return ndb_fail(
 		    NDB_E_LEVEL, "a read-only transaction cannot be restarted: end it and begin another");

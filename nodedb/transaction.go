@@ -63,6 +63,7 @@ type sharedSession struct {
 	mu     sync.Mutex // guards the fields below
 	core   nativeSession
 	closed bool
+	cause  error // why it was closed; nil: ErrClosed
 }
 
 // durable waits until a commit is durable. Its error includes the commit's number.
@@ -128,10 +129,42 @@ func (s *sharedSession) close() {
 	s.core.close()
 }
 
+// end closes the session, unless it is closed. Calls then fail with cause, or ErrClosed.
+func (s *sharedSession) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed, s.cause = true, cause
+		s.core.close()
+	}
+}
+
+// finish makes the session unusable if f, which closes the core's session, succeeds.
+func (s *sharedSession) finish(f func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return &Error{Err: ErrClosed}
+	}
+	err := f()
+	s.closed = err == nil
+	return err
+}
+
+// abandon makes the session unusable; its owner closes that of the core.
+func (s *sharedSession) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
+
 // call calls f with the core's session, under the mutex.
 func (s *sharedSession) call(f func(nativeSession) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed && s.cause != nil {
+		return s.cause
+	}
 	if s.closed {
 		return &Error{Err: ErrClosed}
 	}

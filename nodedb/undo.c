@@ -2,7 +2,8 @@
 
 /* undo.c: rollback of changes, and the end of a transaction.
  *
- * A mark is a reference to the roots at its time. Undo restores these roots.
+ * While there is a mark, each change of the own layer is recorded with the entry that it replaced or
+ * removed. Undo takes the changes back in reverse order.
  */
 #include <stdlib.h>
 
@@ -104,6 +105,50 @@ int ndb_kill_local(ndb_session *s) {
 	return NDB_OK;
 }
 
+/* ---- the undo log ---- */
+
+int ndb_undo_reserve(ndb_session *s, uint32_t count) {
+	if (count <= s->undo_cap - s->undo_count) return NDB_OK;
+	uint64_t cap = s->undo_cap ? s->undo_cap * (uint64_t)2 : 64;
+	while (cap < (uint64_t)s->undo_count + count) cap *= 2;
+	ndb_undo_record *grown = cap <= UINT32_MAX ? realloc(s->undo, cap * sizeof *grown) : NULL;
+	if (!grown) return memory();
+	s->undo = grown, s->undo_cap = (uint32_t)cap;
+	return NDB_OK;
+}
+
+void ndb_undo_add(ndb_session *s, ndb_entry *added, ndb_entry *removed, int kill) {
+	s->undo[s->undo_count++] = (ndb_undo_record){added, removed, kill};
+	if (removed) s->undo_bytes += ndb_entry_size(removed);
+}
+
+static int undo_record(ndb_session *s, const ndb_undo_record *r) {
+	ndb_tree *tree = r->kill ? &s->own.kills : &s->own.entries;
+	if (r->removed) return ndb_tree_put(tree, ndb_entry_ref(r->removed));
+	char end[NDB_KEY_MAX + 1]; /* the key followed by 00 is the first key after it */
+	memcpy(end, r->added->data, r->added->key_len);
+	end[r->added->key_len] = 0;
+	return ndb_tree_cut(tree, r->added->data, r->added->key_len, end, r->added->key_len + 1u);
+}
+
+void ndb_undo_to(ndb_session *s, uint32_t count) {
+	while (s->undo_count > count) {
+		ndb_undo_record *r = &s->undo[--s->undo_count];
+		int error = s->broken ? NDB_OK : undo_record(s, r);
+		if (error < 0) s->broken = error;
+		if (!r->removed) continue;
+		s->undo_bytes -= ndb_entry_size(r->removed);
+		ndb_entry_unref(r->removed);
+	}
+	/* an earlier mark may need the entries that were put back */
+	ndb_tree_seal(&s->own.entries);
+}
+
+static void drop_log(ndb_session *s) {
+	for (; s->undo_count; s->undo_count--) ndb_entry_unref(s->undo[s->undo_count - 1].removed);
+	s->undo_bytes = 0;
+}
+
 /* ---- marks ---- */
 
 int ndb_mark_push(ndb_session *s) {
@@ -113,19 +158,14 @@ int ndb_mark_push(ndb_session *s) {
 		if (!grown) return memory();
 		s->marks = grown, s->mark_cap = cap;
 	}
-	ndb_mark_state *m = &s->marks[s->mark_count++];
-	ndb_layer_fork(&s->own, &m->own);
-	m->killed = s->killed_count;
-	m->shed = ndb_session_shed(s, 1);
+	ndb_tree_seal(&s->own.entries); /* no change in place of an entry that the mark needs */
+	s->marks[s->mark_count++] = (ndb_mark_state){s->undo_count, s->killed_count, s->edits};
 	return NDB_OK;
 }
 
 void ndb_mark_pop(ndb_session *s, uint32_t count) {
-	while (s->mark_count > count) {
-		ndb_mark_state *m = &s->marks[--s->mark_count];
-		ndb_root_unref(m->own.entries.root);
-		ndb_root_unref(m->own.kills.root);
-	}
+	if (s->mark_count > count) s->mark_count = count;
+	if (!s->mark_count) drop_log(s);
 }
 
 /* Removes kills from the given number on. */
@@ -144,12 +184,11 @@ static void shed_own(ndb_session *s) {
 }
 
 void ndb_mark_undo(ndb_session *s, uint32_t mark) {
-	ndb_mark_pop(s, mark + 1);
-	ndb_mark_state *m = &s->marks[mark];
-	shed_own(s);
-	ndb_layer_clear(&s->own);
-	ndb_layer_fork(&m->own, &s->own);
+	s->mark_count = mark + 1;
+	const ndb_mark_state *m = &s->marks[mark];
+	ndb_undo_to(s, m->undo);
 	drop_kills(s, m->killed);
+	s->edits = m->edits;
 	s->changes++;
 	s->stamp++;
 }
@@ -163,10 +202,13 @@ void ndb_changes_drop(ndb_session *s) {
 	ndb_root_unref(s->begin_entries);
 	ndb_root_unref(s->begin_kills);
 	s->begin_entries = s->begin_kills = NULL;
-	ndb_root_unref(s->view.frozen);
-	ndb_root_unref(s->view.frozen_kills);
-	s->view.frozen = s->view.frozen_kills = NULL;
+	for (uint32_t i = 0; i < s->view.count; i++) {
+		ndb_root_unref(s->view.layers[i].entries);
+		ndb_root_unref(s->view.layers[i].kills);
+	}
+	s->view.count = s->above = 0;
 	ndb_reads_reset(&s->reads);
+	s->edits = 0;
 	s->broken = 0;
 	s->changes++;
 	s->stamp++;

@@ -116,6 +116,12 @@ int ndb_store_refresh(ndb_store *store) {
 	ndb_snapshot_unref(store->base);
 	store->base = fresh;
 	if (store->last_commit == &store->only_commit) store->only_commit = fresh->number;
+	if (store->unit_folder && !store->unit) {
+		ndb_unit_record record;
+		if (ndb_unit_read(store, fresh->txn, &record) == NDB_OK)
+			ndb_unit_set_clock(store, record.clock);
+	}
+	store->moved++;
 	store->sweeps = fresh->expiring != 0;
 	store->foreign += !store->base_released || fresh->number != store->base_released;
 	store->base_released = 0;
@@ -163,13 +169,21 @@ int ndb_layer_kill(ndb_layer *l, const char *key, size_t len, int below) {
 	return ndb_tree_put(&l->kills, e);
 }
 
+void ndb_view_hold(ndb_view *v) {
+	ndb_snapshot_ref(v->base);
+	for (uint32_t i = 0; i < v->count; i++) {
+		ndb_root_ref(v->layers[i].entries);
+		ndb_root_ref(v->layers[i].kills);
+	}
+}
+
 void ndb_view_release(ndb_view *v) {
-	ndb_root_unref(v->own);
-	ndb_root_unref(v->own_kills);
-	ndb_root_unref(v->frozen);
-	ndb_root_unref(v->frozen_kills);
+	for (uint32_t i = 0; i < v->count; i++) {
+		ndb_root_unref(v->layers[i].entries);
+		ndb_root_unref(v->layers[i].kills);
+	}
 	ndb_snapshot_unref(v->base);
-	*v = (ndb_view){0};
+	v->base = NULL, v->count = 0;
 }
 
 /* ---- the encoding of values ----
@@ -318,6 +332,8 @@ int ndb_stored_is_text(const char *data) {
 	return type == STORED_STRING || type == STORED_DIGITS;
 }
 
+int ndb_stored_has_sum(const char *data) { return (data[0] & STORED_SUM) != 0; }
+
 int ndb_stored_verify(
     const ndb_store *store, const char *key, size_t key_len, const char *data, size_t len) {
 	if (ndb_stored_is_sound(store->sums, key, key_len, data, len)) return NDB_OK;
@@ -326,18 +342,62 @@ int ndb_stored_verify(
 	    key_len + len);
 }
 
-/* NDB_OK; NDB_NONE if the layer hides the node or deletes its value; NDB_MORE to look below. */
-static int layer_get(const ndb_view *v, const ndb_tree_node *entries, const ndb_tree_node *kills,
-    const char *key, size_t len, ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
-	ndb_entry *e = ndb_root_find(entries, key, len);
-	if (e) {
-		*entry = e;
-		if (e->type == NDB_ABSENT || (e->expiry && e->expiry <= ndb_view_now(v))) return NDB_NONE;
-		ndb_entry_scalar(e, out);
-		*expiry = e->expiry;
-		return NDB_OK;
+/* ---- the record of a unit ---- */
+
+static const char record_name[] = "unit";
+
+int ndb_unit_read(ndb_store *store, MDB_txn *txn, ndb_unit_record *out) {
+	MDB_val key = {sizeof record_name - 1, (void *)(uintptr_t)record_name}, value;
+	int rc = mdb_get(txn, store->meta, &key, &value);
+	*out = (ndb_unit_record){0};
+	if (rc == MDB_NOTFOUND) return NDB_NONE;
+	if (rc) return ndb_lmdb_error(rc, "read the unit's record");
+	if (value.mv_size != 24) return ndb_fail(NDB_E_CORRUPT, "the unit's record is damaged");
+	uint64_t *fields[] = {&out->applied, &out->begun, &out->clock};
+	for (int i = 0; i < 24; i++)
+		*fields[i / 8] |= (uint64_t)((const unsigned char *)value.mv_data)[i] << (i % 8 * 8);
+	return NDB_OK;
+}
+
+int ndb_unit_write(ndb_store *store, MDB_txn *txn, ndb_unit_record record) {
+	char bytes[24];
+	const uint64_t fields[] = {record.applied, record.begun, record.clock};
+	for (int i = 0; i < 24; i++) bytes[i] = (char)(fields[i / 8] >> (i % 8 * 8));
+	MDB_val key = {sizeof record_name - 1, (void *)(uintptr_t)record_name};
+	MDB_val value = {sizeof bytes, bytes};
+	return mdb_put(txn, store->meta, &key, &value, 0);
+}
+
+/* ---- lookups ---- */
+
+int ndb_layers_find(const ndb_roots *layers, uint32_t count, uint64_t now, const char *key,
+    size_t len, ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
+	for (const ndb_roots *l = layers; l < layers + count; l++) {
+		ndb_entry *e = ndb_root_find(l->entries, key, len);
+		if (e) {
+			*entry = e;
+			if (e->type == NDB_ABSENT || (e->expiry && e->expiry <= (now ? now : ndb_now_ms())))
+				return NDB_NONE;
+			ndb_entry_scalar(e, out);
+			*expiry = e->expiry;
+			return NDB_OK;
+		}
+		if (l->kills && ndb_kill_of(l->kills, key, len)) return NDB_NONE;
 	}
-	return kills && ndb_kill_of(kills, key, len) ? NDB_NONE : NDB_MORE;
+	return NDB_MORE;
+}
+
+int ndb_base_find(const ndb_store *store, const ndb_snapshot *base, uint64_t now, const char *key,
+    size_t len, ndb_scalar *out, uint64_t *expiry) {
+	MDB_val k = {len, (void *)(uintptr_t)key}, data;
+	int rc = mdb_get(base->txn, store->nodes, &k, &data);
+	if (rc == MDB_NOTFOUND) return NDB_NONE;
+	if (rc) return ndb_lmdb_error(rc, "read a node");
+	int error = ndb_stored_read(data.mv_data, data.mv_size, out, expiry);
+	if (error == NDB_OK && NDB_UNLIKELY(store->options.verify))
+		error = ndb_stored_verify(store, key, len, data.mv_data, data.mv_size);
+	if (error == NDB_OK && *expiry && *expiry <= (now ? now : ndb_now_ms())) return NDB_NONE;
+	return error;
 }
 
 int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, size_t len,
@@ -348,21 +408,8 @@ int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, siz
 
 int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, size_t len,
     ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
-	int found = NDB_MORE;
 	*entry = NULL;
-	if (v->own || v->own_kills)
-		found = layer_get(v, v->own, v->own_kills, key, len, out, expiry, entry);
-	if (found == NDB_MORE && (v->frozen || v->frozen_kills))
-		found = layer_get(v, v->frozen, v->frozen_kills, key, len, out, expiry, entry);
+	int found = ndb_layers_find(v->layers, v->count, v->now, key, len, out, expiry, entry);
 	if (found != NDB_MORE) return found;
-	if (!v->base) return NDB_NONE;
-	MDB_val k = {len, (void *)(uintptr_t)key}, data;
-	int rc = mdb_get(v->base->txn, store->nodes, &k, &data);
-	if (rc == MDB_NOTFOUND) return NDB_NONE;
-	if (rc) return ndb_lmdb_error(rc, "read a node");
-	int error = ndb_stored_read(data.mv_data, data.mv_size, out, expiry);
-	if (error == NDB_OK && NDB_UNLIKELY(store->options.verify))
-		error = ndb_stored_verify(store, key, len, data.mv_data, data.mv_size);
-	if (error == NDB_OK && *expiry && *expiry <= ndb_view_now(v)) return NDB_NONE;
-	return error;
+	return v->base ? ndb_base_find(store, v->base, v->now, key, len, out, expiry) : NDB_NONE;
 }

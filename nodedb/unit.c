@@ -1,0 +1,500 @@
+//go:build cgo && lmdb
+
+/* unit.c: the state of a pipeline, as numbered deltas over a store that this process owns.
+ *
+ * A delta is a session's transaction whose own layer starts empty. Frozen deltas stay layers above
+ * pending until their commit merges them into it. Pending is not forked for each delta: it changes
+ * in place, under the lock, and deltas read it under the lock. While a delta is merged in steps, the
+ * deltas behind it read it as a layer of theirs, so they do not see how far the merge is; other
+ * sessions wait for its end.
+ *
+ * The committer freezes pending when it is old or large, and writes it in transactions of bounded
+ * size. The meta sub-database has a record of the unit, which each of them writes: all deltas up to
+ * `applied` are complete in the file, and none after `begun` is there in part. A delta holds
+ * after-images, so applying those between the two again, in order, completes a write that was cut
+ * off. Until that is done the unit cannot be read.
+ *
+ * Time is that of the deltas: nodes expire, and are deleted, by the clock of the last one committed.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core.h"
+
+enum {
+	SLICES_OF_SWEEP = 64, /* transactions that only delete expired nodes, after a write */
+	MERGE_STEP = 64,      /* nodes merged before other threads get the lock */
+	MERGE_YIELDS = 1000,  /* how often a merge yields to them */
+	RETRY_MS = 50,        /* delay after a failed write, doubled each time */
+	RETRY_MAX_MS = 1000
+};
+
+struct ndb_delta {
+	ndb_store *store;
+	ndb_session *session; /* NULL: frozen */
+	ndb_layer layer;      /* once frozen */
+	uint64_t clock;
+};
+
+struct ndb_unit {
+	/* Guarded by the store's lock: */
+	ndb_delta *deltas[NDB_DELTAS_MAX]; /* in flight, the oldest first */
+	uint32_t count;
+	uint64_t needed; /* number up to which deltas must be applied before the unit can be read */
+	uint64_t begun;  /* highest number of which parts may be in the file */
+	uint64_t latest; /* the clock of the latest delta */
+	int writing;     /* frozen is being written, and may be empty */
+	uint64_t frozen_clock;
+	ndb_session *spare; /* a session for the next delta */
+	/* Only the committer uses them: */
+	ndb_layer_place place; /* in frozen */
+	uint64_t retry, wait;
+};
+
+/* ---- deltas ---- */
+
+static int not_a_unit(void) {
+	return ndb_fail(NDB_E_ARGUMENT, "the store was not opened as the state of a pipeline");
+}
+
+/* Lock: held. */
+static int check_complete(const ndb_store *store) {
+	if (store->number >= store->unit->needed) return NDB_OK;
+	return ndb_fail(NDB_E_INCOMPLETE,
+	    "the folder may have parts of the deltas up to %llu, of which %llu is the last that was applied: apply the others first",
+	    (unsigned long long)store->unit->needed, (unsigned long long)store->number);
+}
+
+/* Lock: held. */
+static int check_next(const ndb_store *store) {
+	const ndb_unit *u = store->unit;
+	int error = check_complete(store);
+	if (error < 0) return error;
+	if (u->count && u->deltas[u->count - 1]->session)
+		return ndb_fail(NDB_E_LEVEL, "a delta is open: freeze it before the next one");
+	if (u->count == NDB_DELTAS_MAX)
+		return ndb_fail(
+		    NDB_E_LEVEL, "%d deltas are in flight: commit the oldest first", NDB_DELTAS_MAX);
+	return NDB_OK;
+}
+
+/* Puts the session in the delta's transaction. Lock: held. */
+static void enter(ndb_session *s, ndb_store *store, uint64_t clock) {
+	const ndb_unit *u = store->unit;
+	s->view.base = store->base, s->view.count = 0;
+	for (uint32_t i = u->count; i-- > 0;)
+		ndb_view_add(&s->view, ndb_layer_roots(&u->deltas[i]->layer));
+	s->above = s->view.count;
+	ndb_view_add(&s->view, ndb_layer_roots(&store->frozen));
+	ndb_view_hold(&s->view);
+	s->unit_moved = store->moved;
+	s->begin_bytes = 0;
+	s->begin_number = store->number;
+	s->version = UINT64_MAX;
+	s->clean = 0;
+	s->clock = clock;
+	s->level = s->in_transaction = s->delta = 1;
+	s->changes++;
+	s->stamp++;
+	store->transactions++;
+}
+
+int ndb_delta_begin(ndb_store *store, uint64_t clock, ndb_delta **out) {
+	*out = NULL;
+	if (!store->unit) return not_a_unit();
+	ndb_unit *u = store->unit;
+	ndb_delta *d = calloc(1, sizeof *d);
+	if (!d) return ndb_fail(NDB_E_MEMORY, "out of memory");
+	ndb_session *s = NULL;
+	int error = NDB_OK;
+	pthread_mutex_lock(&store->lock);
+	if (!u->spare) {
+		pthread_mutex_unlock(&store->lock);
+		error = ndb_session_open(store, &s);
+		pthread_mutex_lock(&store->lock);
+	}
+	if (error == NDB_OK) error = check_next(store);
+	if (error == NDB_OK) {
+		if (!s) s = u->spare, u->spare = NULL;
+		if (clock < u->latest) clock = u->latest;
+		u->latest = clock;
+		*d = (ndb_delta){.store = store, .session = s, .clock = clock};
+		ndb_layer_init(&d->layer);
+		enter(s, store, clock);
+		u->deltas[u->count++] = d;
+		s = NULL;
+	}
+	pthread_mutex_unlock(&store->lock);
+	ndb_session_close(s);
+	if (error < 0) free(d);
+	else *out = d;
+	return error;
+}
+
+ndb_session *ndb_delta_session(const ndb_delta *d) { return d->session; }
+uint64_t ndb_delta_clock(const ndb_delta *d) { return d->clock; }
+
+uint64_t ndb_delta_bytes(const ndb_delta *d) {
+	return d->session ? ndb_session_bytes(d->session) : ndb_layer_bytes(&d->layer);
+}
+
+/* Ends the transaction of the delta's session, without its changes. Lock: not held. */
+static void leave(ndb_delta *d) {
+	ndb_session *s = d->session;
+	ndb_store *store = d->store;
+	while (s->iterators) ndb_iter_close(s->iterators);
+	ndb_transaction_free(s);
+	s->delta = 0;
+	ndb_tree_clear(&s->local);
+	ndb_idle(s);
+	pthread_mutex_lock(&store->lock);
+	d->session = NULL;
+	if (!store->unit->spare) store->unit->spare = s, s = NULL;
+	pthread_mutex_unlock(&store->lock);
+	ndb_session_close(s);
+}
+
+int ndb_delta_freeze(ndb_delta *d) {
+	ndb_session *s = d->session;
+	if (!s) return ndb_fail(NDB_E_LEVEL, "the delta is frozen");
+	if (s->level != 1)
+		return ndb_fail(NDB_E_LEVEL, "a transaction in the delta is open: end it first");
+	if (s->broken)
+		return ndb_fail(s->broken, "a change of the delta failed half way: drop the delta");
+	ndb_mark_pop(s, 0);
+	d->layer = s->own;
+	ndb_layer_init(&s->own);
+	leave(d);
+	return NDB_OK;
+}
+
+static int check_frozen(const ndb_delta *d) {
+	return d->session ? ndb_fail(NDB_E_LEVEL, "the delta is open: freeze it first") : NDB_OK;
+}
+
+int ndb_delta_encoded(const ndb_delta *d, size_t *len) {
+	int error = check_frozen(d);
+	if (error == NDB_OK) *len = ndb_layer_encoded(&d->layer, d->clock);
+	return error;
+}
+
+void ndb_delta_encode(const ndb_delta *d, char *out) { ndb_layer_encode(&d->layer, d->clock, out); }
+
+/* ---- commits ---- */
+
+static uint64_t waiting_bytes(const ndb_store *store) {
+	return ndb_layer_bytes(&store->pending) + ndb_layer_bytes(&store->frozen);
+}
+
+/* Waits until pending has room, or fails like the disk does. Lock: held, dropped while it waits. */
+static int wait_for_room(ndb_store *store) {
+	while (waiting_bytes(store) >= store->options.pending_bytes) {
+		if (store->failure) return ndb_fail(store->failure, "%s", store->failure_text);
+		store->sync_to = store->number;
+		pthread_cond_signal(&store->work);
+		ndb_wait_until(&store->done, &store->lock, ndb_monotonic_ms() + 1000);
+	}
+	return NDB_OK;
+}
+
+/* Lets other threads have the lock from time to time. Lock: held, dropped meanwhile. */
+static void pause_merge(ndb_store *store, uint32_t *steps) {
+	if (++*steps % MERGE_STEP) return;
+	pthread_mutex_unlock(&store->lock);
+	for (int i = 0; i < MERGE_YIELDS && atomic_load(&store->readers); i++) sched_yield();
+	pthread_mutex_lock(&store->lock);
+	/* cursors in pending end here */
+	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+}
+
+/* Merges a layer into pending. It may be repeated after an error. Lock: held, dropped in between. */
+static int merge(ndb_store *store, const ndb_layer *l) {
+	ndb_tree_cursor at;
+	uint32_t steps = 0;
+	int error = NDB_OK;
+	store->merging = 1;
+	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+	for (ndb_entry *e = ndb_cursor_first(&at, l->kills.root); e && error == NDB_OK;
+	     e = ndb_cursor_next(&at)) {
+		error = ndb_layer_kill(&store->pending, e->data, e->key_len, 1);
+		pause_merge(store, &steps);
+	}
+	if (error == NDB_OK)
+		for (ndb_entry *e = ndb_cursor_first(&at, l->entries.root); e && error == NDB_OK;
+		     e = ndb_cursor_next(&at)) {
+			error = ndb_tree_put(&store->pending.entries, ndb_entry_ref(e));
+			pause_merge(store, &steps);
+		}
+	store->merging = 0;
+	pthread_cond_broadcast(&store->done);
+	return error;
+}
+
+/* Commits a layer under the next number. Lock: held, dropped in between. */
+static int commit_layer(ndb_store *store, const ndb_layer *l, uint64_t clock, uint64_t number) {
+	if (number != store->number + 1)
+		return ndb_fail(NDB_E_ARGUMENT, "the next delta has number %llu, not %llu",
+		    (unsigned long long)store->number + 1, (unsigned long long)number);
+	int error = wait_for_room(store);
+	if (error == NDB_OK) error = merge(store, l);
+	if (error < 0) return error;
+	store->number = number;
+	if (clock > atomic_load(&store->clock)) atomic_store(&store->clock, clock);
+	if (clock > store->unit->latest) store->unit->latest = clock;
+	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+	if (!store->dirty_since) store->dirty_since = ndb_monotonic_ms();
+	pthread_cond_signal(&store->work);
+	return NDB_OK;
+}
+
+static void free_delta(ndb_delta *d) {
+	ndb_layer_clear(&d->layer);
+	free(d);
+}
+
+int ndb_delta_commit(ndb_delta *d, uint64_t number) {
+	ndb_store *store = d->store;
+	ndb_unit *u = store->unit;
+	int error = check_frozen(d);
+	if (error < 0) return error;
+	pthread_mutex_lock(&store->lock);
+	if (u->deltas[0] != d)
+		error = ndb_fail(NDB_E_LEVEL, "an older delta is in flight: commit it first");
+	if (error == NDB_OK) error = commit_layer(store, &d->layer, d->clock, number);
+	if (error == NDB_OK) memmove(u->deltas, u->deltas + 1, --u->count * sizeof *u->deltas);
+	pthread_mutex_unlock(&store->lock);
+	if (error == NDB_OK) free_delta(d);
+	return error;
+}
+
+int ndb_unit_apply(ndb_store *store, uint64_t number, const char *data, size_t len) {
+	if (!store->unit) return not_a_unit();
+	ndb_layer layer;
+	uint64_t clock;
+	ndb_layer_init(&layer);
+	int error = ndb_layer_decode(data, len, &layer, &clock);
+	if (error < 0) return error;
+	pthread_mutex_lock(&store->lock);
+	if (store->unit->count)
+		error = ndb_fail(NDB_E_LEVEL, "deltas are in flight: commit or drop them first");
+	if (error == NDB_OK) error = commit_layer(store, &layer, clock, number);
+	pthread_mutex_unlock(&store->lock);
+	ndb_layer_clear(&layer);
+	return error;
+}
+
+void ndb_unit_drop(ndb_store *store) {
+	ndb_unit *u = store->unit;
+	if (!u) return;
+	pthread_mutex_lock(&store->lock);
+	while (u->count) {
+		ndb_delta *d = u->deltas[--u->count];
+		pthread_mutex_unlock(&store->lock);
+		if (d->session) leave(d);
+		free_delta(d);
+		pthread_mutex_lock(&store->lock);
+	}
+	u->latest = atomic_load(&store->clock);
+	pthread_mutex_unlock(&store->lock);
+}
+
+int ndb_unit_status(ndb_store *store, ndb_unit_statistics *out) {
+	*out = (ndb_unit_statistics){0};
+	const ndb_unit *u = store->unit;
+	if (!u) return not_a_unit();
+	pthread_mutex_lock(&store->lock);
+	out->number = store->number, out->applied = store->durable, out->begun = u->begun;
+	out->clock = atomic_load(&store->clock);
+	out->waiting_nodes = store->pending.entries.count + store->frozen.entries.count;
+	out->waiting_bytes = waiting_bytes(store);
+	out->in_flight = u->count;
+	for (uint32_t i = 0; i < u->count; i++)
+		if (!u->deltas[i]->session) out->in_flight_bytes += ndb_layer_bytes(&u->deltas[i]->layer);
+	int error = NDB_OK;
+	if (store->failure) error = ndb_fail(store->failure, "%s", store->failure_text);
+	pthread_mutex_unlock(&store->lock);
+	return error;
+}
+
+int ndb_begin_committed(ndb_session *s) {
+	ndb_store *store = s->store;
+	if (!store->unit) return not_a_unit();
+	pthread_mutex_lock(&store->lock);
+	int error = check_complete(store);
+	pthread_mutex_unlock(&store->lock);
+	return error < 0 ? error : ndb_begin_view(s);
+}
+
+/* ---- the committer ---- */
+
+/* Writes a slice of frozen in one transaction; *done: it was the last one. Lock: not held. */
+static int write_slice(
+    ndb_store *store, ndb_unit_record record, int after_failure, uint32_t *sweeps, int *done) {
+	ndb_unit *u = store->unit;
+	uint64_t durable = record.applied;
+	ndb_layer_place place;
+	int rc;
+	pthread_mutex_lock(&store->map_lock);
+	for (;;) {
+		MDB_txn *txn;
+		place = u->place;
+		*done = 0;
+		if (after_failure) lmdb_forgive(store->env);
+		if ((rc = mdb_txn_begin(store->env, NULL, 0, &txn)) == 0) {
+			rc = ndb_layer_write(store, txn, &store->frozen, &place, store->options.slice_nodes);
+			int written = !place.kill && !place.entry;
+			uint32_t left = store->options.slice_nodes;
+			if (rc == 0 && written) rc = ndb_sweep(store, txn, record.clock, &left);
+			*done = written && (left || *sweeps == SLICES_OF_SWEEP);
+			record.applied = written ? record.begun : durable;
+			if (rc == 0) rc = ndb_unit_write(store, txn, record);
+			if (rc == 0) rc = mdb_txn_commit(txn);
+			else mdb_txn_abort(txn);
+			*sweeps += rc == 0 && written;
+		}
+		if (rc != MDB_MAP_RESIZED && rc != MDB_MAP_FULL) break;
+		if ((rc = ndb_store_remap_locked(
+		         store, rc == MDB_MAP_RESIZED ? 0 : lmdb_map_size(store->env) * 2)) != 0)
+			break;
+	}
+	pthread_mutex_unlock(&store->map_lock);
+	if (rc) return ndb_lmdb_error(rc, "write the unit");
+	u->place = place;
+	return NDB_OK;
+}
+
+/* Makes pending frozen, unless frozen was not written completely. Lock: held. */
+static void freeze_pending(ndb_store *store) {
+	ndb_unit *u = store->unit;
+	if (u->writing) return;
+	store->frozen = store->pending;
+	ndb_layer_init(&store->pending);
+	store->frozen_number = u->begun = store->number;
+	u->frozen_clock = atomic_load(&store->clock);
+	store->dirty_since = 0;
+	store->moved++;
+	u->place = (ndb_layer_place){.started = 0};
+	u->writing = 1;
+	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+}
+
+static void note_failure(ndb_store *store, int error) {
+	ndb_unit *u = store->unit;
+	store->failure = error;
+	store->attempts++;
+	snprintf(store->failure_text, sizeof store->failure_text, "%s", ndb_message());
+	u->retry = ndb_monotonic_ms() + u->wait;
+	u->wait = u->wait * 2 < RETRY_MAX_MS ? u->wait * 2 : RETRY_MAX_MS;
+	pthread_cond_broadcast(&store->done);
+}
+
+/* Writes what waits, in slices. Lock: held, dropped while it writes and frees. */
+static void flush(ndb_store *store) {
+	ndb_unit *u = store->unit;
+	ndb_layer written;
+	ndb_layer_init(&written);
+	freeze_pending(store);
+	uint32_t sweeps = 0;
+	for (int done = 0; !done;) {
+		ndb_unit_record record = {store->durable, store->frozen_number, u->frozen_clock};
+		int after_failure = store->failure != 0;
+		ndb_snapshot *fresh = NULL, *before;
+		store->committing = 1;
+		pthread_mutex_unlock(&store->lock);
+		int error = write_slice(store, record, after_failure, &sweeps, &done);
+		if (error == NDB_OK) error = ndb_snapshot_open(store, &fresh);
+		pthread_mutex_lock(&store->lock);
+		store->committing = 0;
+		if (error < 0) {
+			note_failure(store, error);
+			return;
+		}
+		before = store->base;
+		store->base = fresh;
+		store->commits++;
+		store->moved++;
+		store->failure = 0, u->wait = RETRY_MS;
+		if (done) {
+			written = store->frozen;
+			ndb_layer_init(&store->frozen);
+			store->durable = store->frozen_number;
+			u->writing = 0;
+			pthread_cond_broadcast(&store->done);
+		}
+		atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
+		ndb_store_held(store);
+		pthread_mutex_unlock(&store->lock);
+		ndb_snapshot_unref(before);
+		if (done) ndb_layer_clear(&written); /* without the lock: it may be large */
+		pthread_mutex_lock(&store->lock);
+	}
+}
+
+/* When the next write is due; 0: now, UINT64_MAX: nothing to write. Lock: held. */
+static uint64_t due(const ndb_store *store) {
+	const ndb_unit *u = store->unit;
+	if (u->writing) return u->retry;
+	if (!store->dirty_since || store->merging) return UINT64_MAX;
+	if (store->stop || store->sync_to > store->durable ||
+	    ndb_layer_bytes(&store->pending) >= store->options.pending_bytes / 2)
+		return 0;
+	return store->dirty_since + (uint64_t)store->options.flush_ms;
+}
+
+/* Lock: held, dropped while it writes or waits. */
+static void *committer(void *argument) {
+	ndb_store *store = argument;
+	pthread_mutex_lock(&store->lock);
+	for (;;) {
+		uint64_t at = due(store);
+		if (at <= ndb_monotonic_ms()) {
+			flush(store);
+			continue;
+		}
+		if (store->stop && (at == UINT64_MAX || store->failure)) break;
+		if (at == UINT64_MAX) pthread_cond_wait(&store->work, &store->lock);
+		else ndb_wait_until(&store->work, &store->lock, at);
+	}
+	store->committer_runs = 0;
+	pthread_mutex_unlock(&store->lock);
+	return NULL;
+}
+
+/* ---- opening ---- */
+
+int ndb_unit_start(ndb_store *store) {
+	ndb_unit_record record;
+	int error = ndb_unit_read(store, store->base->txn, &record);
+	if (error < 0) return error;
+	if (record.begun < record.applied)
+		return ndb_fail(NDB_E_CORRUPT, "the unit's record is damaged");
+	ndb_unit *u = calloc(1, sizeof *u);
+	if (!u) return ndb_fail(NDB_E_MEMORY, "out of memory");
+	u->needed = u->begun = record.begun;
+	u->latest = record.clock ? record.clock : 1;
+	u->wait = RETRY_MS;
+	atomic_store(&store->clock, u->latest);
+	store->number = store->durable = store->frozen_number = record.applied;
+	store->unit = u;
+	int rc = pthread_create(&store->committer, NULL, committer, store);
+	if (rc) return ndb_lmdb_error(rc, "start the committer");
+	store->committer_runs = 1;
+	return NDB_OK;
+}
+
+void ndb_unit_free(ndb_store *store) {
+	if (!store->unit) return;
+	free(store->unit);
+	store->unit = NULL;
+}
+
+void ndb_unit_retire(ndb_store *store) {
+	if (!store->unit) return;
+	ndb_unit_drop(store);
+	pthread_mutex_lock(&store->lock);
+	ndb_session *s = store->unit->spare;
+	store->unit->spare = NULL;
+	pthread_mutex_unlock(&store->lock);
+	ndb_session_close(s);
+}

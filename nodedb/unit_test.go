@@ -1,0 +1,410 @@
+package nodedb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/nodedb"
+)
+
+// openUnit opens a unit for a test, which it skips in a build without the database.
+func openUnit(t testing.TB, folder string, o nodedb.UnitOptions) *nodedb.Unit {
+	t.Helper()
+	u, err := nodedb.OpenUnit(folder, o)
+	if errors.Is(err, nodedb.ErrUnavailable) {
+		t.Skip("needs cgo and the build tag lmdb")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := u.Close(); err != nil && !errors.Is(err, nodedb.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return u
+}
+
+var lazy = nodedb.UnitOptions{NoSync: true, FlushAge: time.Hour}
+
+var start = time.UnixMilli(1_700_000_000_000)
+
+// freeze makes a delta with the changes of f.
+func freeze(t testing.TB, u *nodedb.Unit, clock time.Time, f func(tx *nodedb.Tx)) *nodedb.Delta {
+	t.Helper()
+	d, err := u.Begin(clock)
+	check(t, err)
+	f(d.Tx())
+	check(t, d.Freeze())
+	return d
+}
+
+func commit(t testing.TB, u *nodedb.Unit, d *nodedb.Delta) {
+	t.Helper()
+	check(t, u.Commit(d, u.Last()+1))
+}
+
+func wantCommitted(t testing.TB, u *nodedb.Unit, p nodedb.Path, value any) {
+	t.Helper()
+	check(t, u.View(ctx, func(tx *nodedb.Tx) error {
+		want(t, tx, p, value)
+		return nil
+	}))
+}
+
+func TestDeltasInFlight(t *testing.T) {
+	u := openUnit(t, t.TempDir(), lazy)
+	p, list := nodedb.Name("^p"), nodedb.Name("^list")
+	commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) {
+		check(t, tx.Set(p, "committed"))
+		for i := range 10 {
+			check(t, tx.Set(list.At(i), i))
+		}
+	}))
+	first := freeze(t, u, start, func(tx *nodedb.Tx) {
+		want(t, tx, p, "committed")
+		check(t, tx.Set(p, "first"))
+		check(t, tx.Kill(list.At(3)))
+	})
+	second := freeze(t, u, start, func(tx *nodedb.Tx) {
+		want(t, tx, p, "first")
+		want(t, tx, list.At(3), nil)
+		check(t, tx.Kill(list))
+		check(t, tx.Set(list.At(20), "second"))
+	})
+	third, err := u.Begin(start)
+	check(t, err)
+	var found []string
+	for node, err := range third.Tx().Walk(ctx, list, nodedb.Range{}) {
+		check(t, err)
+		found = append(found, node.Path.String())
+	}
+	if got := strings.Join(found, " "); got != "^list(20)" {
+		t.Errorf("the third delta sees %s, want ^list(20)", got)
+	}
+	wantCommitted(t, u, p, "committed")
+	wantError(t, u.Commit(second, 2), nodedb.ErrLevel)
+	wantError(t, u.Commit(third, 2), nodedb.ErrLevel)
+	wantError(t, u.Commit(first, 3), nodedb.ErrArgument)
+	_, err = u.Begin(start)
+	wantError(t, err, nodedb.ErrLevel)
+	check(t, u.Commit(first, 2))
+	wantCommitted(t, u, p, "first")
+	want(t, third.Tx(), list.At(4), nil)
+	check(t, u.Commit(second, 3))
+	want(t, third.Tx(), list.At(20), "second")
+	wantError(t, u.Commit(second, 4), nodedb.ErrClosed)
+	check(t, third.Tx().Set(p, "third"))
+	if third.Bytes() == 0 || third.Session() == nil {
+		t.Errorf("an open delta has %d bytes, session %v", third.Bytes(), third.Session())
+	}
+	u.Drop()
+	if third.Session() != nil || third.Bytes() != 0 {
+		t.Errorf("a dropped delta has %d bytes, session %v", third.Bytes(), third.Session())
+	}
+	wantError(t, third.Tx().Set(p, 1), nodedb.ErrClosed)
+	wantError(t, third.Freeze(), nodedb.ErrClosed)
+	wantError(t, u.Commit(third, 4), nodedb.ErrClosed)
+	wantCommitted(t, u, p, "first")
+	for range 16 {
+		freeze(t, u, start, func(tx *nodedb.Tx) { must(tx.Increment(p.At("n"), 1)) })
+	}
+	_, err = u.Begin(start)
+	wantError(t, err, nodedb.ErrLevel)
+	if s := must(u.Stats()); s.InFlight != 16 || s.Last != 3 || s.WaitingNodes == 0 {
+		t.Errorf("statistics %+v, want 16 deltas in flight after number 3", s)
+	}
+}
+
+func TestDeltaLevels(t *testing.T) {
+	u := openUnit(t, t.TempDir(), lazy)
+	p := nodedb.Name("^p")
+	d := must(u.Begin(start))
+	tx := d.Tx()
+	check(t, tx.Set(p, 1))
+	failed := errors.New("failed")
+	wantError(t, tx.Update(ctx, func(tx *nodedb.Tx) error {
+		check(t, tx.Set(p, 2))
+		check(t, tx.Kill(p))
+		check(t, tx.Set(p.At(1), 1))
+		wantError(t, d.Freeze(), nodedb.ErrLevel)
+		return failed
+	}), failed)
+	want(t, tx, p, 1)
+	want(t, tx, p.At(1), nil)
+	check(t, tx.Update(ctx, func(tx *nodedb.Tx) error { return tx.Set(p, 3) }))
+	_, err := d.AppendTo(nil)
+	wantError(t, err, nodedb.ErrLevel)
+	check(t, d.Freeze())
+	wantError(t, tx.Set(p, 4), nodedb.ErrClosed)
+	wantError(t, d.Freeze(), nodedb.ErrClosed)
+	commit(t, u, d)
+	wantCommitted(t, u, p, 3)
+	wantError(t, u.View(ctx, func(tx *nodedb.Tx) error { return tx.Set(p, 1) }), nodedb.ErrReadOnly)
+}
+
+// TestIterationOverCommit commits a delta, and writes it to disk, between the batches of an
+// iteration in a later one.
+func TestIterationOverCommit(t *testing.T) {
+	u := openUnit(t, t.TempDir(), lazy)
+	p := nodedb.Name("^p")
+	const nodes = 3000
+	fill := func(from int) func(tx *nodedb.Tx) {
+		return func(tx *nodedb.Tx) {
+			for i := from; i < nodes; i += 3 {
+				check(t, tx.Set(p.At(i), i))
+			}
+		}
+	}
+	commit(t, u, freeze(t, u, start, fill(0)))
+	check(t, u.Sync(ctx))
+	commit(t, u, freeze(t, u, start, fill(1)))
+	waiting := freeze(t, u, start, fill(2))
+	d := must(u.Begin(start))
+	for _, reverse := range []bool{false, true} {
+		next := 0
+		for child, err := range d.Tx().Children(ctx, p, nodedb.Range{Reverse: reverse}) {
+			check(t, err)
+			expected := next
+			if reverse {
+				expected = nodes - 1 - next
+			}
+			if child.Value != must(nodedb.ValueOf(expected)) {
+				t.Fatalf("child %d is %v, want %d", next, child.Value, expected)
+			}
+			if next++; next == 700 && waiting != nil {
+				commit(t, u, waiting)
+				waiting = nil
+			}
+			if next == 1500 {
+				check(t, u.Sync(ctx))
+			}
+		}
+		if next != nodes {
+			t.Errorf("%d children, want %d", next, nodes)
+		}
+	}
+}
+
+func TestDeltaClock(t *testing.T) {
+	u := openUnit(t, t.TempDir(), nodedb.UnitOptions{NoSync: true, FlushAge: time.Millisecond})
+	p := nodedb.Name("^p")
+	commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) {
+		for i := range 3 {
+			check(t, tx.Set(p.At(i), i))
+			must(tx.Expire(p.At(i), time.Duration(i+1)*time.Second))
+		}
+	}))
+	check(t, u.Sync(ctx))
+	wantCommitted(t, u, p.At(0), 0)
+	later := freeze(t, u, start.Add(time.Second), func(tx *nodedb.Tx) {
+		want(t, tx, p.At(0), nil)
+		want(t, tx, p.At(1), 1)
+		if ttl, limited, err := tx.TTL(p.At(1)); ttl != time.Second || !limited || err != nil {
+			t.Errorf("time to live %v %t, want 1 s (%v)", ttl, limited, err)
+		}
+	})
+	wantCommitted(t, u, p.At(0), 0)
+	back := must(u.Begin(start))
+	if !back.Clock().Equal(start.Add(time.Second)) {
+		t.Errorf("the clock went back to %v", back.Clock())
+	}
+	want(t, back.Tx(), p.At(0), nil)
+	check(t, back.Freeze())
+	commit(t, u, later)
+	check(t, u.Sync(ctx))
+	if s := must(u.Stats()); s.Nodes != 2 || !s.Clock.Equal(start.Add(time.Second)) {
+		t.Errorf("%d nodes on disk at %v, want the one that expired deleted", s.Nodes, s.Clock)
+	}
+	wantCommitted(t, u, p.At(1), 1)
+}
+
+// TestApply applies encoded deltas to another unit, and damaged ones.
+func TestApply(t *testing.T) {
+	u, copied := openUnit(t, t.TempDir(), lazy), openUnit(t, t.TempDir(), lazy)
+	p := nodedb.Name("^p")
+	values := []any{"text", "", 1, -7, 0.1, 1 << 40, true, false, must(nodedb.ValueOf("123456789.123456789")), strings.Repeat("x", 5000)}
+	first := freeze(t, u, start, func(tx *nodedb.Tx) {
+		for i, v := range values {
+			check(t, tx.Set(p.At("values", i), v))
+		}
+		check(t, tx.Set(p.At("gone", 1, 2), 1))
+		check(t, tx.Set(p.At("expires"), 1))
+		must(tx.Expire(p.At("expires"), time.Minute))
+	})
+	encoded := must(first.AppendTo([]byte("before")))
+	if string(encoded[:6]) != "before" {
+		t.Errorf("AppendTo has overwritten %q", encoded[:6])
+	}
+	encoded = encoded[6:]
+	commit(t, u, first)
+	for i := range encoded {
+		damaged := slices.Clone(encoded)
+		damaged[i] ^= 0x40
+		wantError(t, copied.Apply(1, damaged), nodedb.ErrCorrupt)
+		wantError(t, copied.Apply(1, encoded[:i]), nodedb.ErrCorrupt)
+	}
+	wantError(t, copied.Apply(2, encoded), nodedb.ErrArgument)
+	if last := copied.Last(); last != 0 {
+		t.Fatalf("number %d after deltas that were refused", last)
+	}
+	check(t, copied.Apply(1, encoded))
+	second := freeze(t, u, start.Add(time.Second), func(tx *nodedb.Tx) {
+		check(t, tx.Kill(p.At("gone")))
+		check(t, tx.Set(p.At("gone", 1), "again"))
+		check(t, tx.KillValue(p.At("values", 0)))
+	})
+	encoded = must(second.AppendTo(nil))
+	commit(t, u, second)
+	open := must(copied.Begin(start))
+	wantError(t, copied.Apply(2, encoded), nodedb.ErrLevel)
+	copied.Drop()
+	wantError(t, open.Freeze(), nodedb.ErrClosed)
+	check(t, copied.Apply(2, encoded))
+	if got, expected := dumpUnit(t, copied), dumpUnit(t, u); got != expected {
+		t.Errorf("the copy has\n%s\nwant\n%s", got, expected)
+	}
+	if s := must(copied.Stats()); !s.Clock.Equal(start.Add(time.Second)) {
+		t.Errorf("the copy's clock is %v", s.Clock)
+	}
+}
+
+// dumpUnit returns the committed nodes and their times to live as lines.
+func dumpUnit(t testing.TB, u *nodedb.Unit) string {
+	t.Helper()
+	var b strings.Builder
+	check(t, u.View(ctx, func(tx *nodedb.Tx) error {
+		for node, err := range tx.Walk(ctx, nodedb.Path{}, nodedb.Range{}) {
+			if err != nil {
+				return err
+			}
+			ttl, limited, err := tx.TTL(node.Path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, "%v=%v %q %v %t\n", node.Path, node.Value.Kind(), node.Value, ttl, limited)
+		}
+		return nil
+	}))
+	return b.String()
+}
+
+func TestUnitFolder(t *testing.T) {
+	folder, plain := t.TempDir(), t.TempDir()
+	p := nodedb.Name("^p")
+	u := openUnit(t, folder, nodedb.UnitOptions{NoSync: true, FlushAge: time.Hour})
+	_, err := nodedb.OpenUnit(folder, nodedb.UnitOptions{NoSync: true})
+	wantError(t, err, nodedb.ErrInUse)
+	commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) {
+		check(t, tx.Set(p, 1))
+		check(t, tx.Set(p.At(1), 1))
+		must(tx.Expire(p.At(1), time.Second))
+	}))
+	if applied, begun := u.Positions(); applied != 0 || begun != 0 {
+		t.Errorf("positions %d and %d before anything is written", applied, begun)
+	}
+	openFolder(t, plain, nodedb.Options{NoSync: true})
+	_, err = nodedb.OpenUnit(plain, nodedb.UnitOptions{})
+	wantError(t, err, nodedb.ErrInUse)
+	plain = t.TempDir()
+	check(t, openFolder(t, plain, nodedb.Options{NoSync: true}).Close())
+	_, err = nodedb.OpenUnit(plain, nodedb.UnitOptions{})
+	wantError(t, err, nodedb.ErrArgument)
+
+	for _, when := range []string{"open", "closed"} {
+		_, err := nodedb.Open(folder, nodedb.Options{NoSync: true})
+		wantError(t, err, nodedb.ErrArgument)
+		if err != nil && !strings.Contains(err.Error(), "state of a pipeline") {
+			t.Errorf("%s: error %v, want one that names the state of a pipeline", when, err)
+		}
+		reader := openFolder(t, folder, nodedb.Options{ReadOnly: true, NoSync: true})
+		check(t, reader.View(ctx, func(tx *nodedb.Tx) error {
+			want(t, tx, p, 1)
+			want(t, tx, p.At(1), 1) // by the clock of the unit
+			return nil
+		}))
+		s := session(t, reader)
+		want(t, s, p.At(1), 1)
+		s.Close()
+		check(t, reader.Close())
+		if when == "open" {
+			check(t, u.Close())
+		}
+	}
+	wantError(t, u.Close(), nodedb.ErrClosed)
+	_, err = u.Begin(start)
+	wantError(t, err, nodedb.ErrClosed)
+	u = openUnit(t, folder, lazy)
+	if applied, begun := u.Positions(); applied != 1 || begun != 1 || u.Last() != 1 {
+		t.Errorf("positions %d and %d, last %d after a reopen, want 1", applied, begun, u.Last())
+	}
+	wantCommitted(t, u, p, 1)
+}
+
+func TestUnitView(t *testing.T) {
+	u := openUnit(t, t.TempDir(), lazy)
+	p := nodedb.Name("^p")
+	commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) { check(t, tx.Set(p, 1)) }))
+	check(t, u.View(ctx, func(tx *nodedb.Tx) error { // one snapshot
+		commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) { check(t, tx.Set(p, 2)) }))
+		want(t, tx, p, 1)
+		check(t, u.Sync(ctx))
+		want(t, tx, p, 1)
+		return nil
+	}))
+	wantCommitted(t, u, p, 2)
+	defer nodedb.SetViewTimeout(10 * time.Millisecond)()
+	wantError(t, u.View(ctx, func(tx *nodedb.Tx) error {
+		for {
+			if _, err := tx.Get(p); err != nil {
+				return err
+			}
+		}
+	}), nodedb.ErrTimeout)
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	wantError(t, u.View(canceled, func(*nodedb.Tx) error { return nil }), context.Canceled)
+}
+
+// TestUnitAllocations counts allocations of the operations that Go code makes in a delta.
+func TestUnitAllocations(t *testing.T) {
+	u := openUnit(t, t.TempDir(), lazy)
+	p := nodedb.Name("^p").At("counter")
+	d := must(u.Begin(start))
+	tx := d.Tx()
+	value := must(nodedb.ValueOf(7))
+	for name, c := range map[string]struct {
+		most float64
+		call func()
+	}{
+		"get":       {2, func() { must(tx.Get(p)) }},
+		"set":       {2, func() { check(t, tx.Set(p, value)) }},
+		"increment": {3, func() { must(tx.Increment(p, value)) }},
+	} {
+		c.call()
+		if got := testing.AllocsPerRun(100, c.call); got > c.most {
+			t.Errorf("%s makes %v allocations, want at most %v", name, got, c.most)
+		}
+	}
+}
+
+// TestEncodedBytes updates counters whose paths have about 30 bytes and follow one another.
+func TestEncodedBytes(t *testing.T) {
+	u := openUnit(t, t.TempDir(), lazy)
+	const updates = 5000
+	d := freeze(t, u, start, func(tx *nodedb.Tx) {
+		for i := range updates {
+			must(tx.Increment(nodedb.Name("^visits").At("user-0000000000", 1_000_000+i*20), i))
+		}
+	})
+	bytes := len(must(d.AppendTo(nil)))
+	t.Logf("%.1f bytes an update", float64(bytes)/updates)
+	if bytes > 12*updates {
+		t.Errorf("%d updates take %d bytes, want at most 12 each", updates, bytes)
+	}
+}

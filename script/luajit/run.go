@@ -22,6 +22,9 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 		res.Reset()
 		return err
 	}
+	if in.State != nil && !in.Time.IsZero() {
+		ctx = script.WithTime(ctx, in.Time)
+	}
 	if e.RunRows(ctx, in, 0) && s.plain && ctx.Err() == nil {
 		copyRows(e, in, res)
 		s.readLines(e.Engine)

@@ -144,8 +144,10 @@ func TestHashIsStopped(t *testing.T) {
 func TestTemplatesAreBounded(t *testing.T) {
 	template := strings.Repeat("%c", 1<<20)
 	for name, call := range map[string]func() ([]any, error){
-		"time.format": func() ([]any, error) { return timeModule(time.Now).Pure["format"](t.Context(), []any{0.0, template}) },
-		"os.date":     func() ([]any, error) { return OS(nil).Pure["date"](t.Context(), []any{template}) },
+		"time.format": func() ([]any, error) {
+			return timeModule(clockOf(nil)).Pure["format"](t.Context(), []any{0.0, template})
+		},
+		"os.date": func() ([]any, error) { return OS(nil).Pure["date"](t.Context(), []any{template}) },
 	} {
 		if _, err := call(); err == nil || !strings.Contains(err.Error(), "template") {
 			t.Errorf("%s: %v", name, err)

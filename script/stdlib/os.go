@@ -16,15 +16,15 @@ import (
 // results of C's strftime and mktime in the C locale. It is a global, and not for
 // require. The local time zone is that of the process. trial may be nil.
 func OS(trial *script.Trial) script.Module {
-	return replaceable(osModule(time.Local, trial.Clock()), trial)
+	return replaceable(osModule(time.Local, clockOf(trial)), trial)
 }
 
-func osModule(zone *time.Location, now func() time.Time) script.Module {
+func osModule(zone *time.Location, now clock) script.Module {
 	return script.Module{Name: "os", Pure: map[string]script.Func{
 		"clock":    func(context.Context, []any) ([]any, error) { return one(processorTime()), nil },
-		"date":     func(_ context.Context, args []any) ([]any, error) { return osDate(zone, now, args) },
+		"date":     func(ctx context.Context, args []any) ([]any, error) { return osDate(zone, now(ctx), args) },
 		"difftime": osDifftime,
-		"time":     func(_ context.Context, args []any) ([]any, error) { return osTime(zone, now, args) },
+		"time":     func(ctx context.Context, args []any) ([]any, error) { return osTime(zone, now(ctx), args) },
 	}}
 }
 
@@ -38,7 +38,7 @@ func processorTime() float64 {
 }
 
 // osDate is date([format [, time]]).
-func osDate(zone *time.Location, now func() time.Time, args []any) ([]any, error) {
+func osDate(zone *time.Location, now time.Time, args []any) ([]any, error) {
 	format := "%c"
 	if value(args, 0) != nil {
 		var err error
@@ -49,7 +49,7 @@ func osDate(zone *time.Location, now func() time.Time, args []any) ([]any, error
 			return nil, err
 		}
 	}
-	at, err := optional(args, 1, float64(now().Unix()))
+	at, err := optional(args, 1, float64(now.Unix()))
 	if err != nil {
 		return nil, err
 	}
@@ -170,9 +170,9 @@ func conversion(t time.Time, utc bool, specifier byte) (text string, known bool)
 }
 
 // osTime is time([table]): the seconds since 1970 of now, or of a local time.
-func osTime(zone *time.Location, now func() time.Time, args []any) ([]any, error) {
+func osTime(zone *time.Location, now time.Time, args []any) ([]any, error) {
 	if value(args, 0) == nil {
-		return one(float64(now().Unix())), nil
+		return one(float64(now.Unix())), nil
 	}
 	fields, ok := args[0].(map[string]any)
 	if list, isList := args[0].([]any); isList && len(list) == 0 {

@@ -22,7 +22,7 @@ func zone(t *testing.T, name string) *time.Location {
 // callOS calls a function of os and returns its result, or the error.
 func callOS(t *testing.T, zone *time.Location, name string, args ...any) (any, error) {
 	t.Helper()
-	results, err := Call(t.Context(), "os."+name, osModule(zone, time.Now).Pure[name], args)
+	results, err := Call(t.Context(), "os."+name, osModule(zone, clockOf(nil)).Pure[name], args)
 	if err != nil || len(results) != 1 {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func Reserved() []string { return []string{"json", "log", "stats"} }
 // Modules returns the standard modules followed by own, with the clock and the replaced
 // functions of a trial, which may be nil. It returns an error for a name that is taken.
 func Modules(own []script.Module, trial *script.Trial) ([]script.Module, error) {
-	all := []script.Module{hashModule(), netModule(), reModule(), timeModule(trial.Clock())}
+	all := []script.Module{hashModule(), netModule(), reModule(), timeModule(clockOf(trial))}
 	for _, m := range own {
 		taken := slices.Contains(Reserved(), m.Name) || m.Name == "os" ||
 			slices.ContainsFunc(all, func(other script.Module) bool { return other.Name == m.Name })

@@ -11,14 +11,29 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
+// A clock returns the time that code sees.
+type clock func(ctx context.Context) time.Time
+
+// clockOf returns the clock of a trial, which may be nil. In a run at a fixed time, that time
+// comes first.
+func clockOf(trial *script.Trial) clock {
+	now := trial.Clock()
+	return func(ctx context.Context) time.Time {
+		if at, fixed := script.TimeOf(ctx); fixed {
+			return at
+		}
+		return now()
+	}
+}
+
 // timeModule measures time in seconds since 1970 in UTC, with fractions down to the
 // microsecond.
-func timeModule(now func() time.Time) script.Module {
+func timeModule(now clock) script.Module {
 	return script.Module{Name: "time", Pure: map[string]script.Func{
 		"format": formatTime,
-		"now":    func(context.Context, []any) ([]any, error) { return one(seconds(now())), nil },
+		"now":    func(ctx context.Context, _ []any) ([]any, error) { return one(seconds(now(ctx))), nil },
 		"parse":  parseTime,
-		"unix":   func(context.Context, []any) ([]any, error) { return one(float64(now().Unix())), nil },
+		"unix":   func(ctx context.Context, _ []any) ([]any, error) { return one(float64(now(ctx).Unix())), nil },
 	}}
 }
 

@@ -173,6 +173,7 @@ end
 local extended = {} -- names
 local needs_timer = extension and extension.timer -- the script must define a function timer
 if extension then
+  extension.json = json
   for name in extension.modules:gmatch "[^\n]+" do extended[name] = true end
 end
 local function open_extension()
@@ -208,9 +209,18 @@ end
 
 -- timer_main returns the function that runs the script's timer on a due timer, an event.
 local function timer_main(timer)
+  if not (extension and extension.clock) then return function() end end
   local kind = type(timer)
-  if extension then extension.handles_timers = kind == "function" end
-  if kind == "function" then return function(event) return timer(event.key, event.due) end end
+  extension.handles_timers = kind == "function"
+  if kind == "function" then
+    if not extension.begin_timer then open_extension() end
+    local begin_timer = extension.begin_timer
+    return function(event)
+      local key, due = event.key, event.due
+      if not begin_timer(key, due) then return nil end
+      return timer(key, due)
+    end
+  end
   local problem = "no function timer"
   if kind ~= "nil" then problem = "timer is a " .. kind end
   problem = problem .. "; define 'function timer(key, due)' as a global; where a local variable is named timer too, " ..

@@ -76,6 +76,14 @@ static int now(lua_State *L) {
 	return 1;
 }
 
+// is_text(v) returns whether a string is valid UTF-8.
+static int is_text(lua_State *L) {
+	size_t len;
+	const char *text = luaL_checklstring(L, 1, &len);
+	lua_pushboolean(L, plua_engine_of(L)->api->utf8(text, len));
+	return 1;
+}
+
 static void push_addresses(lua_State *L, const plua_extension *x) {
 	lua_newtable(L);
 	for (const plua_extension_function *f = x->functions; f->name; f++) {
@@ -93,8 +101,8 @@ static void push_codes(lua_State *L, const plua_extension *x) {
 }
 
 void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *setup) {
-	static const luaL_Reg functions[] = {
-	    {"session", session}, {"proxy", proxy}, {"digits", digits}, {"now", now}, {NULL, NULL}};
+	static const luaL_Reg functions[] = {{"session", session}, {"proxy", proxy}, {"digits", digits},
+	    {"now", now}, {"is_text", is_text}, {NULL, NULL}};
 	const plua_extension *x = e->extension;
 	if (!x) {
 		lua_pushnil(L);
@@ -117,6 +125,8 @@ void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *
 	if (!x->attach) return;
 	lua_pushlightuserdata(L, &e->generation);
 	lua_setfield(L, -2, "generation");
+	lua_pushlightuserdata(L, &e->time);
+	lua_setfield(L, -2, "clock");
 	lua_pushboolean(L, setup->timer);
 	lua_setfield(L, -2, "timer");
 }

@@ -11,6 +11,11 @@ static void add_row(lua_State *L, plua_engine *e, int index) {
 	if (e->out.route) plua_check_doc(L, plua_output_route(e));
 }
 
+// function returns the name of the running function for messages.
+static const char *function(const plua_engine *e) {
+	return e->drive.batch == e->main_drive.batch ? "main" : "timer";
+}
+
 static const char accepted[] = "an event, a table, a list of them, or nil";
 
 static int is_list(lua_State *L, plua_engine *e, int index) {
@@ -39,8 +44,8 @@ static void add_item(lua_State *L, plua_engine *e, uint32_t i) {
 	const char *kind = kind_name(L, e, index);
 	if (kind && add_routed(L, e, index)) return;
 	if (kind)
-		plua_raise(L, "main returned a list whose item %d is of type %s; want %s", (int)i, kind,
-		    "an event or a table");
+		plua_raise(L, "%s returned a list whose item %d is of type %s; want %s", function(e),
+		    (int)i, kind, "an event or a table");
 	add_row(L, e, index);
 }
 
@@ -90,7 +95,7 @@ static void add_value(lua_State *L, plua_engine *e, int index) {
 		const char *kind = plua_bignum_text(L, e, index, &len) ? "number"
 		                   : plua_is_null(L, index)            ? "json.null"
 		                                                       : luaL_typename(L, index);
-		plua_raise(L, "main returned a value of type %s; want %s", kind, accepted);
+		plua_raise(L, "%s returned a value of type %s; want %s", function(e), kind, accepted);
 	}
 }
 
@@ -100,7 +105,8 @@ static int add_routed(lua_State *L, plua_engine *e, int index) {
 	if (!sinks) return 0;
 	if (e->out.route)
 		plua_raise(L,
-		    "main returned to() inside of to(); give one to() all the names: to({\"a\", \"b\"}, event)");
+		    "%s returned to() inside of to(); give one to() all the names: to({\"a\", \"b\"}, event)",
+		    function(e));
 	e->out.route = sinks;
 	add_value(L, e, lua_gettop(L));
 	e->out.route = 0;
@@ -123,7 +129,8 @@ static int add_results(lua_State *L) {
 	int n = lua_gettop(L);
 	if (n == 0)
 		return plua_raise(L,
-		    "main returned nothing; end it with 'return event', or with 'return nil' to drop the event");
+		    "%s returned nothing; end it with 'return event', or with 'return nil' to drop the event",
+		    function(e));
 	if (n == 1 && is_event(e, plua_container_at(L, e, 1)) && plua_output_event(e) == 0) return 0;
 	uint32_t before = e->out.count;
 	e->out.route = 0;

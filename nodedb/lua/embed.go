@@ -25,4 +25,9 @@ var (
 	// state is the same for scripts of pipelines with a state.
 	//go:embed nodedb/state.lua
 	state string
+	// timer and window return functions that create these modules, over a backend.
+	//go:embed nodedb/timer.lua
+	timer string
+	//go:embed nodedb/window.lua
+	window string
 )

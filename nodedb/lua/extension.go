@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"strings"
 	"unsafe"
 
 	"github.com/perigeedb/perigee/nodedb"
@@ -42,7 +43,7 @@ type StateExtension struct{}
 func ForState() StateExtension { return StateExtension{} }
 
 // Modules returns the module names for require.
-func (StateExtension) Modules() []string { return []string{"nodedb", "yottadb"} }
+func (StateExtension) Modules() []string { return []string{"nodedb", "yottadb", "timer", "window"} }
 
 // Source returns the Lua source that creates the modules.
 func (StateExtension) Source() string { return stateSource }
@@ -54,11 +55,23 @@ func (StateExtension) Open() (extension unsafe.Pointer, release func(), err erro
 	return extension, func() {}, err
 }
 
-// source and stateSource wrap the parts in functions and pass them to a constructor.
-var source, stateSource = sourceWith(engine), sourceWith(state)
+// source and stateSource pass parts of the modules to a constructor.
+var (
+	source      = sourceOf(engine, Face, FFI, Strings)
+	stateSource = sourceOf(state, Face, FFI, Strings, timer, window)
+)
 
-func sourceWith(constructor string) string {
-	return "local function part() " + constructor + "\nend\nlocal make = part()\n" +
-		"local function face() " + Face + "\nend\nlocal function backend() " + FFI + "\nend\nlocal function strings() " + Strings +
-		"\nend\nreturn make(face(), backend(), strings())"
+// sourceOf wraps texts in functions, and returns the constructor's result for those of the parts.
+func sourceOf(constructor string, parts ...string) string {
+	var all strings.Builder
+	part := func(text string) string { return "(function() " + text + "\nend)()" }
+	all.WriteString("return " + part(constructor) + "(")
+	for i, text := range parts {
+		if i > 0 {
+			all.WriteString(", ")
+		}
+		all.WriteString(part(text))
+	}
+	all.WriteString(")")
+	return all.String()
 }

@@ -52,8 +52,8 @@ type program struct {
 }
 
 func load(ctx context.Context, code script.Code, opts script.Options) (script.Script, error) {
-	if opts.Extension != nil {
-		return nil, errors.New("a script uses modules in C, such as the node database, only on LuaJIT, which this build does not have")
+	if opts.Extension != nil || opts.Timer {
+		return nil, errors.New("a script uses modules in C, such as the node database and the state of a pipeline, only on LuaJIT, which this build does not have")
 	}
 	opts.Limits = opts.Limits.WithDefaults()
 	proto, err := compile(code, opts.Trial.Covers() != nil)

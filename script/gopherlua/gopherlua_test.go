@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb/lua"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/gopherlua"
 	"github.com/perigeedb/perigee/script/scripttest"
@@ -45,6 +46,16 @@ func TestArrayErrors(t *testing.T) {
 		}
 		if len(res.Dead) != 1 || !strings.Contains(res.Dead[0].Error, want) {
 			t.Errorf("%s: dead letters are %v, want one with %q", statement, res.Dead, want)
+		}
+	}
+}
+
+func TestStateIsRefused(t *testing.T) {
+	for _, opts := range []script.Options{{Extension: lua.ForState()}, {Timer: true}} {
+		opts.Sinks = []script.Sink{{}}
+		_, err := gopherlua.Language().Load(t.Context(), script.Code{Name: "a.lua", Text: []byte("function main(e) end")}, opts)
+		if err == nil || !strings.Contains(err.Error(), "the state of a pipeline") {
+			t.Errorf("with %+v: %v, want an error about the state", opts, err)
 		}
 	}
 }

@@ -56,6 +56,9 @@ func (l *Launcher) load(ctx context.Context, language string, code script.Code, 
 	if i < 0 {
 		return nil, fmt.Errorf("script workers do not support language %s: pass it to isolate.Init", language)
 	}
+	if opts.Extension != nil || opts.Timer {
+		return nil, errors.New("a script in a process of its own cannot use the node database or the state of a pipeline: leave out isolate: process")
+	}
 	opts.Limits = opts.Limits.WithDefaults()
 	s := &isolatedScript{language: language, fromFile: l.languages[i].FromFile, code: code, opts: opts, layout: newLayout(opts.Limits)}
 	s.log = stdlib.NewLog(opts.Log)

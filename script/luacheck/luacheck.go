@@ -32,6 +32,9 @@ func Check(code script.Code, opts script.Options) []*script.Error {
 	for _, m := range modules {
 		c.modules = append(c.modules, m.Name)
 	}
+	if opts.Extension != nil {
+		c.modules = append(c.modules, opts.Extension.Modules()...)
+	}
 	c.source = stdlib.NewSource(code, modules)
 	for _, name := range Globals() {
 		c.set[name] = true

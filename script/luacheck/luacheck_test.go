@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/perigeedb/perigee/nodedb/lua"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/gopherlua"
 )
@@ -110,6 +111,17 @@ func TestCheckReportsNothingCorrect(t *testing.T) {
 				t.Errorf("found %s", got)
 			}
 		})
+	}
+}
+
+// TestStateModules checks a script of a pipeline with a state.
+func TestStateModules(t *testing.T) {
+	const text = "local window, timers = require 'window', require 'timer'\nfunction main(e) return window.x(e, timers) end\nfunction timer(key) return key end"
+	if got := findings(text, script.Options{Sinks: sinks, Extension: lua.ForState()}); got != "" {
+		t.Errorf("found %s", got)
+	}
+	if got := findings(text, script.Options{Sinks: sinks}); !strings.Contains(got, "module window is for scripts of pipelines with a state") {
+		t.Errorf("without a state it found %q", got)
 	}
 }
 

@@ -44,7 +44,11 @@ func (p *program) prepare(code script.Code, opts script.Options, interpreted boo
 		return err
 	}
 	p.code, p.opts, p.interpreted = code, opts, interpreted || opts.Trial.Covers() != nil
-	p.source = stdlib.NewSource(code, modules)
+	var others []string
+	if opts.Extension != nil {
+		others = opts.Extension.Modules()
+	}
+	p.source = stdlib.NewSource(code, modules, others...)
 	p.log = stdlib.ScriptLog(&opts)
 	p.series = make(map[string]script.Series)
 	p.host = &luajit.Host{Functions: functions(append(modules, stdlib.OS(opts.Trial))), File: p.source.Require, Clock: opts.Trial != nil}

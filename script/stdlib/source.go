@@ -26,9 +26,9 @@ type Source struct {
 }
 
 // NewSource returns the source of a script that can require modules, which Modules
-// returned, besides its files.
-func NewSource(code script.Code, modules []script.Module) *Source {
-	s := &Source{code: code, modules: Reserved(), files: make(map[string][]byte)}
+// returned, and others, besides its files.
+func NewSource(code script.Code, modules []script.Module, others ...string) *Source {
+	s := &Source{code: code, modules: append(Reserved(), others...), files: make(map[string][]byte)}
 	for _, m := range modules {
 		s.modules = append(s.modules, m.Name)
 	}
@@ -68,8 +68,11 @@ func (s *Source) Require(name string) (text []byte, path string, err error) {
 
 // unknown returns the error for a module that is neither known nor a file.
 func (s *Source) unknown(name, noFile string) error {
-	if name == "nodedb" || name == "yottadb" {
-		return errors.New("no node database is open for this script; perigee eval --nodes FOLDER opens one, in a build with LuaJIT and LMDB")
+	switch name {
+	case "nodedb", "yottadb":
+		return errors.New("no node database is open for this script; write state: in the pipeline for one, or use perigee eval --nodes FOLDER, in a build with LuaJIT and LMDB")
+	case "timer", "window":
+		return fmt.Errorf("module %s is for scripts of pipelines with a state; write state: in the pipeline%s", name, noFile)
 	}
 	return fmt.Errorf("unknown module %q%s%s", name, noFile, s.nearest(name))
 }

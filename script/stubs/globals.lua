@@ -19,8 +19,9 @@ function to(sink, value) end
 ---@param ... any
 function print(...) end
 
----Returns a module: json, log, net, stats, time, hash, re, nodedb, one of the program that runs the
----script, or a Lua file beside the script ("lib.helpers" is lib/helpers.lua).
+---Returns a module: json, log, net, stats, time, hash, re, nodedb, in a pipeline with a state timer
+---and window, one of the program that runs the script, or a Lua file beside the script
+---("lib.helpers" is lib/helpers.lua).
 ---@param name string
 ---@return any
 function require(name) end

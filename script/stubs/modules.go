@@ -5,6 +5,48 @@ func Modules() []Module {
 	return []Module{jsonModule, logModule, statsModule, timeModule, osModule, hashModule, reModule, netModule}
 }
 
+// StateModules returns the modules for scripts of pipelines with a state, in the order of the
+// reference.
+func StateModules() []Module { return []Module{timerModule, windowModule} }
+
+var timerModule = Module{
+	Name: "timer", Doc: "Timers of a pipeline with a state.",
+	Functions: []Function{
+		{"after", "seconds: number; key: string|number", "number due", "sets the timer of the key to run after so many seconds, and returns that time. A key has one timer: setting it again moves it"},
+		{"at", "time: number; key: string|number", "number due", "sets the timer of the key to run at a time in seconds since 1970. A time in the past means as soon as possible"},
+		{"cancel", "key: string|number", "boolean", "removes the timer of the key; returns whether there was one"},
+		{"due", "key: string|number", "number? time", "the time of the key's timer, or `nil`"},
+	},
+}
+
+var windowModule = Module{
+	Name: "window", Doc: "Windows, joins, removal of duplicates and rate limits in a pipeline with a state.",
+	Functions: []Function{
+		{"tumbling", "name: string; options: table", "windows windows", "windows of a fixed length, one after the other: `seconds`"},
+		{"session", "name: string; options: table", "windows windows", "windows that end when a key has had no event for a time: `gap`, in seconds"},
+		{"join", "name: string; options: table", "join join", "pairs of values of two sides with the same key, whose times differ by at most `seconds`"},
+		{"dedupe", "name: string; options: table", "dedupe dedupe", "tells the first event with an id from others within `seconds`"},
+		{"limit", "name: string; options: table", "limit limit", "a token bucket for each key: at most `count` at once, refilled evenly within `seconds`"},
+	},
+	Objects: []Object{
+		{"windows", "What window.tumbling and window.session return.", []Function{
+			{"add", "key: string|number; value?: string|number|boolean; time?: number", "boolean added", "adds a value to the key's window; `false` if the event is late, because its window has already been completed"},
+			{"completed", "", "table[] rows", "the windows that have ended since, each once: `{key, from, to, count, sum, min, max, first, last}`. At most 1,000; the next call returns the others"},
+			{"get", "key: string|number", "table? row", "the key's latest window, which is not complete yet, in the same form; `nil` if there is none"},
+		}},
+		{"join", "What window.join returns.", []Function{
+			{"add", `side: "left"|"right"; key: string|number; value: any; time?: number`, "any[]? matches", "keeps a value, and returns the values of the other side that match it; `nil` if the event is late"},
+			{"completed", "", "table[] rows", "the values that have found no match in time, each once: `{side, key, value, time}`. At most 1,000"},
+		}},
+		{"dedupe", "What window.dedupe returns.", []Function{
+			{"first", "id: string|number; time?: number", "boolean? first", "`true` for the first event with the id, `false` for its duplicates, `nil` if the event is too late to tell"},
+		}},
+		{"limit", "What window.limit returns.", []Function{
+			{"take", "key: string|number; tokens?: number; time?: number", "boolean taken; number seconds", "takes a token, or several, and returns `true` and 0. If the bucket has too few, it takes none, and returns `false` and the seconds until it has"},
+		}},
+	},
+}
+
 var jsonModule = Module{
 	Name: "json", Global: true, Doc: "JSON text and values. json is a global too.",
 	Values: []Value{{"null", "userdata", "a value that is written as `null`"}},

@@ -17,6 +17,14 @@ type Module struct {
 	Doc       string
 	Functions []Function
 	Values    []Value
+	Objects   []Object // that its functions return
+}
+
+// An Object is an object with methods.
+type Object struct {
+	Name    string // of its class
+	Doc     string
+	Methods []Function
 }
 
 // A Function is a function of a module.
@@ -43,7 +51,7 @@ var globalsText string
 // of its file, and one with the globals.
 func Files() []File {
 	files := []File{{"globals.lua", globalsText}, {"nodedb.lua", nodedbText}}
-	for _, m := range Modules() {
+	for _, m := range append(Modules(), StateModules()...) {
 		files = append(files, File{m.Name + ".lua", m.definition()})
 	}
 	return files
@@ -63,6 +71,12 @@ func (m *Module) definition() string {
 	}
 	for _, f := range m.Functions {
 		b.WriteString("\n" + comment(f.Doc) + f.annotations() + fmt.Sprintf("function %s.%s(%s) end\n", name, f.Name, strings.Join(f.names(), ", ")))
+	}
+	for _, o := range m.Objects {
+		fmt.Fprintf(&b, "\n%s---@class %s\nlocal %s = {}\n", comment(o.Doc), o.Name, o.Name)
+		for _, f := range o.Methods {
+			b.WriteString("\n" + comment(f.Doc) + f.annotations() + fmt.Sprintf("function %s:%s(%s) end\n", o.Name, f.Name, strings.Join(f.names(), ", ")))
+		}
 	}
 	return b.String() + "\nreturn " + name + "\n"
 }
@@ -88,8 +102,9 @@ func (f *Function) names() (names []string) {
 	return names
 }
 
-// call returns a call as the reference writes it: json.find(text, [from]).
-func (f *Function) call(module string) string {
+// call returns a call as the reference writes it: json.find(text, [from]). of is what is before
+// the name.
+func (f *Function) call(of string) string {
 	var params []string
 	for _, p := range split(f.Params) {
 		name, _, _ := strings.Cut(p, ": ")
@@ -98,7 +113,7 @@ func (f *Function) call(module string) string {
 		}
 		params = append(params, name)
 	}
-	return fmt.Sprintf("%s.%s(%s)", module, f.Name, strings.Join(params, ", "))
+	return fmt.Sprintf("%s%s(%s)", of, f.Name, strings.Join(params, ", "))
 }
 
 // split splits a list at semicolons: types have commas.
@@ -117,7 +132,12 @@ func (m *Module) Table() string {
 		fmt.Fprintf(&b, "| `%s.%s` | %s |\n", m.Name, v.Name, v.Doc)
 	}
 	for _, f := range m.Functions {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", f.call(m.Name), f.Doc)
+		fmt.Fprintf(&b, "| `%s` | %s |\n", f.call(m.Name+"."), f.Doc)
+	}
+	for _, o := range m.Objects {
+		for _, f := range o.Methods {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", f.call(o.Name+":"), f.Doc)
+		}
 	}
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package stubs
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb"
+	nodelua "github.com/perigeedb/perigee/nodedb/lua"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/script/luasyntax"
@@ -28,7 +31,7 @@ func TestModulesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	printed := string(text)
-	for _, m := range Modules() {
+	for _, m := range append(Modules(), StateModules()...) {
 		section := regexp.MustCompile(`(?s)\n## ` + m.Name + `\n.*?(\n\| function \|.*?\n)\n`)
 		found := section.FindStringSubmatchIndex(printed)
 		if found == nil {
@@ -47,9 +50,36 @@ func TestModulesPage(t *testing.T) {
 
 // TestEngineHasTheFunctions loads every module and compares its fields with the list.
 func TestEngineHasTheFunctions(t *testing.T) {
+	compareFunctions(t, Modules(), script.Options{})
+}
+
+// TestEngineHasTheStateFunctions does the same with a state, and for the methods of objects.
+func TestEngineHasTheStateFunctions(t *testing.T) {
+	extension := nodelua.ForState()
+	_, release, err := extension.Open()
+	if errors.Is(err, nodedb.ErrUnavailable) {
+		t.Skip("needs LuaJIT and LMDB")
+	}
+	release()
+	compareFunctions(t, StateModules(), script.Options{Extension: extension})
+}
+
+// required are the required options of the constructors in the module window.
+var required = map[string]string{
+	"tumbling": "seconds = 1", "session": "gap = 1", "join": "seconds = 1", "dedupe": "seconds = 1", "limit": "count = 1, seconds = 1",
+}
+
+// compareFunctions compares modules with the list. The methods are those of the objects that the
+// functions return which the list says.
+func compareFunctions(t *testing.T, modules []Module, opts script.Options) {
 	var code strings.Builder
 	code.WriteString("local known, found = {}, {}\n")
-	for _, m := range Modules() {
+	code.WriteString(`local function compare(what, object, methods)
+		for name, kind in pairs(methods) do if type(object[name]) ~= kind then found[#found + 1] = what .. ":" .. name .. " is a " .. type(object[name]) end end
+		for name in pairs(object) do if not methods[name] then found[#found + 1] = what .. ":" .. name .. " is not in the list" end end
+	end
+	`)
+	for _, m := range modules {
 		fmt.Fprintf(&code, "known.%s = {", m.Name)
 		for _, f := range m.Functions {
 			fmt.Fprintf(&code, "[%q] = \"function\", ", f.Name)
@@ -65,8 +95,23 @@ func TestEngineHasTheFunctions(t *testing.T) {
 		fmt.Fprintf(&code, "for name, kind in pairs(known.%[1]s) do if type(%[1]s[name]) ~= kind then found[#found + 1] = %[2]q .. name .. \" is a \" .. type(%[1]s[name]) end end\n", m.Name, m.Name+".")
 		fmt.Fprintf(&code, "for name in pairs(%[1]s) do if not known.%[1]s[name] then found[#found + 1] = %[2]q .. name .. \" is not in the list\" end end\n", m.Name, m.Name+".")
 	}
+	for _, m := range modules {
+		for _, o := range m.Objects {
+			for _, f := range m.Functions {
+				if strings.HasPrefix(f.Returns, o.Name+" ") {
+					fmt.Fprintf(&code, "local methods = {name = \"string\"}\n")
+					for _, method := range o.Methods {
+						fmt.Fprintf(&code, "methods[%q] = \"function\"\n", method.Name)
+					}
+					fmt.Fprintf(&code, "compare(%q, %s.%s(\"^%s\", {%s}), methods)\n", m.Name+"."+f.Name, m.Name, f.Name, f.Name, required[f.Name])
+				}
+			}
+		}
+	}
+	code.WriteString("function _G.timer() end\n")
 	code.WriteString("function main(e) return {found = table.concat(found, \"; \")} end\n")
-	loaded, err := lua.Language().Load(t.Context(), script.Code{Name: "list.lua", Text: []byte(code.String())}, script.Options{Sinks: []script.Sink{{Name: "out"}}})
+	opts.Sinks = []script.Sink{{Name: "out"}}
+	loaded, err := lua.Language().Load(t.Context(), script.Code{Name: "list.lua", Text: []byte(code.String())}, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 -- The modules in the script of a pipeline with a state, over the session that the engine attaches
 -- for a run. Scripts do not see the stored trees whose names begin with ^%.
-return function(face, backend, strings)
+return function(face, backend, strings, new_timer, new_window)
   local byte, type = string.byte, type
 
   local function is_reserved(name) return type(name) == "string" and byte(name, 1) == 94 and byte(name, 2) == 37 end
@@ -44,6 +44,15 @@ return function(face, backend, strings)
     }
     local core = backend(ffi, host)
     hide(core)
-    return {nodedb = face(core, host.marker), yottadb = (strings(face, core))}
+    local time = ffi.cast("double *", host.clock)
+    function host.time() return time[0] end
+    -- key returns a key of an event: a number that no double holds becomes the text of its digits.
+    function host.key(v)
+      if type(v) == "userdata" then return host.digits(v) or v end
+      return v
+    end
+    local timer = new_timer(core, host)
+    return {nodedb = face(core, host.marker), yottadb = (strings(face, core)), timer = timer,
+      window = new_window(core, host, timer)}
   end
 end

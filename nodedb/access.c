@@ -83,7 +83,9 @@ static int lock_read(ndb_store *store) {
 static void pending_view(const ndb_store *store, ndb_view *out) {
 	out->base = store->base, out->count = 0;
 	out->now = atomic_load_explicit(&store->clock, memory_order_relaxed);
-	ndb_view_add(out, ndb_layer_roots(&store->pending));
+	ndb_roots pending = ndb_layer_roots(&store->pending);
+	pending.filter = NULL; /* it changes, and the view may be kept */
+	ndb_view_add(out, pending);
 	ndb_view_add(out, ndb_layer_roots(&store->frozen));
 }
 
@@ -99,7 +101,7 @@ static void own_view(const ndb_session *s, ndb_view *out) {
 
 static void local_view(const ndb_session *s, ndb_view *out) {
 	out->base = NULL, out->now = s->clock, out->count = 0;
-	ndb_view_add(out, (ndb_roots){s->local.root, NULL});
+	ndb_view_add(out, (ndb_roots){s->local.root, NULL, NULL});
 }
 
 /* In a delta: makes frozen and base those of the store, which belong to its pending. Lock: held. */
@@ -111,10 +113,7 @@ static void follow_unit(ndb_session *s) {
 	s->view.base = store->base, s->view.count = s->above;
 	ndb_view_add(&s->view, ndb_layer_roots(&store->frozen));
 	ndb_snapshot_ref(s->view.base);
-	for (uint32_t i = s->above; i < s->view.count; i++) {
-		ndb_root_ref(s->view.layers[i].entries);
-		ndb_root_ref(s->view.layers[i].kills);
-	}
+	for (uint32_t i = s->above; i < s->view.count; i++) ndb_roots_ref(&s->view.layers[i]);
 	s->unit_moved = store->moved;
 	s->stamp++;
 	ndb_view_release(&below);
@@ -271,19 +270,20 @@ static int delta_get(
 	}
 	ndb_entry *entry = NULL;
 	ndb_roots own = ndb_layer_roots(&s->own);
-	int result = ndb_layers_find(&own, 1, s->clock, key, len, out, expiry, &entry);
+	int result = ndb_layers_find(&own, 1, s->clock, hash, key, len, out, expiry, &entry);
 	if (result == NDB_MORE)
-		result = ndb_layers_find(s->view.layers, s->above, s->clock, key, len, out, expiry, &entry);
+		result = ndb_layers_find(
+		    s->view.layers, s->above, s->clock, hash, key, len, out, expiry, &entry);
 	if (result == NDB_MORE) {
 		ndb_unit_lock(s->store);
 		follow_unit(s);
 		ndb_roots pending = ndb_layer_roots(&s->store->pending);
-		result = ndb_layers_find(&pending, 1, s->clock, key, len, out, expiry, &entry);
+		result = ndb_layers_find(&pending, 1, s->clock, hash, key, len, out, expiry, &entry);
 		if (result == NDB_OK && out->type >= NDB_DIGITS && out->len) s->held = ndb_entry_ref(entry);
 		pthread_mutex_unlock(&s->store->lock);
 		if (result != NDB_MORE) return result; /* not cached: it may change */
-		result = ndb_layers_find(s->view.layers + s->above, s->view.count - s->above, s->clock, key,
-		    len, out, expiry, &entry);
+		result = ndb_layers_find(s->view.layers + s->above, s->view.count - s->above, s->clock,
+		    hash, key, len, out, expiry, &entry);
 	}
 	if (result == NDB_MORE)
 		result = ndb_base_find(s->store, s->view.base, s->clock, key, len, out, expiry);
@@ -312,7 +312,7 @@ int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out) {
 		return result;
 	}
 	ndb_entry *entry;
-	result = ndb_layers_find(view.layers, view.count, view.now, key, len, out, &expiry, &entry);
+	result = ndb_layers_find(view.layers, view.count, view.now, 0, key, len, out, &expiry, &entry);
 	if (result == NDB_OK && out->type >= NDB_DIGITS && out->len) s->held = ndb_entry_ref(entry);
 	unlock_view(s, state);
 	if (result == NDB_MORE) { /* LMDB is read without the lock */

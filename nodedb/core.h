@@ -28,7 +28,7 @@
  *   commit, lease                  the committer thread, and the right to write
  *   shared, locktable, process     state shared by the processes of a folder
  *   delta                          the encoding of a layer
- *   reads, cache, sweep, scan, view, sum, overlay, zwrite, key, number, error
+ *   reads, cache, sweep, scan, view, filter, sum, overlay, zwrite, key, number, error
  */
 #ifndef NODEDB_CORE_H
 #define NODEDB_CORE_H
@@ -66,13 +66,16 @@ typedef struct {
 	uint64_t nodes, expiring; /* record counts of the two sub-databases */
 } ndb_snapshot;
 
+typedef struct ndb_filter ndb_filter;
 typedef struct {
 	ndb_tree entries, kills;
+	ndb_filter *filter; /* of the entries; NULL: none, as in all layers but those of units */
 } ndb_layer;
 
 /* The roots of a layer. */
 typedef struct {
 	ndb_tree_node *entries, *kills;
+	ndb_filter *filter;
 } ndb_roots;
 
 enum {
@@ -176,8 +179,26 @@ int ndb_store_remap_locked(ndb_store *store, size_t size);
 /* Makes base the last commit of any process. Lock: held. */
 int ndb_store_refresh(ndb_store *store);
 
+/* ---- filter.c ---- */
+void ndb_filter_build(ndb_layer *l); /* of a layer that does not change any more */
+void ndb_filter_add(ndb_layer *l, const ndb_entry *e);       /* after e was put into the layer */
+int ndb_filter_may_have(const ndb_filter *f, uint64_t hash); /* 0: no key has this ndb_hash */
+uint64_t ndb_filter_bytes(const ndb_filter *f);
+ndb_filter *ndb_filter_ref(ndb_filter *f); /* NULL is allowed */
+void ndb_filter_unref(ndb_filter *f);
+
 static inline ndb_roots ndb_layer_roots(const ndb_layer *l) {
-	return (ndb_roots){l->entries.root, l->kills.root};
+	return (ndb_roots){l->entries.root, l->kills.root, l->filter};
+}
+static inline void ndb_roots_ref(const ndb_roots *r) {
+	ndb_root_ref(r->entries);
+	ndb_root_ref(r->kills);
+	ndb_filter_ref(r->filter);
+}
+static inline void ndb_roots_unref(const ndb_roots *r) {
+	ndb_root_unref(r->entries);
+	ndb_root_unref(r->kills);
+	ndb_filter_unref(r->filter);
 }
 /* Adds a layer below the others, unless it is empty. It may only be used while the view is. */
 static inline void ndb_view_add(ndb_view *v, ndb_roots layer) {
@@ -276,10 +297,10 @@ static inline uint64_t ndb_hash(const char *key, size_t len) {
 }
 
 /* Looks key up in layers: NDB_OK with the *entry that holds the value; NDB_NONE if a layer hides
- * the node; NDB_MORE if none knows it. now is that of a view. *expiry is 0 if the node does not
- * expire. */
-int ndb_layers_find(const ndb_roots *layers, uint32_t count, uint64_t now, const char *key,
-    size_t len, ndb_scalar *out, uint64_t *expiry, ndb_entry **entry);
+ * the node; NDB_MORE if none knows it. hash is that of the key; 0: not computed yet. now is that of
+ * a view. *expiry is 0 if the node does not expire. */
+int ndb_layers_find(const ndb_roots *layers, uint32_t count, uint64_t now, uint64_t hash,
+    const char *key, size_t len, ndb_scalar *out, uint64_t *expiry, ndb_entry **entry);
 /* Looks key up in LMDB: NDB_OK or NDB_NONE. The value follows the key after one byte, if both are
  * short. */
 int ndb_base_find(const ndb_store *store, const ndb_snapshot *base, uint64_t now, const char *key,

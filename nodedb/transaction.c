@@ -101,10 +101,7 @@ static int start(ndb_session *s) {
 		s->view.base = ndb_snapshot_ref(store->base);
 	}
 	ndb_view_add(&s->view, ndb_layer_roots(&store->frozen));
-	for (uint32_t i = 0; i < s->view.count; i++) {
-		ndb_root_ref(s->view.layers[i].entries);
-		ndb_root_ref(s->view.layers[i].kills);
-	}
+	for (uint32_t i = 0; i < s->view.count; i++) ndb_roots_ref(&s->view.layers[i]);
 	ndb_layer_fork(&store->pending, &s->own);
 	s->begin_entries = ndb_root_ref(s->own.entries.root);
 	s->begin_kills = ndb_root_ref(s->own.kills.root);
@@ -172,7 +169,7 @@ static int conflicts(const ndb_session *s) {
 	    s->begin_foreign) { /* it is unknown which nodes another process changed */
 		ndb_view before = s->view, now = {.base = store->base, .now = s->clock};
 		before.now = s->clock, before.count = 0;
-		ndb_view_add(&before, (ndb_roots){s->begin_entries, s->begin_kills});
+		ndb_view_add(&before, (ndb_roots){s->begin_entries, s->begin_kills, NULL});
 		for (uint32_t i = 0; i < s->view.count; i++) ndb_view_add(&before, s->view.layers[i]);
 		ndb_view_add(&now, ndb_layer_roots(&store->pending));
 		ndb_view_add(&now, ndb_layer_roots(&store->frozen));

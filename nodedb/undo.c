@@ -202,10 +202,7 @@ void ndb_changes_drop(ndb_session *s) {
 	ndb_root_unref(s->begin_entries);
 	ndb_root_unref(s->begin_kills);
 	s->begin_entries = s->begin_kills = NULL;
-	for (uint32_t i = 0; i < s->view.count; i++) {
-		ndb_root_unref(s->view.layers[i].entries);
-		ndb_root_unref(s->view.layers[i].kills);
-	}
+	for (uint32_t i = 0; i < s->view.count; i++) ndb_roots_unref(&s->view.layers[i]);
 	s->view.count = s->above = 0;
 	ndb_reads_reset(&s->reads);
 	s->edits = 0;

@@ -136,7 +136,8 @@ ndb_session *ndb_delta_session(const ndb_delta *d) { return d->session; }
 uint64_t ndb_delta_clock(const ndb_delta *d) { return d->clock; }
 
 uint64_t ndb_delta_bytes(const ndb_delta *d) {
-	return d->session ? ndb_session_bytes(d->session) : ndb_layer_bytes(&d->layer);
+	return d->session ? ndb_session_bytes(d->session)
+	                  : ndb_layer_bytes(&d->layer) + ndb_filter_bytes(d->layer.filter);
 }
 
 /* Ends the transaction of the delta's session, without its changes. Lock: not held. */
@@ -165,6 +166,7 @@ int ndb_delta_freeze(ndb_delta *d) {
 	ndb_mark_pop(s, 0);
 	d->layer = s->own;
 	ndb_layer_init(&s->own);
+	ndb_filter_build(&d->layer);
 	leave(d);
 	return NDB_OK;
 }
@@ -184,7 +186,8 @@ void ndb_delta_encode(const ndb_delta *d, char *out) { ndb_layer_encode(&d->laye
 /* ---- commits ---- */
 
 static uint64_t waiting_bytes(const ndb_store *store) {
-	return ndb_layer_bytes(&store->pending) + ndb_layer_bytes(&store->frozen);
+	return ndb_layer_bytes(&store->pending) + ndb_filter_bytes(store->pending.filter) +
+	       ndb_layer_bytes(&store->frozen) + ndb_filter_bytes(store->frozen.filter);
 }
 
 /* Waits until pending has room, or fails like the disk does. Lock: held, dropped while it waits. */
@@ -224,6 +227,7 @@ static int merge(ndb_store *store, const ndb_layer *l) {
 		for (ndb_entry *e = ndb_cursor_first(&at, l->entries.root); e && error == NDB_OK;
 		     e = ndb_cursor_next(&at)) {
 			error = ndb_tree_put(&store->pending.entries, ndb_entry_ref(e));
+			if (error == NDB_OK) ndb_filter_add(&store->pending, e);
 			pause_merge(store, &steps);
 		}
 	store->merging = 0;
@@ -310,7 +314,7 @@ int ndb_unit_status(ndb_store *store, ndb_unit_statistics *out) {
 	out->waiting_bytes = waiting_bytes(store);
 	out->in_flight = u->count;
 	for (uint32_t i = 0; i < u->count; i++)
-		if (!u->deltas[i]->session) out->in_flight_bytes += ndb_layer_bytes(&u->deltas[i]->layer);
+		if (!u->deltas[i]->session) out->in_flight_bytes += ndb_delta_bytes(u->deltas[i]);
 	int error = NDB_OK;
 	if (store->failure) error = ndb_fail(store->failure, "%s", store->failure_text);
 	pthread_mutex_unlock(&store->lock);

@@ -15,7 +15,6 @@
 
 #include "core.h"
 
-uint64_t ndb_hash_seed = 0x9E3779B97F4A7C15u;
 int ndb_read_fences;
 
 int ndb_lmdb_error(int rc, const char *doing) {
@@ -133,16 +132,20 @@ int ndb_store_refresh(ndb_store *store) {
 /* ---- layers ---- */
 
 void ndb_layer_init(ndb_layer *l) {
+	l->filter = NULL;
 	ndb_tree_init(&l->entries);
 	ndb_tree_init(&l->kills);
 }
 
 void ndb_layer_clear(ndb_layer *l) {
+	ndb_filter_unref(l->filter);
+	l->filter = NULL;
 	ndb_tree_clear(&l->entries);
 	ndb_tree_clear(&l->kills);
 }
 
 void ndb_layer_fork(ndb_layer *l, ndb_layer *copy) {
+	copy->filter = NULL; /* the copy will change */
 	ndb_tree_fork(&l->entries, &copy->entries);
 	ndb_tree_fork(&l->kills, &copy->kills);
 }
@@ -171,17 +174,11 @@ int ndb_layer_kill(ndb_layer *l, const char *key, size_t len, int below) {
 
 void ndb_view_hold(ndb_view *v) {
 	ndb_snapshot_ref(v->base);
-	for (uint32_t i = 0; i < v->count; i++) {
-		ndb_root_ref(v->layers[i].entries);
-		ndb_root_ref(v->layers[i].kills);
-	}
+	for (uint32_t i = 0; i < v->count; i++) ndb_roots_ref(&v->layers[i]);
 }
 
 void ndb_view_release(ndb_view *v) {
-	for (uint32_t i = 0; i < v->count; i++) {
-		ndb_root_unref(v->layers[i].entries);
-		ndb_root_unref(v->layers[i].kills);
-	}
+	for (uint32_t i = 0; i < v->count; i++) ndb_roots_unref(&v->layers[i]);
 	ndb_snapshot_unref(v->base);
 	v->base = NULL, v->count = 0;
 }
@@ -370,10 +367,16 @@ int ndb_unit_write(ndb_store *store, MDB_txn *txn, ndb_unit_record record) {
 
 /* ---- lookups ---- */
 
-int ndb_layers_find(const ndb_roots *layers, uint32_t count, uint64_t now, const char *key,
-    size_t len, ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
+int ndb_layers_find(const ndb_roots *layers, uint32_t count, uint64_t now, uint64_t hash,
+    const char *key, size_t len, ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
 	for (const ndb_roots *l = layers; l < layers + count; l++) {
-		ndb_entry *e = ndb_root_find(l->entries, key, len);
+		ndb_entry *e = NULL;
+		if (NDB_UNLIKELY(l->filter != NULL)) {
+			if (!hash) hash = ndb_hash(key, len);
+			if (ndb_filter_may_have(l->filter, hash)) e = ndb_root_find(l->entries, key, len);
+		} else {
+			e = ndb_root_find(l->entries, key, len);
+		}
 		if (e) {
 			*entry = e;
 			if (e->type == NDB_ABSENT || (e->expiry && e->expiry <= (now ? now : ndb_now_ms())))
@@ -409,7 +412,7 @@ int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, siz
 int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, size_t len,
     ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
 	*entry = NULL;
-	int found = ndb_layers_find(v->layers, v->count, v->now, key, len, out, expiry, entry);
+	int found = ndb_layers_find(v->layers, v->count, v->now, 0, key, len, out, expiry, entry);
 	if (found != NDB_MORE) return found;
 	return v->base ? ndb_base_find(store, v->base, v->now, key, len, out, expiry) : NDB_NONE;
 }

@@ -1,6 +1,7 @@
 /* core.c: the C core by itself, for builds with sanitizers. sanitizer_test.go builds and runs it.
  *
- *   core FOLDER          one session after the other, then many threads at once
+ *   core FOLDER          one session after the other, then many threads at once, then a unit whose
+ *                        deltas are made, committed and viewed by different threads
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../../../nodedb.h"
 
@@ -28,6 +30,7 @@ static const char *folder;
 
 static ndb_scalar number(double n) { return (ndb_scalar){.type = NDB_NUMBER, .number = n}; }
 static ndb_scalar text(const char *t) { return (ndb_scalar){.type = NDB_STRING, .bytes = t, .len = (uint32_t)strlen(t)}; }
+static int print(void *user, const char *line);
 static int name(char *key, const char *n) { return ndb_key_name(key, NDB_KEY_MAX, n, strlen(n)); }
 static int at(char *key, int len, double n) {
   ndb_scalar s = number(n);
@@ -306,6 +309,118 @@ static void test_threads(void) {
   ndb_session_close(s);
 }
 
+enum { DELTAS = 300, PER_DELTA = 40 };
+
+static ndb_store *unit;
+static ndb_delta *frozen[DELTAS];
+static _Atomic int frozen_count, committed_count;
+
+/* Sums the accounts of a session's transaction. */
+static double sum_accounts(ndb_session *s, int flags) {
+  ndb_iter *it;
+  ndb_items items;
+  char key[NDB_KEY_MAX];
+  int len = name(key, "^account"), result;
+  double sum = 0;
+  OK(ndb_iter_open(s, key, (size_t)len, NDB_VALUES | flags, NULL, NULL, 0, &it));
+  while ((result = ndb_iter_fill(it, &items)) == NDB_OK)
+    for (uint32_t i = 0; i < items.count; i++) sum += items.value[i].number;
+  IS(result, NDB_NONE);
+  ndb_iter_close(it);
+  return sum;
+}
+
+static void *commit_deltas(void *argument) {
+  for (int i = 0; i < DELTAS; i++) {
+    while (atomic_load(&frozen_count) <= i) usleep(50);
+    size_t len;
+    OK(ndb_delta_encoded(frozen[i], &len));
+    char *bytes = malloc(len);
+    ndb_delta_encode(frozen[i], bytes);
+    free(bytes);
+    OK(ndb_delta_commit(frozen[i], (uint64_t)i + 2));
+    atomic_store(&committed_count, i + 1);
+  }
+  return argument;
+}
+
+static void *view_committed(void *argument) {
+  for (int round = 0; atomic_load(&committed_count) < DELTAS; round++) {
+    ndb_session *s;
+    ndb_scalar v;
+    char key[NDB_KEY_MAX];
+    OK(ndb_session_open(unit, &s));
+    OK(ndb_begin_committed(s));
+    IS(sum_accounts(s, round % 2 ? NDB_REVERSE : 0), ACCOUNTS * BALANCE);
+    OK(ndb_rollback(s));
+    OK(ndb_get(s, key, (size_t)at(key, name(key, "^account"), round % ACCOUNTS), &v));
+    IS(ndb_set(s, key, (size_t)name(key, "^other"), &v), NDB_E_ARGUMENT);
+    ndb_session_close(s);
+  }
+  return argument;
+}
+
+/* Moves amounts between accounts, in deltas over those that another thread commits. */
+static void test_unit(const char *unit_folder) {
+  ndb_options options = {.flush_ms = 2, .unit = 1, .slice_nodes = 16};
+  char a[NDB_KEY_MAX], b[NDB_KEY_MAX];
+  ndb_scalar v = number(BALANCE), more, less;
+  ndb_delta *d;
+  OK(ndb_open(unit_folder, &options, &unit));
+  OK(ndb_delta_begin(unit, 1, &d));
+  for (int i = 0; i < ACCOUNTS; i++) OK(ndb_set(ndb_delta_session(d), a, (size_t)at(a, name(a, "^account"), i), &v));
+  OK(ndb_delta_freeze(d));
+  OK(ndb_delta_commit(d, 1));
+  pthread_t committer, viewer;
+  IS(pthread_create(&committer, NULL, commit_deltas, NULL), 0);
+  IS(pthread_create(&viewer, NULL, view_committed, NULL), 0);
+  unsigned seed = 1;
+  for (int i = 0; i < DELTAS; i++) {
+    while (i - atomic_load(&committed_count) >= 15) usleep(50);
+    OK(ndb_delta_begin(unit, (uint64_t)i, &frozen[i]));
+    ndb_session *s = ndb_delta_session(frozen[i]);
+    for (int j = 0; j < PER_DELTA; j++) {
+      uint64_t mark = ndb_mark(s);
+      more = number(rand_r(&seed) % 50), less = number(-more.number);
+      int a_len = at(a, name(a, "^account"), rand_r(&seed) % ACCOUNTS);
+      OK(ndb_increment(s, a, (size_t)a_len, &more, NULL));
+      if (j % 5 == 0) { /* an event that fails */
+        OK(ndb_kill(s, a, (size_t)name(a, "^account")));
+        OK(ndb_undo(s, mark));
+        continue;
+      }
+      if (j % 11 == 0) { /* a kill in the delta, and the same values again */
+        double was[ACCOUNTS];
+        for (int k = 0; k < ACCOUNTS; k++) {
+          OK(ndb_get(s, b, (size_t)at(b, name(b, "^account"), k), &v));
+          was[k] = v.number;
+        }
+        OK(ndb_kill(s, b, (size_t)name(b, "^account")));
+        for (int k = 0; k < ACCOUNTS; k++) {
+          v = number(was[k]);
+          OK(ndb_set(s, b, (size_t)at(b, name(b, "^account"), k), &v));
+        }
+      }
+      OK(ndb_increment(s, b, (size_t)at(b, name(b, "^account"), rand_r(&seed) % ACCOUNTS), &less, NULL));
+    }
+    IS(sum_accounts(s, i % 2 ? NDB_REVERSE : 0), ACCOUNTS * BALANCE);
+    OK(ndb_delta_freeze(frozen[i]));
+    atomic_fetch_add(&frozen_count, 1);
+  }
+  pthread_join(committer, NULL);
+  pthread_join(viewer, NULL);
+  OK(ndb_check(unit, print, stderr));
+  OK(ndb_delta_begin(unit, 1, &d));
+  OK(ndb_close(unit));
+  OK(ndb_open(unit_folder, &options, &unit));
+  ndb_unit_statistics about;
+  OK(ndb_unit_status(unit, &about));
+  IS(about.applied, DELTAS + 1);
+  OK(ndb_delta_begin(unit, 1, &d));
+  IS(sum_accounts(ndb_delta_session(d), 0), ACCOUNTS * BALANCE);
+  OK(ndb_close(unit));
+}
+
 static int print(void *user, const char *line) {
   fprintf(user, "%s\n", line);
   return 0;
@@ -329,5 +444,7 @@ int main(int argc, char **argv) {
   OK(ndb_open(copy, &options, &store));
   OK(ndb_check(store, print, stderr));
   OK(ndb_close(store));
+  snprintf(copy, sizeof copy, "%s.unit", folder);
+  test_unit(copy);
   return 0;
 }

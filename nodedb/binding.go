@@ -23,7 +23,7 @@ type nativeUnit interface {
 	// view opens a session in a read-only transaction on the committed state.
 	view() (nativeSession, error)
 	begin(clock uint64) (nativeDelta, error) // ms since 1970
-	apply(number uint64, changes []byte) error
+	apply(number, mark uint64, changes []byte) error
 	drop()
 }
 
@@ -32,9 +32,10 @@ type nativeDelta interface {
 	clock() uint64
 	session() nativeSession // until freeze; its owner does not close it
 	freeze() error
+	discard() error
 	appendTo(to []byte) ([]byte, error)
 	bytes() int
-	commit(number uint64) error
+	commit(number, mark uint64) error
 }
 
 // A nativeSession may be used by one goroutine at a time. Keys are encoded paths.

@@ -257,6 +257,7 @@ static inline uint64_t ndb_view_now(const ndb_view *v) { return v->now ? v->now 
 /* What the meta sub-database keeps of a unit; see unit.c. Its presence marks the folder. */
 typedef struct {
 	uint64_t applied, begun, clock;
+	uint64_t mark; /* of the delta with the number applied */
 } ndb_unit_record;
 /* NDB_NONE: the folder is that of an ordinary store. */
 int ndb_unit_read(ndb_store *store, MDB_txn *txn, ndb_unit_record *out);

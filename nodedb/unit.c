@@ -44,6 +44,8 @@ struct ndb_unit {
 	uint64_t needed; /* number up to which deltas must be applied before the unit can be read */
 	uint64_t begun;  /* highest number of which parts may be in the file */
 	uint64_t latest; /* the clock of the latest delta */
+	/* marks of the last committed delta, of the last one in frozen, of the last durable one */
+	uint64_t mark, frozen_mark, durable_mark;
 	int writing;     /* frozen is being written, and may be empty */
 	uint64_t frozen_clock;
 	ndb_session *spare; /* a session for the next delta */
@@ -236,7 +238,8 @@ static int merge(ndb_store *store, const ndb_layer *l) {
 }
 
 /* Commits a layer under the next number. Lock: held, dropped in between. */
-static int commit_layer(ndb_store *store, const ndb_layer *l, uint64_t clock, uint64_t number) {
+static int commit_layer(
+    ndb_store *store, const ndb_layer *l, uint64_t clock, uint64_t number, uint64_t mark) {
 	if (number != store->number + 1)
 		return ndb_fail(NDB_E_ARGUMENT, "the next delta has number %llu, not %llu",
 		    (unsigned long long)store->number + 1, (unsigned long long)number);
@@ -244,6 +247,7 @@ static int commit_layer(ndb_store *store, const ndb_layer *l, uint64_t clock, ui
 	if (error == NDB_OK) error = merge(store, l);
 	if (error < 0) return error;
 	store->number = number;
+	store->unit->mark = mark;
 	if (clock > atomic_load(&store->clock)) atomic_store(&store->clock, clock);
 	if (clock > store->unit->latest) store->unit->latest = clock;
 	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
@@ -257,7 +261,7 @@ static void free_delta(ndb_delta *d) {
 	free(d);
 }
 
-int ndb_delta_commit(ndb_delta *d, uint64_t number) {
+int ndb_delta_commit(ndb_delta *d, uint64_t number, uint64_t mark) {
 	ndb_store *store = d->store;
 	ndb_unit *u = store->unit;
 	int error = check_frozen(d);
@@ -265,14 +269,15 @@ int ndb_delta_commit(ndb_delta *d, uint64_t number) {
 	pthread_mutex_lock(&store->lock);
 	if (u->deltas[0] != d)
 		error = ndb_fail(NDB_E_LEVEL, "an older delta is in flight: commit it first");
-	if (error == NDB_OK) error = commit_layer(store, &d->layer, d->clock, number);
+	if (error == NDB_OK) error = commit_layer(store, &d->layer, d->clock, number, mark);
 	if (error == NDB_OK) memmove(u->deltas, u->deltas + 1, --u->count * sizeof *u->deltas);
 	pthread_mutex_unlock(&store->lock);
 	if (error == NDB_OK) free_delta(d);
 	return error;
 }
 
-int ndb_unit_apply(ndb_store *store, uint64_t number, const char *data, size_t len) {
+int ndb_unit_apply(
+    ndb_store *store, uint64_t number, uint64_t mark, const char *data, size_t len) {
 	if (!store->unit) return not_a_unit();
 	ndb_layer layer;
 	uint64_t clock;
@@ -282,10 +287,23 @@ int ndb_unit_apply(ndb_store *store, uint64_t number, const char *data, size_t l
 	pthread_mutex_lock(&store->lock);
 	if (store->unit->count)
 		error = ndb_fail(NDB_E_LEVEL, "deltas are in flight: commit or drop them first");
-	if (error == NDB_OK) error = commit_layer(store, &layer, clock, number);
+	if (error == NDB_OK) error = commit_layer(store, &layer, clock, number, mark);
 	pthread_mutex_unlock(&store->lock);
 	ndb_layer_clear(&layer);
 	return error;
+}
+
+int ndb_delta_discard(ndb_delta *d) {
+	ndb_store *store = d->store;
+	ndb_unit *u = store->unit;
+	if (!d->session) return ndb_fail(NDB_E_LEVEL, "the delta is frozen");
+	leave(d);
+	pthread_mutex_lock(&store->lock);
+	u->count--; /* one that is not frozen is the last */
+	u->latest = u->count ? u->deltas[u->count - 1]->clock : atomic_load(&store->clock);
+	pthread_mutex_unlock(&store->lock);
+	free_delta(d);
+	return NDB_OK;
 }
 
 void ndb_unit_drop(ndb_store *store) {
@@ -309,6 +327,7 @@ int ndb_unit_status(ndb_store *store, ndb_unit_statistics *out) {
 	if (!u) return not_a_unit();
 	pthread_mutex_lock(&store->lock);
 	out->number = store->number, out->applied = store->durable, out->begun = u->begun;
+	out->applied_mark = u->durable_mark;
 	out->clock = atomic_load(&store->clock);
 	out->waiting_nodes = store->pending.entries.count + store->frozen.entries.count;
 	out->waiting_bytes = waiting_bytes(store);
@@ -336,7 +355,7 @@ int ndb_begin_committed(ndb_session *s) {
 static int write_slice(
     ndb_store *store, ndb_unit_record record, int after_failure, uint32_t *sweeps, int *done) {
 	ndb_unit *u = store->unit;
-	uint64_t durable = record.applied;
+	const uint64_t durable = record.applied, durable_mark = u->durable_mark;
 	ndb_layer_place place;
 	int rc;
 	pthread_mutex_lock(&store->map_lock);
@@ -352,6 +371,7 @@ static int write_slice(
 			if (rc == 0 && written) rc = ndb_sweep(store, txn, record.clock, &left);
 			*done = written && (left || *sweeps == SLICES_OF_SWEEP);
 			record.applied = written ? record.begun : durable;
+			record.mark = written ? u->frozen_mark : durable_mark;
 			if (rc == 0) rc = ndb_unit_write(store, txn, record);
 			if (rc == 0) rc = mdb_txn_commit(txn);
 			else mdb_txn_abort(txn);
@@ -376,6 +396,7 @@ static void freeze_pending(ndb_store *store) {
 	ndb_layer_init(&store->pending);
 	store->frozen_number = u->begun = store->number;
 	u->frozen_clock = atomic_load(&store->clock);
+	u->frozen_mark = u->mark;
 	store->dirty_since = 0;
 	store->moved++;
 	u->place = (ndb_layer_place){.started = 0};
@@ -401,7 +422,7 @@ static void flush(ndb_store *store) {
 	freeze_pending(store);
 	uint32_t sweeps = 0;
 	for (int done = 0; !done;) {
-		ndb_unit_record record = {store->durable, store->frozen_number, u->frozen_clock};
+		ndb_unit_record record = {store->durable, store->frozen_number, u->frozen_clock, 0};
 		int after_failure = store->failure != 0;
 		ndb_snapshot *fresh = NULL, *before;
 		store->committing = 1;
@@ -423,6 +444,7 @@ static void flush(ndb_store *store) {
 			written = store->frozen;
 			ndb_layer_init(&store->frozen);
 			store->durable = store->frozen_number;
+			u->durable_mark = u->frozen_mark;
 			u->writing = 0;
 			pthread_cond_broadcast(&store->done);
 		}
@@ -476,6 +498,7 @@ int ndb_unit_start(ndb_store *store) {
 	ndb_unit *u = calloc(1, sizeof *u);
 	if (!u) return ndb_fail(NDB_E_MEMORY, "out of memory");
 	u->needed = u->begun = record.begun;
+	u->mark = u->frozen_mark = u->durable_mark = record.mark;
 	u->latest = record.clock ? record.clock : 1;
 	u->wait = RETRY_MS;
 	atomic_store(&store->clock, u->latest);

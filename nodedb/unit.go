@@ -93,10 +93,11 @@ func (u *Unit) leave() {
 
 // Positions returns the number up to which all deltas are on disk, and the highest number of a delta
 // that may be there in part. After OpenUnit, Begin and View fail with ErrIncomplete until all deltas
-// up to begun have been applied again.
-func (u *Unit) Positions() (applied, begun uint64) {
+// up to begun have been applied again. mark is what the delta with the number applied was committed
+// with.
+func (u *Unit) Positions() (applied, begun, mark uint64) {
 	s, _ := u.status() // the positions are set also if the last write failed
-	return s.Applied, s.Begun
+	return s.Applied, s.Begun, s.Mark
 }
 
 // Last returns the number of the last committed delta; it is applied of Positions after OpenUnit.
@@ -156,8 +157,9 @@ func (u *Unit) Begin(clock time.Time) (*Delta, error) {
 }
 
 // Commit makes the oldest delta in flight, which must be frozen, part of the committed state. number
-// is one above that of the last committed delta. After an error the delta is still in flight.
-func (u *Unit) Commit(d *Delta, number uint64) error {
+// is one above that of the last committed delta. mark is kept with it for the owner, who knows by it
+// whether the delta is of the same history. After an error the delta is still in flight.
+func (u *Unit) Commit(d *Delta, number, mark uint64) error {
 	u.commits.Lock()
 	defer u.commits.Unlock()
 	return u.use("commit", func(nativeUnit) error {
@@ -169,7 +171,7 @@ func (u *Unit) Commit(d *Delta, number uint64) error {
 		if d.core == nil {
 			return d.over()
 		}
-		if err := d.core.commit(number); err != nil {
+		if err := d.core.commit(number, mark); err != nil {
 			return err
 		}
 		d.core = nil
@@ -183,10 +185,10 @@ func (u *Unit) Commit(d *Delta, number uint64) error {
 // Apply commits a delta that Delta.AppendTo encoded, while none is in flight. number is one above
 // that of the last committed delta. If the bytes are damaged, it fails with ErrCorrupt and changes
 // nothing.
-func (u *Unit) Apply(number uint64, changes []byte) error {
+func (u *Unit) Apply(number, mark uint64, changes []byte) error {
 	u.commits.Lock()
 	defer u.commits.Unlock()
-	return u.use("apply", func(core nativeUnit) error { return core.apply(number, changes) })
+	return u.use("apply", func(core nativeUnit) error { return core.apply(number, mark, changes) })
 }
 
 // Drop drops all deltas that are not committed. No goroutine may be using one.
@@ -252,6 +254,7 @@ type UnitStats struct {
 	Last          uint64    `json:"last"`            // number of the last committed delta
 	Applied       uint64    `json:"applied"`         // see Positions
 	Begun         uint64    `json:"begun"`
+	Mark          uint64    `json:"mark"`  // of the delta Applied
 	Clock         time.Time `json:"clock"` // of the last committed delta
 }
 
@@ -322,6 +325,24 @@ func (d *Delta) Session() unsafe.Pointer { return d.tx.Session() }
 
 // Tx returns the delta for Go code. It can be used until Freeze.
 func (d *Delta) Tx() *Tx { return d.tx }
+
+// Discard drops the delta, which must not be frozen, as if it had not begun.
+func (d *Delta) Discard() error {
+	d.unit.mu.Lock()
+	defer d.unit.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.core == nil {
+		return named(d.over(), "discard", Path{})
+	}
+	if err := named(d.session.finish(d.core.discard), "discard", Path{}); err != nil {
+		return err
+	}
+	d.tx.end()
+	d.core = nil
+	d.unit.deltas = slices.DeleteFunc(d.unit.deltas, func(other *Delta) bool { return other == d })
+	return nil
+}
 
 // Freeze ends the changes. Later deltas read over this one.
 func (d *Delta) Freeze() error {

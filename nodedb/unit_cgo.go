@@ -45,7 +45,7 @@ func (u *unit) status() (UnitStats, error) {
 	return UnitStats{
 		WaitingNodes: uint64(c.waiting_nodes), WaitingBytes: uint64(c.waiting_bytes),
 		InFlight: int(c.in_flight), InFlightBytes: uint64(c.in_flight_bytes),
-		Last: uint64(c.number), Applied: uint64(c.applied), Begun: uint64(c.begun),
+		Last: uint64(c.number), Applied: uint64(c.applied), Begun: uint64(c.begun), Mark: uint64(c.applied_mark),
 		Clock: time.UnixMilli(int64(c.clock)),
 	}, err
 }
@@ -72,9 +72,9 @@ func (u *unit) begin(clock uint64) (nativeDelta, error) {
 	return &delta{c}, nil
 }
 
-func (u *unit) apply(number uint64, changes []byte) error {
+func (u *unit) apply(number, mark uint64, changes []byte) error {
 	return checkCore(func() C.int {
-		return C.ndb_unit_apply(u.c, C.uint64_t(number), (*C.char)(unsafe.Pointer(unsafe.SliceData(changes))), C.size_t(len(changes)))
+		return C.ndb_unit_apply(u.c, C.uint64_t(number), C.uint64_t(mark), (*C.char)(unsafe.Pointer(unsafe.SliceData(changes))), C.size_t(len(changes)))
 	})
 }
 
@@ -99,6 +99,8 @@ func (d *delta) appendTo(to []byte) ([]byte, error) {
 	return to[:len(to)+int(*n)], nil
 }
 
-func (d *delta) commit(number uint64) error {
-	return checkCore(func() C.int { return C.ndb_delta_commit(d.c, C.uint64_t(number)) })
+func (d *delta) discard() error { return checkCore(func() C.int { return C.ndb_delta_discard(d.c) }) }
+
+func (d *delta) commit(number, mark uint64) error {
+	return checkCore(func() C.int { return C.ndb_delta_commit(d.c, C.uint64_t(number), C.uint64_t(mark)) })
 }

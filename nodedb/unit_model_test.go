@@ -299,8 +299,8 @@ func TestUnitModel(t *testing.T) {
 				d, number := flight[0], u.Last()+1
 				encoded, err := d.delta.AppendTo(nil)
 				must(err)
-				must(u.Commit(d.delta, number))
-				must(copied.Apply(number, encoded))
+				must(u.Commit(d.delta, number, 0))
+				must(copied.Apply(number, 0, encoded))
 				committed, clock, flight = d.nodes, d.now, flight[1:]
 			},
 			"drop": func(t *rapid.T) {
@@ -314,7 +314,7 @@ func TestUnitModel(t *testing.T) {
 				must(errors.Join(u.Close(), copied.Close()))
 				u, copied, flight = opened(folder), opened(folder+"copy"), nil
 				now = max(clock, start.UnixMilli())
-				if applied, begun := u.Positions(); applied != number || begun != number {
+				if applied, begun, _ := u.Positions(); applied != number || begun != number {
 					t.Fatalf("positions %d and %d after a reopen, want %d", applied, begun, number)
 				}
 			},
@@ -372,7 +372,7 @@ func appendNote(u *nodedb.Unit, notes io.Writer, m unitModel, number uint64) err
 	if _, err := notes.Write(encoded); err != nil {
 		return err
 	}
-	return u.Commit(d, number)
+	return u.Commit(d, number, 0)
 }
 
 // readNotes returns the complete notes in a file, and removes one that was cut off.
@@ -424,7 +424,7 @@ func TestUnitAfterKill(t *testing.T) {
 		notes, err := readNotes(file)
 		check(t, err)
 		u := openUnit(t, filepath.Join(folder, "unit"), crashOptions)
-		applied, begun := u.Positions()
+		applied, begun, _ := u.Positions()
 		if begun > uint64(len(notes)) {
 			t.Fatalf("the file has parts of delta %d, but only %d were written", begun, len(notes))
 		}
@@ -434,7 +434,7 @@ func TestUnitAfterKill(t *testing.T) {
 			wantError(t, err, nodedb.ErrIncomplete)
 		}
 		for number := applied + 1; number <= uint64(len(notes)); number++ {
-			check(t, u.Apply(number, notes[number-1]))
+			check(t, u.Apply(number, 0, notes[number-1]))
 			replayed++
 		}
 		for ; modelled < uint64(len(notes)); modelled++ {
@@ -477,7 +477,7 @@ func writeUntilKilled(folder string) error {
 	m := unitModel{}
 	for number := uint64(1); number <= uint64(len(notes)); number++ {
 		if number > u.Last() {
-			if err := u.Apply(number, notes[number-1]); err != nil {
+			if err := u.Apply(number, 0, notes[number-1]); err != nil {
 				return err
 			}
 		}
@@ -522,7 +522,7 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		number := u.Last() + 1
 		before := must(u.Stats()).WaitingNodes
-		if err := u.Apply(number, sumDelta(body)); err != nil {
+		if err := u.Apply(number, 0, sumDelta(body)); err != nil {
 			wantError(t, err, nodedb.ErrCorrupt)
 			if u.Last() != number-1 || must(u.Stats()).WaitingNodes > before {
 				t.Error("a delta that was refused has changed the unit")
@@ -537,6 +537,6 @@ func FuzzApply(f *testing.F) {
 		if _, err := empty.AppendTo(nil); err != nil {
 			t.Error(err)
 		}
-		check(t, u.Commit(empty, number+1))
+		check(t, u.Commit(empty, number+1, 0))
 	})
 }

@@ -46,7 +46,7 @@ func freeze(t testing.TB, u *nodedb.Unit, clock time.Time, f func(tx *nodedb.Tx)
 
 func commit(t testing.TB, u *nodedb.Unit, d *nodedb.Delta) {
 	t.Helper()
-	check(t, u.Commit(d, u.Last()+1))
+	check(t, u.Commit(d, u.Last()+1, 0))
 }
 
 func wantCommitted(t testing.TB, u *nodedb.Unit, p nodedb.Path, value any) {
@@ -88,17 +88,17 @@ func TestDeltasInFlight(t *testing.T) {
 		t.Errorf("the third delta sees %s, want ^list(20)", got)
 	}
 	wantCommitted(t, u, p, "committed")
-	wantError(t, u.Commit(second, 2), nodedb.ErrLevel)
-	wantError(t, u.Commit(third, 2), nodedb.ErrLevel)
-	wantError(t, u.Commit(first, 3), nodedb.ErrArgument)
+	wantError(t, u.Commit(second, 2, 0), nodedb.ErrLevel)
+	wantError(t, u.Commit(third, 2, 0), nodedb.ErrLevel)
+	wantError(t, u.Commit(first, 3, 0), nodedb.ErrArgument)
 	_, err = u.Begin(start)
 	wantError(t, err, nodedb.ErrLevel)
-	check(t, u.Commit(first, 2))
+	check(t, u.Commit(first, 2, 0))
 	wantCommitted(t, u, p, "first")
 	want(t, third.Tx(), list.At(4), nil)
-	check(t, u.Commit(second, 3))
+	check(t, u.Commit(second, 3, 0))
 	want(t, third.Tx(), list.At(20), "second")
-	wantError(t, u.Commit(second, 4), nodedb.ErrClosed)
+	wantError(t, u.Commit(second, 4, 0), nodedb.ErrClosed)
 	check(t, third.Tx().Set(p, "third"))
 	if third.Bytes() == 0 || third.Session() == nil {
 		t.Errorf("an open delta has %d bytes, session %v", third.Bytes(), third.Session())
@@ -109,7 +109,7 @@ func TestDeltasInFlight(t *testing.T) {
 	}
 	wantError(t, third.Tx().Set(p, 1), nodedb.ErrClosed)
 	wantError(t, third.Freeze(), nodedb.ErrClosed)
-	wantError(t, u.Commit(third, 4), nodedb.ErrClosed)
+	wantError(t, u.Commit(third, 4, 0), nodedb.ErrClosed)
 	wantCommitted(t, u, p, "first")
 	for range 16 {
 		freeze(t, u, start, func(tx *nodedb.Tx) { must(tx.Increment(p.At("n"), 1)) })
@@ -246,14 +246,14 @@ func TestApply(t *testing.T) {
 	for i := range encoded {
 		damaged := slices.Clone(encoded)
 		damaged[i] ^= 0x40
-		wantError(t, copied.Apply(1, damaged), nodedb.ErrCorrupt)
-		wantError(t, copied.Apply(1, encoded[:i]), nodedb.ErrCorrupt)
+		wantError(t, copied.Apply(1, 0, damaged), nodedb.ErrCorrupt)
+		wantError(t, copied.Apply(1, 0, encoded[:i]), nodedb.ErrCorrupt)
 	}
-	wantError(t, copied.Apply(2, encoded), nodedb.ErrArgument)
+	wantError(t, copied.Apply(2, 0, encoded), nodedb.ErrArgument)
 	if last := copied.Last(); last != 0 {
 		t.Fatalf("number %d after deltas that were refused", last)
 	}
-	check(t, copied.Apply(1, encoded))
+	check(t, copied.Apply(1, 0, encoded))
 	second := freeze(t, u, start.Add(time.Second), func(tx *nodedb.Tx) {
 		check(t, tx.Kill(p.At("gone")))
 		check(t, tx.Set(p.At("gone", 1), "again"))
@@ -262,10 +262,10 @@ func TestApply(t *testing.T) {
 	encoded = must(second.AppendTo(nil))
 	commit(t, u, second)
 	open := must(copied.Begin(start))
-	wantError(t, copied.Apply(2, encoded), nodedb.ErrLevel)
+	wantError(t, copied.Apply(2, 0, encoded), nodedb.ErrLevel)
 	copied.Drop()
 	wantError(t, open.Freeze(), nodedb.ErrClosed)
-	check(t, copied.Apply(2, encoded))
+	check(t, copied.Apply(2, 0, encoded))
 	if got, expected := dumpUnit(t, copied), dumpUnit(t, u); got != expected {
 		t.Errorf("the copy has\n%s\nwant\n%s", got, expected)
 	}
@@ -305,7 +305,7 @@ func TestUnitFolder(t *testing.T) {
 		check(t, tx.Set(p.At(1), 1))
 		must(tx.Expire(p.At(1), time.Second))
 	}))
-	if applied, begun := u.Positions(); applied != 0 || begun != 0 {
+	if applied, begun, _ := u.Positions(); applied != 0 || begun != 0 {
 		t.Errorf("positions %d and %d before anything is written", applied, begun)
 	}
 	openFolder(t, plain, nodedb.Options{NoSync: true})
@@ -340,7 +340,7 @@ func TestUnitFolder(t *testing.T) {
 	_, err = u.Begin(start)
 	wantError(t, err, nodedb.ErrClosed)
 	u = openUnit(t, folder, lazy)
-	if applied, begun := u.Positions(); applied != 1 || begun != 1 || u.Last() != 1 {
+	if applied, begun, _ := u.Positions(); applied != 1 || begun != 1 || u.Last() != 1 {
 		t.Errorf("positions %d and %d, last %d after a reopen, want 1", applied, begun, u.Last())
 	}
 	wantCommitted(t, u, p, 1)
@@ -407,4 +407,64 @@ func TestEncodedBytes(t *testing.T) {
 	if bytes > 12*updates {
 		t.Errorf("%d updates take %d bytes, want at most 12 each", updates, bytes)
 	}
+}
+
+// TestMark: the mark of the last delta on disk outlives the process, and no other.
+func TestMark(t *testing.T) {
+	folder := t.TempDir()
+	u, err := nodedb.OpenUnit(folder, nodedb.UnitOptions{FlushAge: time.Hour})
+	check(t, err)
+	for number, mark := range []uint64{0, 11, 22} {
+		if number == 0 {
+			continue
+		}
+		d, err := u.Begin(time.UnixMilli(1))
+		check(t, err)
+		check(t, d.Tx().Set(nodedb.Name("^a"), number))
+		check(t, d.Freeze())
+		check(t, u.Commit(d, uint64(number), mark))
+		if number == 1 {
+			check(t, u.Sync(t.Context()))
+		}
+	}
+	if applied, _, mark := u.Positions(); applied != 1 || mark != 11 {
+		t.Errorf("got delta %d with mark %d on disk, want 1 with 11", applied, mark)
+	}
+	check(t, u.Close())
+	u, err = nodedb.OpenUnit(folder, nodedb.UnitOptions{})
+	check(t, err)
+	defer u.Close()
+	if applied, _, mark := u.Positions(); applied != 2 || mark != 22 {
+		t.Errorf("after Close and OpenUnit: got delta %d with mark %d, want 2 with 22", applied, mark)
+	}
+}
+
+// TestDiscard: a delta that was discarded leaves nothing, and the next one begins over the ones before it.
+func TestDiscard(t *testing.T) {
+	u, err := nodedb.OpenUnit(t.TempDir(), nodedb.UnitOptions{})
+	check(t, err)
+	defer u.Close()
+	a := nodedb.Name("^a")
+	first, err := u.Begin(time.UnixMilli(1000))
+	check(t, err)
+	check(t, first.Tx().Set(a, 1))
+	check(t, first.Freeze())
+	wantError(t, first.Discard(), nodedb.ErrClosed) // it is frozen
+	second, err := u.Begin(time.UnixMilli(9000))
+	check(t, err)
+	check(t, second.Tx().Set(a, 2))
+	check(t, second.Discard())
+	wantError(t, second.Discard(), nodedb.ErrClosed)
+	wantError(t, second.Tx().Set(a, 3), nodedb.ErrClosed)
+	third, err := u.Begin(time.UnixMilli(2000))
+	check(t, err)
+	if v, err := third.Tx().Get(a); err != nil || v.String() != "1" {
+		t.Errorf("after a discarded delta: got %v, %v; want 1", v, err)
+	}
+	if got := third.Clock().UnixMilli(); got != 2000 {
+		t.Errorf("the clock is %d ms, want that of the delta itself, 2000: the discarded one had 9000", got)
+	}
+	check(t, third.Freeze())
+	check(t, u.Commit(first, 1, 0))
+	check(t, u.Commit(third, 2, 0))
 }

@@ -343,23 +343,27 @@ int ndb_stored_verify(
 
 static const char record_name[] = "unit";
 
+enum {
+	UNIT_RECORD_BYTES = 32
+};
+
 int ndb_unit_read(ndb_store *store, MDB_txn *txn, ndb_unit_record *out) {
 	MDB_val key = {sizeof record_name - 1, (void *)(uintptr_t)record_name}, value;
 	int rc = mdb_get(txn, store->meta, &key, &value);
 	*out = (ndb_unit_record){0};
 	if (rc == MDB_NOTFOUND) return NDB_NONE;
 	if (rc) return ndb_lmdb_error(rc, "read the unit's record");
-	if (value.mv_size != 24) return ndb_fail(NDB_E_CORRUPT, "the unit's record is damaged");
-	uint64_t *fields[] = {&out->applied, &out->begun, &out->clock};
-	for (int i = 0; i < 24; i++)
+	if (value.mv_size != UNIT_RECORD_BYTES) return ndb_fail(NDB_E_CORRUPT, "the unit's record is damaged");
+	uint64_t *fields[] = {&out->applied, &out->begun, &out->clock, &out->mark};
+	for (int i = 0; i < UNIT_RECORD_BYTES; i++)
 		*fields[i / 8] |= (uint64_t)((const unsigned char *)value.mv_data)[i] << (i % 8 * 8);
 	return NDB_OK;
 }
 
 int ndb_unit_write(ndb_store *store, MDB_txn *txn, ndb_unit_record record) {
-	char bytes[24];
-	const uint64_t fields[] = {record.applied, record.begun, record.clock};
-	for (int i = 0; i < 24; i++) bytes[i] = (char)(fields[i / 8] >> (i % 8 * 8));
+	char bytes[UNIT_RECORD_BYTES];
+	const uint64_t fields[] = {record.applied, record.begun, record.clock, record.mark};
+	for (int i = 0; i < UNIT_RECORD_BYTES; i++) bytes[i] = (char)(fields[i / 8] >> (i % 8 * 8));
 	MDB_val key = {sizeof record_name - 1, (void *)(uintptr_t)record_name};
 	MDB_val value = {sizeof bytes, bytes};
 	return mdb_put(txn, store->meta, &key, &value, 0);

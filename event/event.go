@@ -29,7 +29,9 @@ type Batch struct {
 	// State is what the script can read and change besides the events; nil if nothing.
 	State State
 	// Timers says that the documents are timers that are due, {"key": …, "due": seconds}: the
-	// function timer of the script runs on each, in place of main.
+	// function timer of the script runs on each, in place of main. The run removes each timer from
+	// the state as it begins, and drops one that the state does not have any more. The state keeps
+	// a timer that failed.
 	Timers bool
 }
 

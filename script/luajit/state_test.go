@@ -16,36 +16,67 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// A stateTest runs scripts on a session in a transaction, as a pipeline with a state does.
+// A stateTest runs scripts on a unit, as a pipeline with a state does: a delta for each batch.
 type stateTest struct {
 	t     *testing.T
-	tx    *nodedb.Transaction
+	unit  *nodedb.Unit
+	delta *nodedb.Delta // the open one
+	tx    *nodedb.Tx    // of the delta
 	batch event.Batch
 	res   event.Result
 }
 
-func newState(t *testing.T) *stateTest {
+func newState(t testing.TB) *stateTest {
 	t.Helper()
-	store, err := nodedb.Open(t.TempDir(), nodedb.Options{NoSync: true})
+	unit, err := nodedb.OpenUnit(t.TempDir(), nodedb.UnitOptions{})
 	if errors.Is(err, nodedb.ErrUnavailable) {
 		t.Skip("needs the build tag lmdb")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := store.Begin(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := &stateTest{unit: unit, res: event.Result{Outputs: make([]event.Output, 1)}}
+	s.t, _ = t.(*testing.T)
+	s.begin(t)
 	t.Cleanup(func() {
-		if err := tx.Rollback(); err != nil {
-			t.Errorf("the session was not left in its transaction: %v", err)
-		}
-		if err := store.Close(); err != nil {
+		s.commit(t)
+		if err := unit.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return &stateTest{t: t, tx: tx, res: event.Result{Outputs: make([]event.Output, 1)}}
+	return s
+}
+
+func (s *stateTest) begin(t testing.TB) {
+	t.Helper()
+	var err error
+	if s.delta, err = s.unit.Begin(clock); err != nil {
+		t.Fatal(err)
+	}
+	s.tx = s.delta.Tx()
+}
+
+// commit commits the delta, which fails if a script has left its session in a transaction.
+func (s *stateTest) commit(t testing.TB) {
+	t.Helper()
+	err := s.delta.Freeze()
+	if err == nil {
+		err = s.unit.Commit(s.delta, s.unit.Last()+1)
+	}
+	if err != nil {
+		t.Errorf("the delta cannot be committed: %v", err)
+	}
+}
+
+// next begins a new delta: over the last one, or in its place, which was dropped then.
+func (s *stateTest) next(drop bool) {
+	s.t.Helper()
+	if drop {
+		s.unit.Drop()
+	} else {
+		s.commit(s.t)
+	}
+	s.begin(s.t)
 }
 
 // clock is the time of the batches of tests.
@@ -58,7 +89,7 @@ func (s *stateTest) fill(docs ...string) *event.Batch {
 		s.batch.Append([]byte(doc))
 	}
 	s.batch.Range.Count = uint64(len(docs))
-	s.batch.State, s.batch.Time = s.tx, clock
+	s.batch.State, s.batch.Time = s.delta, clock
 	return &s.batch
 }
 
@@ -446,6 +477,7 @@ func TestStateHostile(t *testing.T) {
 			if got := step.s.run(sc, step.doc); len(got) != 1 || got[0] != step.want {
 				t.Errorf("step %d, %s:\n got %q\nwant %s", i, step.doc, got, step.want)
 			}
+			step.s.next(i > 1 && i%2 == 0) // frees what the session held
 		}
 		for _, s := range []*stateTest{one, other} {
 			if left := s.dump("^n"); strings.Contains(left, "left") {
@@ -454,6 +486,90 @@ func TestStateHostile(t *testing.T) {
 		}
 		if got := one.dump("^n"); strings.Contains(got, "=5001") || strings.Contains(got, "inside") {
 			t.Errorf("one state has nodes of the other: %.100s", got)
+		}
+	})
+}
+
+// BenchmarkState reports the time of an event that does nothing, without and with a state, and of
+// events that read or change one.
+func BenchmarkState(b *testing.B) {
+	jobs := []struct {
+		name, code string
+		state      bool
+	}{
+		{"none", `function main(e) return e end`, false},
+		{"attached", `function main(e) return e end`, true},
+		{"get", `local n = require "nodedb".node("^n") function main(e) local v = n.__ return e end`, true},
+		{"incr", `local n = require "nodedb".node("^n") function main(e) n:incr(1) return e end`, true},
+		{"incr100k", `local nodedb, i = require "nodedb", 0 function main(e) i = (i + 7919) % 100000 nodedb.incr("^n", i, 1) return e end`, true},
+		{"timer", `local timers, i = require "timer", 0 function main(e) i = (i + 1) % 1000 timers.after(i, i) return e end function timer() end`, true},
+		{"tumbling", `local w, i = require "window".tumbling("^w", {seconds = 60}), 0
+			function main(e) i = (i + 1) % 1000 w:add(i, i) return e end`, true},
+		{"dedupe", `local w, i = require "window".dedupe("^w", {seconds = 60}), 0
+			function main(e) i = (i + 7919) % 100000 w:first(i) return e end`, true},
+	}
+	for _, job := range jobs {
+		for _, size := range []int{1, 256} {
+			b.Run(fmt.Sprintf("%s/%d", job.name, size), func(b *testing.B) {
+				s := newState(b)
+				sc, err := tryState(false, script.Options{}, job.code)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer sc.Close()
+				var docs []string
+				for range size {
+					docs = append(docs, `{"id":12345,"city":"Singapore"}`)
+				}
+				in := s.fill(docs...)
+				if !job.state {
+					in.State = nil
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := sc.Run(context.Background(), in, &s.res); err != nil || len(s.res.Dead) > 0 {
+						b.Fatal(err, s.res.Dead)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size), "ns/event")
+			})
+		}
+	}
+}
+
+// TestStateMemory checks that changes do not count towards the memory of a VM, but what an event
+// holds besides them does.
+func TestStateMemory(t *testing.T) {
+	inBothModes(t, func(t *testing.T, interpreted bool) {
+		s := newState(t)
+		sc := loadState(t, interpreted, script.Options{Limits: script.Limits{Memory: 6 << 20, EventTime: 5 * time.Second, BatchTime: 20 * time.Second}}, `
+			local nodedb = require "nodedb"
+			local text = ("x"):rep(100000)
+			local held = {}
+			local uses = {
+				state = function(e) nodedb.set("^t", e.i, text .. e.i) return nodedb.count("^t") end,
+				tree = function() for i = 1, 1000 do nodedb.set("tree", i, text .. i) end end,
+				iterations = function()
+					for i = 1, 5000 do
+						local following, state, at = nodedb.node("^t"):values()
+						following(state, at)
+						held[i] = following
+					end
+				end,
+				again = function() held = {} return nodedb.count("^t") end,
+			}
+			function main(e) return {n = uses[e.use](e)} end`)
+		var docs []string
+		for i := range 200 {
+			docs = append(docs, fmt.Sprintf(`{"use":"state","i":%d}`, i))
+		}
+		got := s.run(sc, docs...)
+		expect(t, "the last row after 20 MB of changes", got[len(got)-1], `{"n":200}`)
+		for _, use := range []string{"tree", "iterations"} {
+			got := s.run(sc, `{"use":"`+use+`"}`, `{"use":"again"}`)
+			if len(got) != 2 || !strings.Contains(got[0], "memory limit exceeded") || got[1] != `{"n":200}` {
+				t.Errorf("%s: %q, want an exceeded limit, and then 200 nodes", use, got)
+			}
 		}
 	})
 }

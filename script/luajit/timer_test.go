@@ -16,7 +16,7 @@ import (
 func (s *stateTest) fire(sc script.Script, at time.Time) (got []string) {
 	s.t.Helper()
 	for {
-		due, next, err := lua.DueTimers(context.Background(), &s.tx.Tx, at, 3)
+		due, next, err := lua.DueTimers(context.Background(), s.tx, at, 3)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func (s *stateTest) fire(sc script.Script, at time.Time) (got []string) {
 		in.Range.Count, in.Time, in.Timers = uint64(len(due)), at, true
 		got = append(got, s.runBatch(sc, in)...)
 		for _, timer := range due { // those that failed
-			if err := lua.RemoveTimer(&s.tx.Tx, timer); err != nil {
+			if err := lua.RemoveTimer(s.tx, timer); err != nil {
 				s.t.Fatal(err)
 			}
 		}

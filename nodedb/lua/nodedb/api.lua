@@ -217,6 +217,47 @@ beyond a limit is rolled back and raises `NDB_TP_LIMIT`; `math.huge` means no li
     {"nodedb.trollback()", "Undoes the transaction. The transaction's call then raises `NDB_TP_ROLLBACK`."},
   },
   {
+    title = "In a pipeline with state",
+    text = [[
+With `state:` in the configuration of a pipeline, `require "nodedb"` gives its script the state of the pipeline: changes
+that take effect exactly once, together with the rows of the events that made them.
+
+    local nodedb = require "nodedb"
+    local users = nodedb.node "^users"
+
+    function main(event)
+      event.visit = users[event.user]:incr(1)
+      return event
+    end
+
+**Where.** The state is there in `main` and `timer`. Elsewhere, as while the script loads, every use raises
+`NDB_E_LEVEL`, but nodes can be made.
+
+**Failed events.** The changes of an event are undone if it fails: after an error, or beyond a limit of time, memory or
+output, and also if it will run again. A row that fails later, in the columns of a sink, keeps the changes of its event.
+
+**The end of an event.** Open transactions are rolled back. Trees in memory and iterations end; a later use of such an
+iteration raises `NDB_E_LEVEL`. Variables of Lua are no state: scripts run in several VMs, which come and go.
+
+**Transactions.** `tp` groups changes within the event: an error in it undoes them. There are no conflicts. `trestart`
+runs the function again, as elsewhere.
+
+**Locks.** Functions that take or release locks raise an error: one event at a time uses the state.
+
+**Names.** Those that begin with `^%` belong to Perigee.
+
+**The store.** `open` raises an error; `close`, `sync`, `stat`, `backup`, `check` and `compact` are absent.
+
+**Time.** It stands still during a batch, and is the same for `time.now`, `os.time`, `os.date` and the expiry of
+nodes.
+
+**Memory.** The changes of a batch have a limit of their own, `NDB_E_FULL`. Trees in memory and iterations
+count as memory of the VM.
+
+The modules [timer](modules.md#timer) and [window](modules.md#window) build on the state. Scripts with a state need a
+build with LuaJIT, and do not run with `isolate: process`.]],
+  },
+  {
     title = "Errors",
     text = [[
 Errors are strings: `nodedb: CODE: text`. Wrong arguments raise `NDB_E_ARGUMENT`.

@@ -1,7 +1,7 @@
 -- Adds to a script's globals the functions for documents, and returns a function that makes the
--- drivers for a script's timer and main: for each one that runs one event, compiled as a function,
--- and one that runs a batch, compiled as a loop. The order is that of main, then timer. When an event fails, the error leaves the driver, and C starts the driver
--- again, so that no pcall is needed here.
+-- drivers for a script's main and timer: for each of them one that runs one event, compiled as a
+-- function, and one that runs a batch, compiled as a loop. When an event fails, the error leaves
+-- the driver, and C starts the driver again, so that no pcall is needed here.
 local globals, container, number, json, run, gocall, of_values, native, extension = ...
 
 local error, getmetatable, next, select, setmetatable, tonumber, type, unpack =

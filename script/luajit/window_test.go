@@ -91,3 +91,56 @@ func sortedFields(rows string) string {
 		all = append(all, fmt.Sprint(v))
 	}
 }
+
+func TestWindowErrors(t *testing.T) {
+	for _, test := range []struct{ code, want string }{
+		{`window.tumbling("^w")`, "window.tumbling: argument 2 must be a table of options, got a nil"},
+		{`window.tumbling("w", {seconds = 1})`, `window.tumbling: argument 1 must be the name of a stored tree, such as "^tumblings", got w`},
+		{`window.tumbling("^%w", {seconds = 1})`, "belong to Perigee"},
+		{`window.tumbling("^w", {})`, "window.tumbling: the option seconds must be more than 0"},
+		{`window.tumbling("^w", {seconds = 0})`, "window.tumbling: the option seconds must be more than 0"},
+		{`window.tumbling("^w", {seconds = 1, gap = 1})`, "window.tumbling: unknown option gap"},
+		{`window.session("^w", {gap = -1})`, "window.session: gap must be a number, 0 or more, got -1"},
+		{`window.session("^w", {gap = 1, late = 1})`, `window.session: late and idle need time = "event": by the clock no event is late`},
+		{`window.limit("^w", {count = 1, seconds = 1, time = "later"})`, `window.limit: time must be "event" or "clock", got later`},
+		{`window.dedupe("^w", {seconds = 1}) window.limit("^w", {count = 1, seconds = 1})`, "window.limit: ^w is the tree of a dedupe"},
+	} {
+		sc, err := tryState(false, script.Options{}, `local window = require "window" `+test.code+` function main(e) end`)
+		if err == nil {
+			sc.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %s", test.code, err, test.want)
+		}
+	}
+	s := newState(t)
+	sc := loadState(t, false, script.Options{}, `
+		local window, json = require "window", require "json"
+		local clock, event = window.tumbling("^c", {seconds = 1}), window.tumbling("^e", {seconds = 1, time = "event"})
+		local join, limit = window.join("^j", {seconds = 1}), window.limit("^l", {count = 2, seconds = 1})
+		local uses = {
+			function() clock:add("a", 1, 5) end,
+			function() event:add("a", 1) end,
+			function() clock:add(nil, 1) end,
+			function() clock:add("a", {}) end,
+			function() clock:add("a", 0 / 0) end,
+			function() join:add("middle", 1, 1) end,
+			function() limit:take("a", 3) end,
+			function(e) clock:add(e.big, e.big) return clock:get(e.big) end,
+		}
+		function main(e) return uses[e.i](e) end`)
+	for i, want := range []string{
+		`tumbling.add: pass no time, or create the object with time = "event"`,
+		"tumbling.add: the last argument must be the time of the event in seconds, got nil",
+		"tumbling.add: the key must be a text or a number, got a nil",
+		"tumbling.add: the value must be a finite number, a text or a boolean, got table",
+		"tumbling.add: the value must be a finite number, a text or a boolean, got ",
+		`join.add: the side must be "left" or "right", got middle`,
+		"limit.take: the number of tokens must be above 0, and at most 2, got 3",
+		`"key":"12345678901234567890"`,
+	} {
+		if got := s.run(sc, fmt.Sprintf(`{"i":%d,"big":12345678901234567890}`, i+1)); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("use %d: %q, want %s", i+1, got, want)
+		}
+	}
+}

@@ -10,7 +10,8 @@ return function(core, host)
   local function fail(text, ...) error("timer." .. format(text, ...), 0) end
 
   local function check_number(f, what, n)
-    if type(n) ~= "number" or n - n ~= 0 then fail("%s: the %s must be a number of seconds, got %s", f, what, tostring(n)) end
+    if type(n) == "number" and n - n == 0 then return end
+    fail("%s: the %s must be a number of seconds, got %s", f, what, tostring(n))
   end
 
   -- key_of returns the node of a timer, and its key.
@@ -18,7 +19,8 @@ return function(core, host)
     key = host.key(key)
     local kind = type(key)
     if kind ~= "number" and not (kind == "string" and host.is_text(key)) then
-      fail("%s: the key must be a text or a number, got a %s", f, kind == "string" and "string that is not UTF-8" or kind)
+      if kind == "string" then kind = "string that is not UTF-8" end
+      fail("%s: the key must be a text or a number, got a %s", f, kind)
     end
     local node = append(KEYS, key)
     return node, key

@@ -9,8 +9,8 @@
 return function(core, host, timer)
   local error, pairs, tonumber, tostring, type = error, pairs, tonumber, tostring, type
   local floor, format, max, min = math.floor, string.format, math.max, math.min
-  local append, get, set, set_new, increment, kill = core.append, core.get, core.set, core.set_new, core.increment, core.kill
-  local next_sibling = core.next_sibling
+  local append, get, set, set_new = core.append, core.get, core.set, core.set_new
+  local increment, kill, next_sibling = core.increment, core.kill, core.next_sibling
   local encode, decode = host.json.encode, host.json.decode
   local ROWS_MAX = 1000 -- of one call of completed
   local REVERSE, VALUES = 4, 8 -- flags of iterations, from nodedb.h
@@ -39,7 +39,9 @@ return function(core, host, timer)
   -- Options ---------------------------------------------------------------------------------------
 
   local function check_options(kind, options, required)
-    if type(options) ~= "table" then fail("%s: argument 2 must be a table of options, got a %s", kind, type(options)) end
+    if type(options) ~= "table" then
+      fail("%s: argument 2 must be a table of options, got a %s", kind, type(options))
+    end
     local known = {time = true, late = true, idle = true}
     for name in pairs(required) do known[name] = true end
     for name, v in pairs(options) do
@@ -71,7 +73,8 @@ return function(core, host, timer)
     kinds[name] = kind
     local tree = core.root(name)
     return {kind = kind, name = name, tree = tree, ends = append(tree, "end"), present = append(tree, "time"),
-      active = append(tree, "active"), by_events = options.time == "event", late = options.late or 0, idle = options.idle}
+      active = append(tree, "active"), by_events = options.time == "event", late = options.late or 0,
+      idle = options.idle}
   end
 
   -- Time ------------------------------------------------------------------------------------------
@@ -138,54 +141,68 @@ return function(core, host, timer)
 
   -- Windows ---------------------------------------------------------------------------------------
 
+  -- suffix returns what the key of a subnode has after that of its parent.
+  local function suffix(name)
+    local parent = core.root "^x"
+    return (append(parent, name)):sub(#parent + 1)
+  end
+  local COUNT, SUM, MIN, MAX = suffix "count", suffix "sum", suffix "min", suffix "max"
+  local FIRST, LAST, FIRST_TIME, LAST_TIME = suffix "first", suffix "last", suffix "first_time", suffix "last_time"
+
   -- fold adds a value at a time to the aggregates of a window.
   local function fold(window, value, time)
-    increment(append(window, "count"), 1)
+    increment(window .. COUNT, 1)
     if value == nil then return end
     if type(value) == "number" then
-      increment(append(window, "sum"), value)
-      local node = append(window, "min")
+      increment(window .. SUM, value)
+      local node = window .. MIN
       local known = get(node)
       if not known or value < known then set(node, value) end
-      node = append(window, "max")
+      node = window .. MAX
       known = get(node)
       if not known or value > known then set(node, value) end
     end
-    local node = append(window, "first_time")
+    local node = window .. FIRST_TIME
     local known = get(node)
     if not known or time < known then
       set(node, time)
-      set(append(window, "first"), value)
+      set(window .. FIRST, value)
     end
-    node = append(window, "last_time")
+    node = window .. LAST_TIME
     known = get(node)
     if not known or time >= known then
       set(node, time)
-      set(append(window, "last"), value)
+      set(window .. LAST, value)
     end
   end
+
+  local function less(a, b) return a < b end
+  local function at_least(a, b) return a >= b end
+  local function more(a, b) return a > b end
 
   -- combine adds the aggregates of one window to those of another.
   local function combine(into, from)
-    local function each(name, better)
-      local node = append(into, name)
-      local a, b = get(node), get((append(from, name)))
-      if b ~= nil and (a == nil or better(a, b)) then set(node, b) return true end
+    -- take takes a field from the other window if it is better there.
+    local function take(field, better)
+      local mine, other = get(into .. field), get(from .. field)
+      if other == nil or mine ~= nil and not better(other, mine) then return false end
+      set(into .. field, other)
+      return true
     end
-    increment(append(into, "count"), get((append(from, "count"))))
-    local sum = get((append(from, "sum")))
-    if sum ~= nil then increment(append(into, "sum"), sum) end
-    each("min", function(a, b) return b < a end)
-    each("max", function(a, b) return b > a end)
-    if each("first_time", function(a, b) return b < a end) then set(append(into, "first"), get((append(from, "first")))) end
-    if each("last_time", function(a, b) return b >= a end) then set(append(into, "last"), get((append(from, "last")))) end
+    increment(into .. COUNT, get(from .. COUNT))
+    local sum = get(from .. SUM)
+    if sum ~= nil then increment(into .. SUM, sum) end
+    take(MIN, less)
+    take(MAX, more)
+    if take(FIRST_TIME, less) then set(into .. FIRST, get(from .. FIRST)) end
+    if take(LAST_TIME, at_least) then set(into .. LAST, get(from .. LAST)) end
   end
 
   local function row(window, key, from, to)
-    local sum = get((append(window, "sum"))) -- in exact decimal, which a double may not hold
-    return {key = key, from = from, to = to, count = get((append(window, "count"))), sum = sum and tonumber(sum),
-      min = get((append(window, "min"))), max = get((append(window, "max"))), first = get((append(window, "first"))),
-      last = get((append(window, "last")))}
+    local sum = get(window .. SUM) -- in exact decimal, which a double may not hold
+    return {key = key, from = from, to = to, count = get(window .. COUNT), sum = sum and tonumber(sum),
+      min = get(window .. MIN), max = get(window .. MAX), first = get(window .. FIRST),
+      last = get(window .. LAST)}
   end
 
   -- completed calls take(time, rows) for each entry that has ended, which adds to rows, and returns
@@ -211,8 +228,8 @@ return function(core, host, timer)
 
   -- next_listed removes the first entry that ends at a time, and returns its subscripts.
   local function next_listed(o, time, depth)
-    local key, first, second, third = (append(o.ends, time)), nil, nil, nil
-    first = first_below(key)
+    local key, second, third = (append(o.ends, time)), nil, nil
+    local first = first_below(key)
     key = append(key, first)
     if depth > 1 then
       second = first_below(key)
@@ -230,9 +247,9 @@ return function(core, host, timer)
 
   local function window_methods(o)
     local open = append(o.tree, "open")
-    local self = {name = o.name}
+    local object = {name = o.name}
 
-    function self:completed()
+    function object.completed()
       return completed(o, function(time, rows)
         local key, from = next_listed(o, time, 2)
         local window = at(open, key, from)
@@ -241,20 +258,21 @@ return function(core, host, timer)
       end)
     end
 
-    function self:get(key)
+    function object.get(_, key)
       key = key_of(o, "get", key)
       local from = core.siblings(append(open, key), REVERSE, nil, nil, 1)()
       if from == nil then return nil end
       local window = at(open, key, from)
       return row(window, key, from, o.to(window, from + o.length))
     end
-    return self, open
+    return object, open
   end
 
   local function value_of(o, value)
     local kind = type(value)
     if kind == "userdata" and host.digits(value) then return tonumber(host.digits(value)) end
-    if kind == "number" and value - value ~= 0 or kind ~= "nil" and kind ~= "number" and kind ~= "string" and kind ~= "boolean" then
+    local taken = kind == "number" and value - value == 0 or kind == "string" or kind == "boolean" or kind == "nil"
+    if not taken then
       fail("%s.add: the value must be a finite number, a text or a boolean, got %s", o.kind, tostring(value))
     end
     return value
@@ -264,9 +282,9 @@ return function(core, host, timer)
     local o = new_object("tumbling", name, options, {seconds = true})
     o.length = options.seconds
     function o.to(_, time) return time end
-    local self, open = window_methods(o)
+    local object, open = window_methods(o)
 
-    function self:add(key, value, time)
+    function object.add(_, key, value, time)
       key = key_of(o, "add", key)
       value = value_of(o, value)
       local t, now = take_time(o, "add", time)
@@ -279,17 +297,17 @@ return function(core, host, timer)
       fold(window, value, t)
       return true
     end
-    return self
+    return object
   end
 
   function M.session(name, options)
     local o = new_object("session", name, options, {gap = true})
     o.length = options.gap
     function o.to(window) return get(window) end
-    local self, open = window_methods(o)
+    local object, open = window_methods(o)
 
     -- Sessions that the event touches become one. The value of a session's node is its last time.
-    function self:add(key, value, time)
+    function object.add(_, key, value, time)
       key = key_of(o, "add", key)
       value = value_of(o, value)
       local t, now = take_time(o, "add", time)
@@ -319,19 +337,19 @@ return function(core, host, timer)
       fold(session, value, t)
       return true
     end
-    return self
+    return object
   end
 
   -- Joins -----------------------------------------------------------------------------------------
 
   function M.join(name, options)
     local o = new_object("join", name, options, {seconds = true})
-    local self = {name = o.name}
+    local object = {name = o.name}
     local sides = {left = append(o.tree, "left"), right = append(o.tree, "right")}
     local MATCHED = "matched"
 
     -- The value of a side's node (key, time, number) is the JSON of the event's value.
-    function self:add(side, key, value, time)
+    function object.add(_, side, key, value, time)
       if not sides[side] then fail('join.add: the side must be "left" or "right", got %s', tostring(side)) end
       key = key_of(o, "add", key)
       local t, now = take_time(o, "add", time)
@@ -357,7 +375,7 @@ return function(core, host, timer)
     end
 
     -- completed returns the values that have found no match in time.
-    function self:completed()
+    function object.completed()
       return completed(o, function(ending, rows)
         local side, key, number = next_listed(o, ending, 3)
         local of = at(o.tree, "of", number)
@@ -370,7 +388,7 @@ return function(core, host, timer)
         kill(node)
       end)
     end
-    return self
+    return object
   end
 
   -- Duplicates and limits -------------------------------------------------------------------------
@@ -388,7 +406,7 @@ return function(core, host, timer)
 
   function M.dedupe(name, options)
     local o = new_object("dedupe", name, options, {seconds = true})
-    local self, seconds, ids = {name = o.name}, options.seconds, append(o.tree, "id")
+    local object, seconds, ids = {name = o.name}, options.seconds, append(o.tree, "id")
     o.late = options.late or seconds
 
     -- By events, the subnodes of an id are the times of its first events.
@@ -399,7 +417,7 @@ return function(core, host, timer)
       return not (type(before) == "number" and before > t - seconds or after and after < t + seconds)
     end
 
-    function self:first(id, time)
+    function object.first(_, id, time)
       id = key_of(o, "first", id)
       local t, now = take_time(o, "first", time)
       local node = append(ids, id)
@@ -416,19 +434,20 @@ return function(core, host, timer)
       listed(o, t + seconds, id, t) -- all events from then + late on are later by seconds, or late
       return true
     end
-    return self
+    return object
   end
 
   function M.limit(name, options)
     local o = new_object("limit", name, options, {count = true, seconds = true})
-    local self, interval, keys = {name = o.name}, options.seconds / options.count, append(o.tree, "key")
+    local object, interval, keys = {name = o.name}, options.seconds / options.count, append(o.tree, "key")
 
     -- The value of a key is the time at which all of its tokens are there again.
-    function self:take(key, tokens, time)
+    function object.take(_, key, tokens, time)
       key = key_of(o, "take", key)
       if tokens == nil then tokens = 1 end
       if type(tokens) ~= "number" or not (tokens > 0 and tokens <= options.count) then
-        fail("limit.take: the number of tokens must be above 0, and at most %s, got %s", tostring(options.count), tostring(tokens))
+        fail("limit.take: the number of tokens must be above 0, and at most %s, got %s", tostring(options.count),
+          tostring(tokens))
       end
       local t, now = take_time(o, "take", time)
       advance(o, now)
@@ -443,7 +462,7 @@ return function(core, host, timer)
       if o.by_events then listed(o, full, key) else expire(node, full - t) end
       return true, 0
     end
-    return self
+    return object
   end
 
   return M

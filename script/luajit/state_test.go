@@ -61,7 +61,7 @@ func (s *stateTest) commit(t testing.TB) {
 	t.Helper()
 	err := s.delta.Freeze()
 	if err == nil {
-		err = s.unit.Commit(s.delta, s.unit.Last()+1)
+		err = s.unit.Commit(s.delta, s.unit.Last()+1, 0)
 	}
 	if err != nil {
 		t.Errorf("the delta cannot be committed: %v", err)

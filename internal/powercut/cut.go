@@ -1,6 +1,7 @@
 package powercut
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -236,32 +237,70 @@ func (ch *change) applyTo(content []byte, sector int64) {
 	copy(content[from:to], ch.data[from-ch.offset:])
 }
 
-// writeTo builds the folder as the disk has it after the cut.
-func (c *cut) writeTo(folder string, d *disk) error {
+// A left entry is one name that the disk has after a cut.
+type leftEntry struct {
+	path    string // below the folder, "." for the folder itself
+	isDir   bool
+	sameAs  string // path of the file that this is another name of
+	content []byte
+}
+
+// entries returns what the disk has after the cut, each folder before what is in it.
+func (c *cut) entries(d *disk) (all []leftEntry) {
 	left := c.namesLeft(d)
 	built := map[*inode]string{}
-	var build func(path string, what *inode) error
-	build = func(path string, what *inode) error {
+	var add func(path string, what *inode)
+	add = func(path string, what *inode) {
 		if !what.isDir {
-			if same := built[what]; same != "" {
-				return os.Link(same, path)
+			e := leftEntry{path: path, sameAs: built[what]}
+			if e.sameAs == "" {
+				built[what] = path
+				e.content = c.contents(what)
 			}
-			built[what] = path
-			return os.WriteFile(path, c.contents(what), 0o600)
+			all = append(all, e)
+			return
 		}
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			return err
-		}
+		all = append(all, leftEntry{path: path, isDir: true})
 		names := left[what]
 		if names == nil {
 			names = what.names
 		}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
-			if err := build(filepath.Join(path, name), names[name]); err != nil {
-				return err
-			}
+			add(filepath.Join(path, name), names[name])
 		}
-		return nil
 	}
-	return build(folder, d.root)
+	add(".", d.root)
+	return all
+}
+
+// writeTo builds a folder of the entries.
+func writeTo(folder string, entries []leftEntry) error {
+	for _, e := range entries {
+		path := filepath.Join(folder, e.path)
+		var err error
+		switch {
+		case e.isDir:
+			err = os.MkdirAll(path, 0o700)
+		case e.sameAs != "":
+			err = os.Link(filepath.Join(folder, e.sameAs), path)
+		default:
+			err = os.WriteFile(path, e.content, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sumOf returns a checksum of what a check is given.
+func sumOf(entries []leftEntry, said []string) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	for _, e := range entries {
+		fmt.Fprintf(h, "%q %v %q %d\n", e.path, e.isDir, e.sameAs, len(e.content))
+		h.Write(e.content)
+	}
+	fmt.Fprintf(h, "%q", said)
+	h.Sum(sum[:0])
+	return sum
 }

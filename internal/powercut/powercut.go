@@ -25,6 +25,7 @@ package powercut
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -233,16 +234,18 @@ func (r *Recording) Said() []string {
 // print.
 func (r *Recording) Cut(t testing.TB, seed uint64) (folder string, said []string) {
 	t.Helper()
-	return r.apply(t, newCut(seed, r.disk.points))
+	c := newCut(seed, r.disk.points)
+	return build(t, c.entries(r.disk)), c.said(r.disk.said)
 }
 
-func (r *Recording) apply(t testing.TB, c *cut) (folder string, said []string) {
+// build builds the folder that a power cut left.
+func build(t testing.TB, entries []leftEntry) (folder string) {
 	t.Helper()
 	folder = filepath.Join(tempDir(t), "disk")
-	if err := c.writeTo(folder, r.disk); err != nil {
+	if err := writeTo(folder, entries); err != nil {
 		t.Fatalf("build the folder after the power cut: %v", err)
 	}
-	return folder, c.said(r.disk.said)
+	return folder
 }
 
 // tempDir is like t.TempDir, in memory if there is a file system for that: what stands there
@@ -258,23 +261,26 @@ func tempDir(t testing.TB) string {
 }
 
 // EachCut cuts the power n times, and calls check with what each leaves: in a subtest that
-// is named for its seed.
+// is named for its seed. Of cuts that leave the same files and lines, it checks the first.
 func (r *Recording) EachCut(t *testing.T, n int, check func(t *testing.T, folder string, said []string)) {
 	t.Helper()
 	r.expectChanges(t)
+	seen := sums{}
 	for seed := range uint64(n * factor()) {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { r.checkCut(t, newCut(seed, r.disk.points), check) })
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { r.checkCut(t, newCut(seed, r.disk.points), seen, check) })
 	}
 }
 
 // EachLoss cuts the power at every moment of the last run, once for each single write, each
 // file and each name that is not synced at that moment, and loses nothing but that. Unlike
-// EachCut it cannot miss a sync that is not there; it is for short runs.
+// EachCut it cannot miss a sync that is not there; it is for short runs. Of losses that leave
+// the same files and lines, it checks the first.
 func (r *Recording) EachLoss(t *testing.T, check func(t *testing.T, folder string, said []string)) {
 	t.Helper()
 	r.expectChanges(t)
+	seen := sums{}
 	for _, c := range r.losses() {
-		t.Run(c.String(), func(t *testing.T) { r.checkCut(t, c, check) })
+		t.Run(c.String(), func(t *testing.T) { r.checkCut(t, c, seen, check) })
 	}
 }
 
@@ -294,8 +300,17 @@ func (r *Recording) expectChanges(t *testing.T) {
 	}
 }
 
-func (r *Recording) checkCut(t *testing.T, c *cut, check func(t *testing.T, folder string, said []string)) {
-	folder, said := r.apply(t, c)
+// sums are those of what was checked.
+type sums map[[sha256.Size]byte]bool
+
+func (r *Recording) checkCut(t *testing.T, c *cut, seen sums, check func(t *testing.T, folder string, said []string)) {
+	entries, said := c.entries(r.disk), c.said(r.disk.said)
+	sum := sumOf(entries, said)
+	if seen[sum] {
+		return
+	}
+	seen[sum] = true
+	folder := build(t, entries)
 	check(t, folder, said)
 	if t.Failed() {
 		t.Logf("the disk had\n%s", list(folder))

@@ -391,8 +391,7 @@ func TestToys(t *testing.T) {
 			}
 			failures = 0
 			for _, c := range r.losses() {
-				folder, said := r.apply(t, c)
-				err := toy.check(folder, said)
+				err := toy.check(build(t, c.entries(r.disk)), c.said(r.disk.said))
 				if err != nil && toy.right {
 					t.Errorf("%v: %v", c, err)
 				} else if err != nil {
@@ -403,6 +402,33 @@ func TestToys(t *testing.T) {
 				t.Errorf("no single loss found the fault")
 			}
 		})
+	}
+}
+
+// TestChecksOnce loses each single change of a program that appends 20 lines and syncs each: a
+// loss that leaves what another has left is not checked again, and each that differs is.
+func TestChecksOnce(t *testing.T) {
+	r := recordToy(t, "log")
+	describe := func(folder string, said []string) string {
+		text, _ := os.ReadFile(filepath.Join(folder, "made", "here", "log")) // its name may be lost
+		var names []string
+		_ = filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+			names = append(names, strings.TrimPrefix(path, folder))
+			return err
+		})
+		return fmt.Sprintf("%q %s %q", names, text, said)
+	}
+	want, losses := map[string]int{}, r.losses()
+	for _, c := range losses {
+		want[describe(build(t, c.entries(r.disk)), c.said(r.disk.said))] = 1
+	}
+	got := map[string]int{}
+	r.EachLoss(t, func(_ *testing.T, folder string, said []string) { got[describe(folder, said)]++ })
+	if !maps.Equal(got, want) {
+		t.Errorf("%d different losses were checked, some of them again, want %d once each", len(got), len(want))
+	}
+	if len(want) < 20 || len(want) == len(losses) {
+		t.Errorf("%d of %d losses differ", len(want), len(losses))
 	}
 }
 

@@ -70,7 +70,7 @@ pipelines:
 	p.ends(0)
 	for sql, want := range map[string]string{
 		`FROM pipelines`:                                          "perigee: hint: start one with perigee run",
-		`SELECT * FROM script_stats`:                              "perigee.script_stats needs a running engine",
+		`SELECT * FROM script_stats`:                              "perigee: error: perigee.script_stats needs a running engine",
 		`SELECT * FROM perigee.log`:                               "perigee.log needs a running engine",
 		`SELECT stage FROM dead_letters`:                          "script",
 		`SELECT count(DISTINCT table_name) FROM perigee.segments`: "1",

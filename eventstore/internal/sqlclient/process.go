@@ -389,12 +389,14 @@ func (p *process) send(ctx context.Context, q *protocol.Request, rest func(*prot
 	if err == nil {
 		if err = rest(out); err == nil {
 			err = out.Write(protocol.EndOfRequest)
+		} else if !hasEnded(err) {
+			err = &requestError{err}
 		}
 	}
 	if err == nil {
 		err = out.Flush()
 	}
-	if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+	if err == nil || hasEnded(err) {
 		err = a.awaitBegin() // returns the reason if the worker has ended
 	}
 	if err != nil && a.endWait() {
@@ -406,6 +408,17 @@ func (p *process) send(ctx context.Context, q *protocol.Request, rest func(*prot
 	}
 	return a, nil
 }
+
+// hasEnded reports whether a write failed because the worker has ended.
+func hasEnded(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// A requestError is the reason that the data of a request cannot be sent, which is no fault of
+// the worker.
+type requestError struct{ err error }
+
+func (e *requestError) Error() string { return e.err.Error() }
 
 // awaitBegin waits until the worker has read the request.
 func (a *answer) awaitBegin() error {
@@ -607,6 +620,9 @@ func (a *answer) explain(err error) error {
 	}
 	if cause := context.Cause(a.ctx); cause != nil {
 		return cause
+	}
+	if request, ok := errors.AsType[*requestError](err); ok {
+		return request.err
 	}
 	c, p := a.process.client, a.process
 	ended := false

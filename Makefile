@@ -9,8 +9,11 @@ HIDE := -extldflags=-Wl,--exclude-libs,ALL
 # Flags of UndefinedBehaviorSanitizer; go's -asan sets those of AddressSanitizer.
 UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 
+# The files of tests are on the disk: tools/go.sh otherwise puts them in memory.
+ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
+
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +35,9 @@ test: ## all tests, with real Redis, MariaDB and PostgreSQL servers
 	@$(GO) test -vet=off ./...
 	@$(MAKE) --no-print-directory nocgo
 	@cd bench && ../$(GO) test -vet=off ./...
+
+test-long: ## the same with all of the random programs, kills and single faults, and with files on the disk
+	@PERIGEE_LONG=1 $(ON_DISK) $(MAKE) --no-print-directory test
 
 nodedb-lua: ## build the Lua modules of the node database, for LuaJIT and Lua 5.1 to 5.4
 	@$(SETUP) lua
@@ -76,8 +82,8 @@ check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell li
 	@$(SETUP) lint
 	@tools/check.sh
 
-ci-long: ## check, test and race, then go install, torture, Kafka, the C code under AddressSanitizer and a minute of every fuzzer: at most 70 minutes
-	@.ci/run check torture test-kafka test test-install torture-asan race fuzz
+ci-long: ## check, test-long and race, then go install, torture, Kafka, the C code under AddressSanitizer and a minute of every fuzzer: at most 70 minutes
+	@.ci/run check torture test-kafka test-long test-install torture-asan race fuzz
 
 verify: build ## kill, suspend, disconnect and restore everything 500 times: each event is delivered once
 	@$(SETUP) servers
@@ -88,18 +94,18 @@ crash: build ## a short verify, in about a minute
 	@$(PERIGEE) verify --quick
 
 crash-scripts: build ## kill 500 processes of a script while events flow: each event is delivered once
-	@PERIGEE_KILLS=500 $(GO) test ./cmd/perigee -count=1 -v -timeout 20m -run TestKilledScripts
+	@PERIGEE_KILLS=500 $(ON_DISK) $(GO) test ./cmd/perigee -count=1 -v -timeout 20m -run TestKilledScripts
 
 crash-nodes: ## kill writers of the node database 200 times, let its disk fail, damage its file, abandon transactions: what was durable stays
 	@$(SETUP) build && $(SETUP) lua
-	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_STOPS=3 PERIGEE_NODE_DISK_FAILURES=50 PERIGEE_NODE_DAMAGES=200 $(GO) test ./nodedb/internal/coretest -count=1 -v -timeout 30m \
+	@PERIGEE_NODE_KILLS=200 PERIGEE_NODE_STOPS=3 PERIGEE_NODE_DISK_FAILURES=50 PERIGEE_NODE_DAMAGES=200 $(ON_DISK) $(GO) test ./nodedb/internal/coretest -count=1 -v -timeout 30m \
 		-run 'TestKilledWriters|TestStoppedWriter|TestFailingDisk|TestDamagedFile|TestIdle|TestReadOnlyMedia|TestOpenOnFullDisk|TestUnwritableFolder'
-	@PERIGEE_NODE_KILLS=40 $(GO) test ./nodedb/lua -count=1 -v -timeout 10m -run TestAbandonedCoroutines
+	@PERIGEE_NODE_KILLS=40 $(ON_DISK) $(GO) test ./nodedb/lua -count=1 -v -timeout 10m -run TestAbandonedCoroutines
 
 crash-store: ## kill the event store 200 times, cut its power 1000 times and fill its disk 20 times, while tables are dropped and changed too: each acknowledged row is there once
 	@$(SETUP) servers
 	@cd eventstore && PERIGEE_STORE_KILLS=160 PERIGEE_STORE_IMPORT_KILLS=40 PERIGEE_STORE_POWERCUTS=1000 PERIGEE_STORE_FULL_DISKS=20 \
-		../$(GO) test -count=1 -timeout 60m -run 'TestCrash$$|TestCrashImport$$|TestPowerCut$$|TestFullDisk$$'
+		$(ON_DISK) ../$(GO) test -count=1 -timeout 60m -run 'TestCrash$$|TestCrashImport$$|TestPowerCut$$|TestFullDisk$$'
 
 DURATION := 10m
 soak: build ## events faster than the sink for DURATION=10m: memory stays flat
@@ -170,7 +176,7 @@ mutants: ## put each of FAULTS=100 random faults of SEED=1 into the code: which 
 POWERCUTS := 10
 powercut: ## the tests of power cuts and failing disks, POWERCUTS=10 times as many as in make test
 	@$(SETUP) servers
-	@PERIGEE_POWERCUTS=$(POWERCUTS) $(GO) test -count=1 -timeout 60m -run 'PowerCut|FailedSync|LyingSync|FailedWrite|FailingDisk|FullDisk' $$(grep -rl --include='*_test.go' internal/powercut . | xargs -n 1 dirname | sort -u)
+	@PERIGEE_POWERCUTS=$(POWERCUTS) PERIGEE_LONG=1 $(ON_DISK) $(GO) test -count=1 -timeout 60m -run 'PowerCut|FailedSync|LyingSync|FailedWrite|FailingDisk|FullDisk' $$(grep -rl --include='*_test.go' internal/powercut . | xargs -n 1 dirname | sort -u)
 
 bench-crossing: ## the cost of an event in user code: ours, native Go, sonic, gopher-lua
 	@$(SETUP) build

@@ -89,6 +89,7 @@ func TestUnique(t *testing.T) {
 
 // TestUniqueWindow lets keys leave their window; their files are removed too.
 func TestUniqueWindow(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, uniqueConfig(3*time.Second)))
 	appendDocs(t, p, 0, `{"id":1,"host":"a"}`)

@@ -96,6 +96,7 @@ func TestBadEvents(t *testing.T) {
 
 // TestServersAbsentAtStart starts the engine before either server is there.
 func TestServersAbsentAtStart(t *testing.T) {
+	t.Parallel()
 	m := newMail(t, testserver.Redis(t, "--appendonly", "yes"), testserver.MariaDB(t))
 	m.push(faultEvents, nil)
 	stop(t, m.redis, m.maria)
@@ -111,6 +112,7 @@ func TestServersAbsentAtStart(t *testing.T) {
 
 // TestServersLostMidway kills each server while events flow.
 func TestServersLostMidway(t *testing.T) {
+	t.Parallel()
 	m := newMail(t, testserver.Redis(t, "--appendonly", "yes", "--appendfsync", "always"), testserver.MariaDB(t))
 	m.push(faultEvents, nil)
 	p := m.run()
@@ -136,6 +138,7 @@ func TestServersLostMidway(t *testing.T) {
 
 // TestSecondSignalStopsAtOnce drains an engine that can't finish, and says why.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	m := newMail(t, testserver.Redis(t), testserver.MariaDB(t))
 	m.push(faultEvents, nil)
 	p := m.run()

@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/internal/testserver"
+	"github.com/perigeedb/perigee/internal/testsize"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/sink"
 )
 
 // TestFirstHour runs the commands of README and the tutorials as written, also from another
-// folder, and corrects wrong configurations by following their hints. README's verify runs one
-// of its rounds; make test-first-hour runs all.
+// folder, and corrects wrong configurations by following their hints. README's verify runs in
+// long tests, one of its rounds, and all in make test-first-hour; TestVerifyOwnPipeline verifies
+// another pipeline.
 func TestFirstHour(t *testing.T) {
 	if !slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == "eventstore" }) {
 		t.Skip("the event store needs cgo")
@@ -140,11 +142,12 @@ func playReadme(t *testing.T) *page {
 		case "run":
 			p.runUntilDrained(t, m, command)
 		case "verify":
-			if testing.Short() {
+			all := os.Getenv("PERIGEE_VERIFY_ROUNDS") == "all"
+			if !all && !testsize.Long() {
 				continue
 			}
 			command += " --kills 4 --events events.ndjson"
-			if os.Getenv("PERIGEE_VERIFY_ROUNDS") != "all" {
+			if !all {
 				command += " --round 'workers: 2'"
 			}
 			p.step(t, command)

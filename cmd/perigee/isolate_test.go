@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/internal/testseed"
+	"github.com/perigeedb/perigee/internal/testsize"
 )
 
 const isolatedConfig = `
@@ -54,10 +55,8 @@ func writeFile(t *testing.T, path, text string) {
 // TestKilledScripts kills script workers at random while events flow, and replaces the
 // script meanwhile: each event comes out once. "make crash-scripts" kills 500.
 func TestKilledScripts(t *testing.T) {
-	kills, err := strconv.Atoi(cmp.Or(os.Getenv("PERIGEE_KILLS"), "20"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	kills := killsOf(t)
 	folder, p := startIsolated(t)
 	waitForText(t, p, "partition opened")
 	random := testseed.New(t)
@@ -95,24 +94,36 @@ func TestKilledScripts(t *testing.T) {
 	fmt.Printf("figure script_kills %d\nfigure script_kills_events %d\n", kills, events)
 }
 
+// killsOf returns how many processes to kill.
+func killsOf(t *testing.T) int {
+	t.Helper()
+	kills, err := strconv.Atoi(cmp.Or(os.Getenv("PERIGEE_KILLS"), fmt.Sprint(testsize.Count(8, 20))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kills
+}
+
 // TestKilledShadow kills the processes of a script and of its shadow at random, while the shadow begins to use
 // up its memory: each event comes out once, of the script, and the shadow stops.
 func TestKilledShadow(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	writeFile(t, filepath.Join(folder, "main.lua"), "function main(event) return {id = event.id} end")
 	writeFile(t, filepath.Join(folder, "next.lua"), `function main(event)
   local kept = {}
-  if event.id > 60000 then for i = 1, 1e9 do kept[i] = ("x"):rep(1e6) .. i end end
+  if event.id > 15000 then for i = 1, 1e9 do kept[i] = ("x"):rep(1e6) .. i end end
   return {id = event.id}
 end`)
 	config := filepath.Join(folder, "perigee.yaml")
-	writeFile(t, config, strings.Replace(isolatedConfig, "    sink:", "    shadow: {script: next.lua, sample: 100%}\n    sink:", 1))
+	writeFile(t, config, strings.NewReplacer("isolate: process", "isolate: process, memory: 8MiB", // soon used up
+		"    sink:", "    shadow: {script: next.lua, sample: 100%}\n    sink:").Replace(isolatedConfig))
 	p := runEngine(t, config)
 	waitForText(t, p, "shadow started")
 	waitForText(t, p, "partition opened")
 	random := testseed.New(t)
 	seen := map[int]bool{}
-	for range 20 {
+	for range killsOf(t) {
 		worker := waitForWorker(t, p, seen, random)
 		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
 		if syscall.Kill(worker, syscall.SIGKILL) == nil {
@@ -232,6 +243,7 @@ func wantGone(t *testing.T, workers map[int]bool) {
 
 // TestKilledEngine: workers end with the engine, however it ends.
 func TestKilledEngine(t *testing.T) {
+	t.Parallel()
 	_, p := startIsolated(t)
 	waitForText(t, p, "partition opened")
 	waitForWorker(t, p, nil, rand.New(rand.NewPCG(1, 0)))

@@ -126,6 +126,7 @@ func replayUntilDone(t *testing.T, args ...string) string {
 // and again: each row is there once, and the pipeline's own tables, positions and list are as
 // before.
 func TestReplayIsKilled(t *testing.T) {
+	t.Parallel()
 	redis, server, pg := testserver.Redis(t), maria.Server(t), testserver.PostgreSQL(t)
 	folder := shortDir(t)
 	events := writeReplayEvents(t, folder)
@@ -224,6 +225,7 @@ func linesOf(t *testing.T, folder string) (lines []string) {
 // TestReplayIntoStoreIsKilled replays into a table of the event store while an engine runs there,
 // and kills both again and again.
 func TestReplayIntoStoreIsKilled(t *testing.T) {
+	t.Parallel()
 	if eventservice.Available() != nil {
 		t.Skip("the event store needs cgo")
 	}
@@ -301,6 +303,7 @@ pipelines:
 // TestReplayInterrupted interrupts a replay at a rate: it takes as long as the rate says, ends
 // with 130, says what it has done, and goes on.
 func TestReplayInterrupted(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	events := writeReplayEvents(t, folder)
 	config := filepath.Join(folder, "pipeline.yaml")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/internal/testsize"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
@@ -114,7 +115,8 @@ func TestSchemaAgrees(t *testing.T) {
 	schema, kinds := compileSchema(t), linked()
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	right, wrong := 0, 0
-	for seed := range uint64(1500) {
+	seeds := testsize.Count(500, 1500)
+	for seed := range uint64(seeds) {
 		g := &configGenerator{Rand: rand.New(rand.NewPCG(seed, 1)), keys: kinds.Describe(), faults: int(seed % 3)}
 		text := g.config()
 		refused, disagreed := validate(schema, text), decodeWhole(t, kinds, path, text)
@@ -141,7 +143,7 @@ func TestSchemaAgrees(t *testing.T) {
 		}
 	}
 	t.Logf("%d right, %d wrong", right, wrong)
-	if right < 200 || wrong < 200 {
+	if right < seeds/8 || wrong < seeds/8 {
 		t.Errorf("only %d right and %d wrong configurations", right, wrong)
 	}
 }

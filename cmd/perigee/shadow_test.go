@@ -14,6 +14,7 @@ import (
 
 // TestShadowAndPromote shows the report of a shadow in every format, and promotes it.
 func TestShadowAndPromote(t *testing.T) {
+	t.Parallel()
 	folder := shortDir(t)
 	place := func(name, text string) string {
 		path := filepath.Join(folder, name)

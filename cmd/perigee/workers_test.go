@@ -30,6 +30,7 @@ const shards = 4
 // with SIGSTOP for longer than its leases last and goes on, and another is
 // killed. Every event is delivered once, whichever worker read it.
 func TestWorkersOfOnePipeline(t *testing.T) {
+	t.Parallel()
 	m := newMail(t, testserver.Redis(t), testserver.MariaDB(t))
 	file := filepath.Join(m.data, "shared.yaml")
 	text := fmt.Sprintf(sharedLists, m.redis.Address(), m.maria.Address(), m.name)

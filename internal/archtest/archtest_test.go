@@ -168,6 +168,7 @@ var may = map[string][]string{
 	"internal/leaktest":             {},
 	"internal/testserver":           {},
 	"internal/testseed":             {},
+	"internal/testsize":             {},
 	"internal/powercut":             {},
 
 	"internal/luajit/torture":     {"nodedb"},

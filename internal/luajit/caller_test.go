@@ -72,7 +72,7 @@ func encoded(values ...any) []byte { return encodeValues([]byte{'V'}, values) }
 func TestTortureInvoke(t *testing.T) {
 	event := map[string]any{"a": 1.0, "list": []any{3.0, 1.0, 2.0}, "sub": map[string]any{"x": "y"}}
 	for _, mode := range []string{"compiled", "interpreted"} {
-		for _, script := range hostileScripts() {
+		for _, script := range hostileScripts(mode == "interpreted") {
 			if script.Nodes {
 				continue // TestTorture has a store for these scripts
 			}

@@ -4,16 +4,20 @@ package luajit
 
 import (
 	"context"
+	"flag"
 	"testing"
 	"time"
 
 	"github.com/perigeedb/perigee/internal/luajit/torture"
+	"github.com/perigeedb/perigee/internal/testsize"
 )
 
 // FuzzLoad loads arbitrary text as a script. It must soon end, in an error or a script that runs.
 func FuzzLoad(f *testing.F) {
-	for _, script := range torture.Scripts() {
-		f.Add([]byte(script.Code()))
+	if testsize.Long() || flag.Lookup("test.fuzz").Value.String() != "" { // TestTorture runs them
+		for _, script := range torture.Scripts() {
+			f.Add([]byte(script.Code()))
+		}
 	}
 	for seed := range uint64(10) {
 		f.Add([]byte(program(seed)))

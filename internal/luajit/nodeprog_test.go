@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/internal/testsize"
 	"github.com/perigeedb/perigee/nodedb/lua"
 )
 
@@ -100,7 +101,7 @@ func (p *programmer) nodeStatement() {
 // before each of its calls, compiled and interpreted. Their notes, results and errors must be the
 // same as without. PERIGEE_NODE_PROGRAMS is the number of programs.
 func TestCollectingPrograms(t *testing.T) {
-	programs := 30
+	programs := testsize.Count(12, 30)
 	if testing.Short() {
 		programs = 6
 	}

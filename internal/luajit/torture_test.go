@@ -11,6 +11,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/luajit/torture"
+	"github.com/perigeedb/perigee/internal/testsize"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/nodedb/lua"
 )
@@ -20,7 +21,7 @@ import (
 func TestTorture(t *testing.T) {
 	for _, mode := range []string{"compiled", "interpreted"} {
 		store := hostileStore(t)
-		for _, script := range hostileScripts() {
+		for _, script := range hostileScripts(mode == "compiled") {
 			if script.Nodes && store == nil {
 				continue
 			}
@@ -31,15 +32,24 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// hostileScripts returns the scripts; with -short, which the race detector uses, one in eight,
-// since they differ in Lua and C code, which the detector does not see.
-func hostileScripts() []torture.Script {
+// hostileScripts returns all scripts in long tests, otherwise the first, third, … if odd is set,
+// and the others if not: TestTorture compiles those that TestTortureInvoke interprets, and
+// interprets the others. With -short, which the race detector uses, they are one in eight, since
+// they differ in Lua and C code, which the detector does not see. make torture runs all, too.
+func hostileScripts(odd bool) []torture.Script {
 	all := torture.Scripts()
-	if !testing.Short() {
+	if testsize.Long() {
 		return all
 	}
+	first, step := 1, 2
+	if odd {
+		first = 0
+	}
+	if testing.Short() {
+		first, step = 0, 8
+	}
 	var some []torture.Script
-	for i := 0; i < len(all); i += 8 {
+	for i := first; i < len(all); i += step {
 		some = append(some, all[i])
 	}
 	return some

@@ -17,6 +17,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/sqltext"
 	"github.com/perigeedb/perigee/internal/testseed"
+	"github.com/perigeedb/perigee/internal/testsize"
 )
 
 // A chooser generates random rows and conditions.
@@ -153,7 +154,7 @@ func TestNothingWantedIsLeftOut(t *testing.T) {
 		f.Want("SELECT count(*) FROM events WHERE id = "+id, f.Ask("SELECT count(*) FROM (SELECT * FROM events) WHERE id = "+id))
 	}
 	const found = `SELECT count(*), sum(id), count(DISTINCT key), min(time), max(small)`
-	for range 150 {
+	for range testsize.Count(50, 150) {
 		prefix := c.one("", "e.", "events.")
 		from := map[string]string{"": "events", "e.": "events e", "events.": "events"}[prefix]
 		all := map[string]string{"": "(SELECT * FROM events) AS x", "e.": "(SELECT * FROM events) AS e", "events.": "(SELECT * FROM events) AS events"}[prefix]

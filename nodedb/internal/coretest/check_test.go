@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/internal/testseed"
+	"github.com/perigeedb/perigee/internal/testsize"
 	"github.com/perigeedb/perigee/nodedb"
 )
 
@@ -344,7 +345,7 @@ func TestDamagedFile(t *testing.T) {
 	if alive, output := useDamaged(t, source, hash); !alive || strings.Contains(output, "silent") || !strings.Contains(output, "check: 0 <nil>") {
 		t.Fatalf("the whole file: %s", output)
 	}
-	count := crashCount(t, "PERIGEE_NODE_DAMAGES", 2*len(damages))
+	count := crashCount(t, "PERIGEE_NODE_DAMAGES", testsize.Count(1, 2)*len(damages))
 	crashes, silent := 0, 0
 	for i := range count {
 		damage := damages[i%len(damages)]

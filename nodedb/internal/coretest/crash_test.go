@@ -664,6 +664,7 @@ func TestStoppedWriter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it stands still for four seconds")
 	}
+	t.Parallel()
 	r := testseed.New(t)
 	c := &crashRun{folder: filepath.Join(t.TempDir(), "store")}
 	stops := crashCount(t, "PERIGEE_NODE_STOPS", 1)
@@ -702,6 +703,7 @@ func TestSupersededIsSaidOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it stands still for more than three seconds")
 	}
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "store")
 	child := startChild(t, "wait", folder)
 	if line := child.read(t); line != "committed" {

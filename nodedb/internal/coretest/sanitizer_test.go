@@ -8,10 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/perigeedb/perigee/internal/testsize"
 )
 
 // TestSanitizers runs the C core, without Go, under the sanitizers of the C compiler: for memory
-// and undefined behaviour, then for races between threads.
+// and undefined behaviour in long tests alone, as make nodes-asan finds the same, and for races
+// between threads.
 func TestSanitizers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the core twice")
@@ -20,7 +23,11 @@ func TestSanitizers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sanitizer := range []string{"address,undefined", "thread"} {
+	sanitizers := []string{"thread"}
+	if testsize.Long() {
+		sanitizers = append(sanitizers, "address,undefined")
+	}
+	for _, sanitizer := range sanitizers {
 		t.Run(sanitizer, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()

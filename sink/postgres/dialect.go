@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -58,9 +59,10 @@ func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`
 // quoteText quotes a text. The server reads the backslash as itself: see session.
 func quoteText(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// appendBytes appends bytes as a literal of bytea.
+// appendBytes appends bytes as a value. The text of a statement cannot have all bytes; base64 costs
+// the server as much as its own hexadecimal form and is a third shorter.
 func appendBytes(to, b []byte) []byte {
-	return append(hex.AppendEncode(append(to, `'\x`...), b), '\'')
+	return append(base64.StdEncoding.AppendEncode(append(to, "decode('"...), b), "','base64')"...)
 }
 
 // parseBytes parses the text of a bytea: see bytea_output in session.

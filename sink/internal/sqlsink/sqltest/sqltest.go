@@ -68,6 +68,7 @@ func Run(t *testing.T, kind Kind) {
 	}{
 		{"ConnectionLostAtCommit", connectionLostAtCommit},
 		{"ServerIsKilled", serverIsKilled},
+		{"ServerIsKilledDuringNotes", serverIsKilledDuringNotes},
 		{"AbsentServer", absentServer},
 		{"RangesAreCompacted", rangesAreCompacted},
 		{"FencedWriterCompactsNothing", fencedWriterCompactsNothing},
@@ -239,6 +240,66 @@ func serverIsKilled(t *trial) {
 	t.checkOnce(int(next))
 	if _, committed := t.open(); len(committed) != 1 || !committed.Covers(0, next) {
 		t.Errorf("a new owner is told %v; want [0,%d)", committed, next)
+	}
+}
+
+// serverIsKilledDuringNotes kills the server while notes are written. Each is committed once, with its
+// range and rows.
+func serverIsKilledDuringNotes(t *trial) {
+	const kills, size = 3, 50
+	table, server, reconnect := t.kind.OwnServer(t.T)
+	t.table = table
+	s := t.sink()
+	unit, err := s.Traits().Units.OpenUnit(t.Context(), "u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, _, err := s.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = opened.Close() })
+	w := opened.(sink.NoteWriter)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	killed, last := make(chan struct{}), uint64(0)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for more := true; more; {
+			select {
+			case <-killed:
+				more = false
+			default:
+			}
+			note := &sink.Note{Number: last + 1, Sum: last, Data: make([]byte, 10_000)}
+			err := w.WriteNote(ctx, span(last*size, size), unit, note)
+			for ; err != nil; err = w.WriteNote(ctx, span(last*size, size), unit, note) {
+				if class := sinktest.ClassOf(err); class != sinktest.Transient && class != sinktest.Conflict || ctx.Err() != nil {
+					t.Errorf("writing note %d: %v", note.Number, err)
+					return
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			last++
+		}
+	})
+	random := testseed.New(t)
+	for range kills {
+		time.Sleep(time.Duration(20+random.IntN(80)) * time.Millisecond)
+		if err := errors.Join(server.Kill(), server.Start(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(killed)
+	group.Wait()
+	reconnect()
+	t.checkOnce(int(last * size))
+	notes := uint64(0)
+	if err := unit.Notes(ctx, 0, func(*sink.Note) error { notes++; return nil }); err != nil || notes != last {
+		t.Errorf("%d notes are there (%v), and %d were written", notes, err, last)
+	}
+	if _, committed := t.open(); !committed.Covers(0, last*size) || committed.Has(last*size) {
+		t.Errorf("a new owner is told %v; want [0,%d)", committed, last*size)
 	}
 }
 

@@ -443,3 +443,10 @@ func TestExample(t *testing.T) {
 		}
 	}
 }
+
+func TestStateIsRefused(t *testing.T) {
+	_, err := Language().Load(t.Context(), script.Code{Name: "a.so"}, script.Options{Timer: true})
+	if err == nil || !strings.Contains(err.Error(), "only scripts in Lua") {
+		t.Errorf("with timers: %v, want an error about the state", err)
+	}
+}

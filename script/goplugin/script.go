@@ -3,6 +3,7 @@ package goplugin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -23,6 +24,9 @@ func Language() script.Language {
 }
 
 func load(_ context.Context, code script.Code, opts script.Options) (script.Script, error) {
+	if opts.Extension != nil || opts.Timer {
+		return nil, errors.New("a plugin cannot use the node database or the state of a pipeline: only scripts in Lua can")
+	}
 	content := code.Text
 	if len(content) == 0 {
 		var err error

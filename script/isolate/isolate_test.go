@@ -44,6 +44,14 @@ func TestUnknownLanguage(t *testing.T) {
 	}
 }
 
+func TestStateIsRefused(t *testing.T) {
+	_, err := launcher.Language(lua.Language()).Load(t.Context(), script.Code{Name: "a.lua", Text: []byte("function main() end")},
+		script.Options{Timer: true, Sinks: []script.Sink{{}}})
+	if err == nil || !strings.Contains(err.Error(), "leave out isolate: process") {
+		t.Errorf("with timers: %v, want an error about the state", err)
+	}
+}
+
 func load(t testing.TB, lang script.Language, code script.Code, opts script.Options) script.Script {
 	t.Helper()
 	if opts.Sinks == nil {

@@ -41,7 +41,7 @@ type State interface {
 	// Session returns the session of the node database, an *ndb_session of nodedb/nodedb.h, in
 	// which the script works. Only the run uses it, one thread at a time. It is in a transaction,
 	// at a level that is not the run's to end. A run undoes what an event changed that fails or
-	// that will run again.
+	// that will run again. If a run fails as a whole, its owner drops the changes.
 	Session() unsafe.Pointer
 }
 

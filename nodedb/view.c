@@ -394,8 +394,8 @@ int ndb_layers_find(const ndb_roots *layers, uint32_t count, uint64_t now, uint6
 	return NDB_MORE;
 }
 
-int ndb_base_find(const ndb_store *store, const ndb_snapshot *base, uint64_t now, const char *key,
-    size_t len, ndb_scalar *out, uint64_t *expiry) {
+static inline int find_in_base(const ndb_store *store, const ndb_snapshot *base, uint64_t now,
+    const char *key, size_t len, ndb_scalar *out, uint64_t *expiry) {
 	MDB_val k = {len, (void *)(uintptr_t)key}, data;
 	int rc = mdb_get(base->txn, store->nodes, &k, &data);
 	if (rc == MDB_NOTFOUND) return NDB_NONE;
@@ -407,6 +407,11 @@ int ndb_base_find(const ndb_store *store, const ndb_snapshot *base, uint64_t now
 	return error;
 }
 
+int ndb_base_find(const ndb_store *store, const ndb_snapshot *base, uint64_t now, const char *key,
+    size_t len, ndb_scalar *out, uint64_t *expiry) {
+	return find_in_base(store, base, now, key, len, out, expiry);
+}
+
 int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, size_t len,
     ndb_scalar *out, uint64_t *expiry) {
 	ndb_entry *entry;
@@ -416,7 +421,9 @@ int ndb_view_get(const ndb_store *store, const ndb_view *v, const char *key, siz
 int ndb_view_find(const ndb_store *store, const ndb_view *v, const char *key, size_t len,
     ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
 	*entry = NULL;
-	int found = ndb_layers_find(v->layers, v->count, v->now, 0, key, len, out, expiry, entry);
-	if (found != NDB_MORE) return found;
-	return v->base ? ndb_base_find(store, v->base, v->now, key, len, out, expiry) : NDB_NONE;
+	if (v->count) {
+		int found = ndb_layers_find(v->layers, v->count, v->now, 0, key, len, out, expiry, entry);
+		if (found != NDB_MORE) return found;
+	}
+	return v->base ? find_in_base(store, v->base, v->now, key, len, out, expiry) : NDB_NONE;
 }

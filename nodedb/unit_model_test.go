@@ -335,7 +335,7 @@ func TestUnitModel(t *testing.T) {
 // changesOf returns the changes of a delta in the crash test, which depend only on its number.
 func changesOf(number uint64) (changes []change, now int64) {
 	r := rand.New(rand.NewPCG(number, 7))
-	for range 1 + r.IntN(200) {
+	for range 1 + r.IntN(600) {
 		key := string(rune('a' + r.IntN(3)))
 		for range r.IntN(5) {
 			key += string(rune('0' + r.IntN(10)))
@@ -407,7 +407,7 @@ func TestUnitAfterKill(t *testing.T) {
 	check(t, os.WriteFile(file, nil, 0o600))
 	r := testseed.New(t)
 	model, modelled, replayed, cut := unitModel{}, uint64(0), 0, 0
-	for range 12 {
+	for round := 0; round < 8 || round < 40 && cut < 3; round++ {
 		writer := exec.Command(os.Args[0], "-test.run=^TestUnitAfterKill$")
 		writer.Env = append(os.Environ(), variable+"="+folder)
 		out, err := writer.StdoutPipe()

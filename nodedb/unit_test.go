@@ -137,6 +137,13 @@ func TestDeltaLevels(t *testing.T) {
 	}), failed)
 	want(t, tx, p, 1)
 	want(t, tx, p.At(1), nil)
+	for range 3 { // then a set changes the value in place
+		check(t, tx.Set(p, "often"))
+	}
+	for range 2 {
+		wantError(t, tx.Update(ctx, func(tx *nodedb.Tx) error { return errors.Join(tx.Set(p, "else"), failed) }), failed)
+		want(t, tx, p, "often")
+	}
 	check(t, tx.Update(ctx, func(tx *nodedb.Tx) error { return tx.Set(p, 3) }))
 	_, err := d.AppendTo(nil)
 	wantError(t, err, nodedb.ErrLevel)
@@ -271,6 +278,44 @@ func TestApply(t *testing.T) {
 	}
 	if s := must(copied.Stats()); !s.Clock.Equal(start.Add(time.Second)) {
 		t.Errorf("the copy's clock is %v", s.Clock)
+	}
+}
+
+// TestApplyRefuses applies deltas with a valid checksum that no delta encodes.
+func TestApplyRefuses(t *testing.T) {
+	u := openUnit(t, t.TempDir(), lazy)
+	const one = "\x02\x01\x01" // the value 1: its bytes, INTEGER, 1
+	key := func(shared, rest int, text string) string { return string([]byte{byte(shared), byte(rest)}) + text }
+	a := key(0, 3, "^a\x00")
+	check(t, u.Apply(1, sumDelta([]byte("\x01\x00\x01"+a+"\x02"+a+one+key(1, 2, "b\x00")+"\x00"))))
+	wantCommitted(t, u, nodedb.Name("^a"), 1)
+	for name, body := range map[string]string{
+		"another version":         "\x02\x00\x00\x00",
+		"an endless number":       "\x01" + strings.Repeat("\xff", 12),
+		"no entries":              "\x01\x00\x00",
+		"bytes after the end":     "\x01\x00\x00\x00\x00",
+		"fewer entries":           "\x01\x00\x00\x02" + a + one,
+		"equal keys":              "\x01\x00\x00\x02" + a + one + key(3, 0, "") + one,
+		"keys not in order":       "\x01\x00\x00\x02" + key(0, 3, "^b\x00") + one + a + one,
+		"kills not in order":      "\x01\x00\x02" + key(0, 3, "^b\x00") + a + "\x00",
+		"a kill within another":   "\x01\x00\x02" + a + key(3, 2, "\x81\x01") + "\x00",
+		"more shared bytes":       "\x01\x00\x00\x01" + key(1, 3, "^a\x00") + one,
+		"a tree in memory":        "\x01\x00\x00\x01" + key(0, 2, "a\x00") + one,
+		"a name without an end":   "\x01\x00\x00\x01" + key(0, 3, "^ab") + one,
+		"an invalid subscript":    "\x01\x00\x00\x01" + key(0, 5, "^a\x00\x82\x01") + one,
+		"too many subscripts":     "\x01\x00\x00\x01" + key(0, 3+64, "^a\x00"+strings.Repeat("\x81\x01", 32)) + one,
+		"an unknown type":         "\x01\x00\x00\x01" + a + "\x01\x0f",
+		"a value with a checksum": "\x01\x00\x00\x01" + a + "\x04\x41\x01\x00\x00",
+		"not a number":            "\x01\x00\x00\x01" + a + "\x09\x02\x00\x00\x00\x00\x00\x00\xf8\x7f",
+		"digits with a letter":    "\x01\x00\x00\x01" + a + "\x03\x03\x31x",
+		"a value that is cut off": "\x01\x00\x00\x01" + a + "\x05\x04abc",
+	} {
+		if err := u.Apply(2, sumDelta([]byte(body))); !errors.Is(err, nodedb.ErrCorrupt) {
+			t.Errorf("%s: error %v, want one that is ErrCorrupt", name, err)
+		}
+	}
+	if last := u.Last(); last != 1 {
+		t.Errorf("the last delta is %d, want 1", last)
 	}
 }
 

@@ -104,6 +104,19 @@ static void test_nodes(void) {
     OK(ndb_kill_value(s, below, (size_t)at(below, list, i + 1)));
     OK(ndb_undo(s, mark));
   }
+  /* A mark twice: after the first undo, the value that it has put back is not changed in place. */
+  uint64_t first = ndb_mark(s);
+  v = number(1);
+  OK(ndb_set(s, below, (size_t)at(below, list, 1), &v));
+  uint64_t twice = ndb_mark(s);
+  for (int i = 0; i < 2; i++) {
+    v = number(2 + i);
+    OK(ndb_set(s, below, (size_t)at(below, list, 1), &v));
+    OK(ndb_undo(s, twice));
+    OK(ndb_get(s, below, (size_t)at(below, list, 1), &v));
+    IS(v.number, 1);
+  }
+  OK(ndb_undo(s, first));
   expect_numbers(s, below, list, 0, NODES);
   expect_numbers(s, below, list, NDB_REVERSE, NODES);
   OK(ndb_begin(s));

@@ -14,6 +14,9 @@
 // Names that begin with ^ are stored in the folder and shared by all processes that open it.
 // Other names are trees in the memory of one Session, with the same methods.
 //
+// A [Unit] is a folder for the state of a pipeline. One process has it open, and numbered deltas
+// change it; see [OpenUnit].
+//
 // # Guarantees
 //
 // [Store.Update] runs a function in a transaction. The transaction reads one snapshot, and its
@@ -23,11 +26,16 @@
 // visible to other processes, after [Options.FlushInterval] or when [Store.Sync] returns. If a
 // process is killed at any moment, the store stays consistent and the process's locks are released.
 //
+// A committed [Delta] is in memory, and on disk after [UnitOptions.FlushAge]. If the process is
+// killed, the folder has all deltas up to a number, and perhaps parts of later ones. The owner keeps
+// the later ones, encoded, and completes the unit by [Unit.Apply] before it reads it.
+//
 // # Concurrency
 //
 // A Store is safe for concurrent use by many goroutines, and several processes may open its folder.
 // Only one goroutine at a time may use a Session, a Tx and the iterations that they return. Sessions
-// of one store run in parallel. A Path and a Value are immutable.
+// of one store run in parallel. A Path and a Value are immutable. A Unit is safe for concurrent use; a
+// Delta is from Freeze on, and before that has one goroutine.
 //
 // The database is written in C, over LMDB. Builds without cgo or without the build tag lmdb,
 // which tools/go.sh sets, have the same API, and Open returns [ErrUnavailable].

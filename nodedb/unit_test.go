@@ -121,6 +121,62 @@ func TestDeltasInFlight(t *testing.T) {
 	}
 }
 
+// TestKillInEachLayer kills a tree on disk in a delta that is then covered by more and more others, is
+// committed, and is written to disk.
+func TestKillInEachLayer(t *testing.T) {
+	u := openUnit(t, t.TempDir(), lazy)
+	list, other := nodedb.Name("^list"), nodedb.Name("^other")
+	commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) {
+		for i := range 5 {
+			check(t, tx.Set(list.At(i), i))
+		}
+	}))
+	check(t, u.Sync(ctx))
+	deltas := []*nodedb.Delta{freeze(t, u, start, func(tx *nodedb.Tx) {
+		check(t, tx.Kill(list))
+		check(t, tx.Set(list.At(2), "again"))
+	})}
+	look := func(tx *nodedb.Tx) {
+		t.Helper()
+		for _, reverse := range []bool{false, true} {
+			var found []string
+			for child, err := range tx.Children(ctx, list, nodedb.Range{Reverse: reverse}) {
+				check(t, err)
+				found = append(found, child.Subscript.String())
+			}
+			if got := strings.Join(found, " "); got != "2" {
+				t.Errorf("%d deltas in flight, reverse %t: the children are %s, want 2", len(deltas), reverse, got)
+			}
+		}
+		for i := range 5 {
+			want(t, tx, list.At(i), map[int]any{2: "again"}[i])
+		}
+		if count := must(tx.Count(ctx, list)); count != 1 {
+			t.Errorf("%d deltas in flight: %d nodes, want 1", len(deltas), count)
+		}
+	}
+	for i := range 15 {
+		deltas = append(deltas, freeze(t, u, start, func(tx *nodedb.Tx) {
+			look(tx)
+			check(t, tx.Set(other.At(i), i))
+			check(t, tx.Kill(other.At(i-1)))
+		}))
+	}
+	last := deltas[15]
+	for len(deltas) > 0 {
+		commit(t, u, deltas[0])
+		deltas = deltas[1:]
+		if len(deltas)%4 == 0 {
+			check(t, u.Sync(ctx))
+		}
+		check(t, u.View(ctx, func(tx *nodedb.Tx) error {
+			look(tx)
+			return nil
+		}))
+	}
+	wantError(t, u.Commit(last, 18), nodedb.ErrClosed)
+}
+
 func TestDeltaLevels(t *testing.T) {
 	u := openUnit(t, t.TempDir(), lazy)
 	p := nodedb.Name("^p")

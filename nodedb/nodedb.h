@@ -249,8 +249,7 @@ void ndb_delta_encode(const ndb_delta *d, char *out);
  * written. After an error the delta is still in flight; the call can be repeated. */
 int ndb_delta_commit(ndb_delta *d, uint64_t number, uint64_t mark);
 /* Commits an encoded delta while none is in flight. NDB_E_CORRUPT: nothing has changed. */
-int ndb_unit_apply(
-    ndb_store *unit, uint64_t number, uint64_t mark, const char *data, size_t len);
+int ndb_unit_apply(ndb_store *unit, uint64_t number, uint64_t mark, const char *data, size_t len);
 /* drops and frees the delta, which is not frozen */
 int ndb_delta_discard(ndb_delta *d);
 void ndb_unit_drop(ndb_store *unit); /* drops and frees all deltas in flight */
@@ -259,9 +258,9 @@ int ndb_begin_committed(ndb_session *s);
 typedef struct {
 	uint64_t number; /* of the last committed delta */
 	uint64_t applied,
-	    begun;      /* all deltas up to applied are on disk, and none after begun in part */
+	    begun;             /* all deltas up to applied are on disk, and none after begun in part */
 	uint64_t applied_mark; /* mark of the delta with the number applied */
-	uint64_t clock; /* of the last committed delta */
+	uint64_t clock;        /* of the last committed delta */
 	uint64_t waiting_nodes, waiting_bytes; /* wait for the disk */
 	uint64_t in_flight_bytes;              /* of frozen deltas that are not committed */
 	uint32_t in_flight;

@@ -46,7 +46,7 @@ struct ndb_unit {
 	uint64_t latest; /* the clock of the latest delta */
 	/* marks of the last committed delta, of the last one in frozen, of the last durable one */
 	uint64_t mark, frozen_mark, durable_mark;
-	int writing;     /* frozen is being written, and may be empty */
+	int writing; /* frozen is being written, and may be empty */
 	uint64_t frozen_clock;
 	ndb_session *spare; /* a session for the next delta */
 	/* Only the committer uses them: */
@@ -276,8 +276,7 @@ int ndb_delta_commit(ndb_delta *d, uint64_t number, uint64_t mark) {
 	return error;
 }
 
-int ndb_unit_apply(
-    ndb_store *store, uint64_t number, uint64_t mark, const char *data, size_t len) {
+int ndb_unit_apply(ndb_store *store, uint64_t number, uint64_t mark, const char *data, size_t len) {
 	if (!store->unit) return not_a_unit();
 	ndb_layer layer;
 	uint64_t clock;

@@ -174,7 +174,7 @@ func TestKillInEachLayer(t *testing.T) {
 			return nil
 		}))
 	}
-	wantError(t, u.Commit(last, 18), nodedb.ErrClosed)
+	wantError(t, u.Commit(last, 18, 0), nodedb.ErrClosed)
 }
 
 func TestDeltaLevels(t *testing.T) {
@@ -343,7 +343,7 @@ func TestApplyRefuses(t *testing.T) {
 	const one = "\x02\x01\x01" // the value 1: its bytes, INTEGER, 1
 	key := func(shared, rest int, text string) string { return string([]byte{byte(shared), byte(rest)}) + text }
 	a := key(0, 3, "^a\x00")
-	check(t, u.Apply(1, sumDelta([]byte("\x01\x00\x01"+a+"\x02"+a+one+key(1, 2, "b\x00")+"\x00"))))
+	check(t, u.Apply(1, 0, sumDelta([]byte("\x01\x00\x01"+a+"\x02"+a+one+key(1, 2, "b\x00")+"\x00"))))
 	wantCommitted(t, u, nodedb.Name("^a"), 1)
 	for name, body := range map[string]string{
 		"another version":         "\x02\x00\x00\x00",
@@ -366,7 +366,7 @@ func TestApplyRefuses(t *testing.T) {
 		"digits with a letter":    "\x01\x00\x00\x01" + a + "\x03\x03\x31x",
 		"a value that is cut off": "\x01\x00\x00\x01" + a + "\x05\x04abc",
 	} {
-		if err := u.Apply(2, sumDelta([]byte(body))); !errors.Is(err, nodedb.ErrCorrupt) {
+		if err := u.Apply(2, 0, sumDelta([]byte(body))); !errors.Is(err, nodedb.ErrCorrupt) {
 			t.Errorf("%s: error %v, want one that is ErrCorrupt", name, err)
 		}
 	}

@@ -353,7 +353,8 @@ int ndb_unit_read(ndb_store *store, MDB_txn *txn, ndb_unit_record *out) {
 	*out = (ndb_unit_record){0};
 	if (rc == MDB_NOTFOUND) return NDB_NONE;
 	if (rc) return ndb_lmdb_error(rc, "read the unit's record");
-	if (value.mv_size != UNIT_RECORD_BYTES) return ndb_fail(NDB_E_CORRUPT, "the unit's record is damaged");
+	if (value.mv_size != UNIT_RECORD_BYTES)
+		return ndb_fail(NDB_E_CORRUPT, "the unit's record is damaged");
 	uint64_t *fields[] = {&out->applied, &out->begun, &out->clock, &out->mark};
 	for (int i = 0; i < UNIT_RECORD_BYTES; i++)
 		*fields[i / 8] |= (uint64_t)((const unsigned char *)value.mv_data)[i] << (i % 8 * 8);

@@ -351,7 +351,7 @@ static void *commit_deltas(void *argument) {
     char *bytes = malloc(len);
     ndb_delta_encode(frozen[i], bytes);
     free(bytes);
-    OK(ndb_delta_commit(frozen[i], (uint64_t)i + 2));
+    OK(ndb_delta_commit(frozen[i], (uint64_t)i + 2, 0));
     atomic_store(&committed_count, i + 1);
   }
   return argument;
@@ -383,7 +383,7 @@ static void test_unit(const char *unit_folder) {
   OK(ndb_delta_begin(unit, 1, &d));
   for (int i = 0; i < ACCOUNTS; i++) OK(ndb_set(ndb_delta_session(d), a, (size_t)at(a, name(a, "^account"), i), &v));
   OK(ndb_delta_freeze(d));
-  OK(ndb_delta_commit(d, 1));
+  OK(ndb_delta_commit(d, 1, 0));
   pthread_t committer, viewer;
   IS(pthread_create(&committer, NULL, commit_deltas, NULL), 0);
   IS(pthread_create(&viewer, NULL, view_committed, NULL), 0);

@@ -56,7 +56,7 @@ func RemoveTimer(tx *nodedb.Tx, t Timer) error {
 	if err := tx.KillValue(timersByKey.At(t.Key)); err != nil {
 		return err
 	}
-	return tx.KillValue(timersByTime.At(t.Due, t.Key))
+	return tx.KillValue(timersByTime.At(t.Due).At(t.Key))
 }
 
 // AppendTo appends the timer as a document of a batch: {"key":…,"due":seconds}.

@@ -170,6 +170,9 @@ type RetryOptions struct {
 	Pipeline string
 	Limits   source.Limits
 	Sinks    []string // names of the pipeline's sinks
+	// Group returns what the letters of one batch must have in common; nil means nothing. A
+	// group is comparable.
+	Group func(l *Letter) any
 	// Remembered says that the sinks remember ranges. Without it, missing ranges
 	// are no sign that a sink lost rows.
 	Remembered bool
@@ -214,7 +217,11 @@ type RetryReader struct {
 	options   RetryOptions
 	name      string
 	next, end uint64
+	group     any // of the last batch
 }
+
+// Group returns what RetryOptions.Group returned for the letters of the last batch.
+func (r *RetryReader) Group() any { return r.group }
 
 func (r *RetryReader) bucket(tx *bolt.Tx) *bolt.Bucket {
 	return findBucket(tx, queueBucket, []byte(r.options.Pipeline), []byte(r.name))
@@ -253,9 +260,15 @@ func (r *RetryReader) fill(bucket *bolt.Bucket, b *event.Batch, requests []Reque
 			return requests, r.store.damageAt(at, err)
 		}
 		p := decodePosition(k)
+		var group any
+		if r.options.Group != nil {
+			group = r.options.Group(&l)
+		}
 		switch {
 		case b.Len() == 0:
-			b.Range.First = p
+			b.Range.First, r.group = p, group
+		case group != r.group:
+			return requests, nil
 		case p != b.Range.First+uint64(b.Len()), len(b.Data)+len(l.Original) > limits.Bytes:
 			return requests, nil
 		}

@@ -3,6 +3,7 @@ package outbox
 import (
 	"bytes"
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -19,7 +20,17 @@ type storedEntry struct {
 }
 
 func encodeEntry(e *Entry) ([]byte, error) {
+	content, err := e.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("encode entry %s of the outbox: %w", e.Batch.Range, err)
+	}
+	return boltfile.AppendChecksum(content, entryKey(e.Pipeline, e.Batch.Partition, e.Batch.Range.First)), nil
+}
+
+// Encode returns the entry in a form that Decode reads. It has no checksum.
+func (e *Entry) Encode() ([]byte, error) {
 	s := storedEntry{Entry: *e, Same: make([]int, len(e.Result.Outputs))}
+	s.Batch.State = nil // belongs to the run of the script
 	s.Result.Outputs = slices.Clone(e.Result.Outputs)
 	for i := range s.Result.Outputs {
 		for j := range i {
@@ -31,27 +42,34 @@ func encodeEntry(e *Entry) ([]byte, error) {
 		}
 	}
 	var buf bytes.Buffer
-	if err := gob.NewEncoder(&buf).Encode(&s); err != nil {
-		return nil, fmt.Errorf("encode entry %s of the outbox: %w", e.Batch.Range, err)
-	}
-	return boltfile.AppendChecksum(buf.Bytes(), entryKey(e.Pipeline, e.Batch.Partition, e.Batch.Range.First)), nil
+	err := gob.NewEncoder(&buf).Encode(&s)
+	return buf.Bytes(), err
 }
 
-// decodeEntry does not keep value. Each output gets memory of its own, because
-// rejected rows are removed in place. An entry that is not as it was stored is
+// decodeEntry is Decode for a value of the file. An entry that is not as it was stored is
 // boltfile.ErrDamagedValue.
 func decodeEntry(key, value []byte) (*Entry, error) {
 	content, err := boltfile.VerifyChecksum(value, key)
 	if err != nil {
 		return nil, err
 	}
+	e, err := Decode(content)
+	if err != nil || !bytes.Equal(key, entryKey(e.Pipeline, e.Batch.Partition, e.Batch.Range.First)) {
+		return nil, errors.Join(boltfile.ErrDamagedValue, err)
+	}
+	return e, nil
+}
+
+// Decode reads what Encode returned, and does not keep it. Each output gets memory of its own,
+// because rejected rows are removed in place.
+func Decode(content []byte) (*Entry, error) {
 	var s storedEntry
 	rest := bytes.NewReader(content)
 	if err := gob.NewDecoder(rest).Decode(&s); err != nil {
-		return nil, fmt.Errorf("%w: %w", boltfile.ErrDamagedValue, err)
+		return nil, err
 	}
-	if rest.Len() > 0 || !bytes.Equal(key, entryKey(s.Pipeline, s.Batch.Partition, s.Batch.Range.First)) {
-		return nil, boltfile.ErrDamagedValue
+	if rest.Len() > 0 {
+		return nil, errors.New("bytes follow the entry")
 	}
 	for i, same := range s.Same {
 		if same > 0 {

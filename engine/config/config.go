@@ -81,6 +81,7 @@ type Pipeline struct {
 	Source   Source
 	Script   *Script    // nil when events pass through unchanged
 	Shadow   *Shadow    // nil for none
+	State    *State     // nil if the script remembers nothing
 	Computed []Computed // columns of every pipeline, then those of this one
 	Sinks    []Sink     // with different names
 	Lanes    int        // batches in flight; 0 for the default

@@ -87,6 +87,15 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 		}
 		resolved.Pipelines = append(resolved.Pipelines, p)
 	}
+	names = map[string]bool{}
+	for _, p := range resolved.Pipelines {
+		if p.State != nil && names[p.State.Name] && !p.read {
+			faults = append(faults, &Error{File: literalName, Message: fmt.Sprintf("two pipelines have a state %q", p.State.Name)})
+		}
+		if p.State != nil {
+			names[p.State.Name] = true
+		}
+	}
 	if len(c.Pipelines) == 0 && len(faults) == 0 {
 		faults = append(faults, &Error{File: cmp.Or(c.File, literalName), Message: "the configuration has no pipeline"})
 	}
@@ -103,6 +112,9 @@ func (p *Pipeline) toNode(known Known) *node {
 		s := nodeOf(reflect.ValueOf(ScriptSettings{p.Script.Func, p.Script.Limits, p.Script.Pool, p.Script.Isolate}), false)
 		s.set(cmp.Or(p.Script.Language, orElse(known.Languages...)), &node{shape: scalar, raw: p.Script.Text, text: p.Script.Text})
 		n.set("script", s)
+	}
+	if p.State != nil {
+		n.set("state", p.State.toNode())
 	}
 	if p.Shadow != nil {
 		n.set("shadow", p.Shadow.toNode())
@@ -215,6 +227,9 @@ func (p *Pipeline) canonical() string {
 	p.Source.node.write(&b)
 	if s := p.Script; s != nil {
 		fmt.Fprintf(&b, "script %q %q %q %v %v %q\n", s.Language, s.Text, s.Func, s.Limits, s.Pool, s.Isolate)
+	}
+	if s := p.State; s != nil {
+		fmt.Fprintf(&b, "state %q %q %q\n", s.Name, s.Scope, s.Home)
 	}
 	if s := p.Shadow; s != nil {
 		fmt.Fprintf(&b, "shadow %q %v\n", s.Text, s.Sample)

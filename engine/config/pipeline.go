@@ -37,6 +37,7 @@ type topKeys struct {
 type pipelineKeys struct {
 	Source   struct{}            `yaml:"source,apart,required" kind:"source" example:"{file: {path: events.ndjson}}" help:"kind of the source, with its settings"`
 	Script   ScriptSettings      `yaml:"script,apart" kind:"script" example:"trim.lua" help:"code, a path or an address; or a mapping with the code below the name of its language, beside the keys of a script"`
+	State    stateKeys           `yaml:"state,apart" help:"nodes that the script remembers, exactly once; see the guide on state"`
 	Shadow   shadowKeys          `yaml:"shadow,apart" help:"a new version of the script that runs beside it on a sample of the events; see perigee shadow"`
 	Computed []Computed          `yaml:"computed,apart" help:"columns whose value a function computes from the row, after those of every pipeline"`
 	Sink     struct{}            `yaml:"sink,apart" kind:"sink" example:"{stdout: {}}" help:"kind of the only sink, with its settings; required without sinks"`
@@ -97,6 +98,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 		for _, p := range e.value.entries {
 			c.Pipelines = append(c.Pipelines, d.readPipeline(p, everywhere, known))
 		}
+		d.checkStateNames(c.Pipelines)
 	}
 }
 
@@ -191,6 +193,9 @@ func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pip
 	}
 	if s := e.value.get("shadow"); s != nil && s.value.shape != null && !s.value.broken {
 		p.Shadow = d.readShadow(s, &p)
+	}
+	if s := e.value.get("state"); s != nil && s.value.shape != null && !s.value.broken {
+		p.State = d.readState(s, &p)
 	}
 	return p
 }

@@ -270,13 +270,14 @@ func (d *Description) script() rule {
 	return either(code, settings, rule{"type": "null"})
 }
 
-// pipeline returns the rule for a pipeline, which has one of sink and sinks, and a script if it has a shadow.
+// pipeline returns the rule for a pipeline, which has one of sink and sinks, and a script if it has a
+// shadow or a state.
 func (d *Description) pipeline(fields []Field) rule {
 	r := d.object(fields)
 	r["oneOf"] = []rule{{"required": []string{"sink"}}, {"required": []string{"sinks"}}}
 	null := rule{"type": "null"}
 	r["anyOf"] = []rule{
-		{"properties": rule{"shadow": null}},
+		{"properties": rule{"shadow": null, "state": null}},
 		{"required": []string{"script"}, "properties": rule{"script": rule{"not": null}}},
 	}
 	return r

@@ -15,6 +15,7 @@ import (
 	"github.com/perigeedb/perigee/engine/shadow"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/loader"
 	"github.com/perigeedb/perigee/script/pool"
@@ -66,8 +67,9 @@ type Pipeline struct {
 
 	limits source.Limits
 	loader *loader.Loader
-	pool   *pool.Pool // of the script alone; nil when it uses the shared one
-	beside *pool.Pool // of the shadow; nil without one
+	pool   *pool.Pool    // of the script alone; nil when it uses the shared one
+	beside *pool.Pool    // of the shadow; nil without one
+	state  *state.Config // in a running engine; nil without a state
 	closed bool
 }
 
@@ -192,7 +194,11 @@ func (a *Assembly) addPipeline(ctx context.Context, c config.Pipeline) (faults [
 	p := &Pipeline{Config: c, loader: a.loader, limits: limitsOf(c)}
 	a.Pipelines = append(a.Pipelines, p)
 	log := a.opts.Log.With("pipeline", c.Name)
-	return append(faults, a.createSinks(p, log), a.createSource(p, log), a.loadScript(ctx, p, log))
+	sinks := a.createSinks(p, log)
+	if sinks == nil {
+		sinks = p.checkState()
+	}
+	return append(faults, sinks, a.createSource(p, log), a.loadScript(ctx, p, log))
 }
 
 func limitsOf(c config.Pipeline) source.Limits {
@@ -241,7 +247,7 @@ func (a *Assembly) createSinks(p *Pipeline, log *slog.Logger) error {
 		if c.Kind == "" {
 			continue // the configuration has reported it
 		}
-		env := sink.Env{Pipeline: p.positionsName(c), Folder: a.Config.Folder, Data: a.Config.Data, Log: log}
+		env := sink.Env{Pipeline: p.positionsName(c), Folder: a.Config.Folder, Data: a.Config.Data, State: p.Config.State != nil, Log: log}
 		if len(p.Config.Sinks) > 1 {
 			env.Log = log.With("sink", c.Name)
 		}
@@ -342,7 +348,7 @@ func (p *Pipeline) positionsName(s config.Sink) string {
 // for the source: sinks that do not remember are written first, so a sink that
 // remembers a position proves that all of them have it.
 func (p *Pipeline) remembers() bool {
-	return slices.ContainsFunc(p.Sinks, func(s Sink) bool { return s.Guarantee == sink.ExactlyOnce })
+	return p.Config.State != nil || slices.ContainsFunc(p.Sinks, func(s Sink) bool { return s.Guarantee == sink.ExactlyOnce })
 }
 
 func (p *Pipeline) pipelineSinks() (sinks []pipeline.Sink) {
@@ -371,13 +377,17 @@ func (p *Pipeline) scriptSinks() (sinks []script.Sink) {
 // their positions.
 func (a *Assembly) AdminPipelines() (pipelines []admin.Pipeline) {
 	for _, p := range a.Pipelines {
-		pipelines = append(pipelines, p.admin())
+		described := p.admin()
+		if p.Config.State != nil {
+			described.State = a.describeState(p)
+		}
+		pipelines = append(pipelines, described)
 	}
 	return pipelines
 }
 
 func (p *Pipeline) admin() admin.Pipeline {
-	described := admin.Pipeline{Name: p.Config.Name, Source: p.Source}
+	described := admin.Pipeline{Name: p.Config.Name, Source: p.Source, State: p.state}
 	if running, ok := p.Script.(*reload.Script); ok && p.Config.Script != nil {
 		described.Code = func() admin.Code {
 			code, files := running.Code()

@@ -52,6 +52,7 @@ import (
 	"github.com/perigeedb/perigee/script/pool"
 	"github.com/perigeedb/perigee/script/reload"
 	"github.com/perigeedb/perigee/server"
+	"github.com/perigeedb/perigee/sink/changelog"
 )
 
 // Options are what an engine is made with besides its configuration. The zero value
@@ -162,7 +163,8 @@ type Engine struct {
 	config    *config.Config // in effect
 	runners   []*runner      // in the order of the configuration
 	functions []Function
-	outbox    *outbox.Store // nil until a pipeline needs it
+	outbox    *outbox.Store    // nil until a pipeline needs it
+	changelog *changelog.Store // nil until a pipeline needs it
 	watch     *watch
 	ctx       context.Context // of Run; nil before
 	active    int             // pipelines that run, and reloads
@@ -266,12 +268,16 @@ func (e *Engine) newRunners(pipelines []*Pipeline) (runners []*runner, err error
 		e.closers = append(e.closers, e.outbox)
 	}
 	for _, p := range pipelines {
-		runners = append(runners, &runner{parts: p, done: make(chan struct{}), pipeline: pipeline.New(pipeline.Config{
+		settings := pipeline.Config{
 			Name: p.Config.Name, Source: p.Source, Script: p.running(), Sinks: p.pipelineSinks(),
 			DeadLetters: e.deadLetters, Outbox: e.outbox, Lanes: p.Config.Lanes, Limits: p.limits,
 			MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent),
 			Worker:   e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Reached: e.opts.Reached,
-		})})
+		}
+		if err := e.keepState(p, &settings); err != nil {
+			return nil, err
+		}
+		runners = append(runners, &runner{parts: p, done: make(chan struct{}), pipeline: pipeline.New(settings)})
 	}
 	return runners, nil
 }

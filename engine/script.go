@@ -12,6 +12,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb/lua"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/computed"
 	"github.com/perigeedb/perigee/script/isolate"
@@ -68,6 +69,9 @@ func (a *Assembly) locateCode(p *Pipeline, sinks []script.Sink, inline string, l
 		options := c.scriptOptions(len(p.Config.Computed) > 0)
 		options.Limits, options.Log, options.Modules = script.Limits(s.Limits), log, a.opts.Kinds.Modules
 		options.Stats, options.Pool = a.shared.stats, a.poolOf(p)
+		if p.Config.State != nil {
+			options.Extension = lua.ForState()
+		}
 		isolated := s.Isolate == config.IsolateProcess
 		if isolated && c.isolation == nil {
 			return nil, s.At(errors.New("isolate: this program does not start script workers"), "call isolate.Init first in main, and set engine.Options.Isolation to its result")

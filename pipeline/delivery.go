@@ -28,7 +28,9 @@ type claim struct {
 	batch     event.Batch
 	requested []deadletter.Request // by event, in a batch of retries; else empty
 	result    event.Result
-	passed    bool // an event passed the script, while the batch is tried; see limits
+	unit      *unit // whose state the script changes; nil without one
+	keepState bool  // the script changes no state: only rows are wanted that were rejected before
+	passed    bool  // an event passed the script, while the batch is tried; see limits
 }
 
 // readBatches is the reader loop of a session. It claims batches ahead of the
@@ -79,10 +81,16 @@ func (s *session) waitForClaim(reading context.Context) *claim {
 // claimBatch reads the next batch. The source keeps its events until they are
 // acknowledged.
 func (s *session) claimBatch(ctx context.Context, c *claim) error {
+	if len(s.units) > 0 {
+		c.unit = s.units[0] // that of the partition; a feed of retries chooses
+	}
 	if err := s.feed.read(ctx, c); err != nil {
 		return err
 	}
 	b := &c.batch
+	if s.assignment.timers {
+		return nil // they are taken in the turn of the script
+	}
 	if b.Len() == 0 || b.Range.Count != uint64(b.Len()) {
 		return fmt.Errorf("source returned %d events for the positions %s: this is a bug in the source", b.Len(), b.Range)
 	}
@@ -106,8 +114,19 @@ func (s *session) runLane(ctx context.Context) error {
 // run early, the events that ran are delivered as a range of their own, and the
 // script runs again on the remaining events.
 func (s *session) deliverClaim(ctx context.Context, c *claim) error {
-	run := &scriptRun{Script: s.p.config.Script, format: s.p.format, limit: script.MaxEvent{Bytes: s.p.config.MaxEvent}, time: &s.p.counters.script}
+	run := s.newScriptRun(c)
 	c.passed = false
+	if !s.assignment.timers {
+		return s.deliverEvents(ctx, run, c)
+	}
+	return s.deliverTimers(ctx, run, c)
+}
+
+// deliverEvents is deliverClaim for a batch that was read.
+func (s *session) deliverEvents(ctx context.Context, run *scriptRun, c *claim) error {
+	if err := s.waitForScript(ctx, c); err != nil {
+		return err
+	}
 	for done := uint64(0); done < c.batch.Range.Count; {
 		rest := c.batch.Tail(int(done))
 		err := s.deliverRuns(ctx, run, c, &rest)
@@ -127,6 +146,13 @@ func (s *session) deliverClaim(ctx context.Context, c *claim) error {
 	return s.endTry(c)
 }
 
+func (s *session) newScriptRun(c *claim) *scriptRun {
+	return &scriptRun{
+		Script: s.p.config.Script, format: s.p.format, limit: script.MaxEvent{Bytes: s.p.config.MaxEvent}, time: &s.p.counters.script,
+		unit: c.unit, keepState: c.keepState, rows: s.p.rowSinks(),
+	}
+}
+
 // deliverRuns runs the script on events of a batch, and delivers the result of each run, until all
 // have run or a run reached none.
 func (s *session) deliverRuns(ctx context.Context, run *scriptRun, c *claim, events *event.Batch) error {
@@ -134,12 +160,16 @@ func (s *session) deliverRuns(ctx context.Context, run *scriptRun, c *claim, eve
 	return script.RunAll(ctx, run, events, &c.result, 0, func(part *event.Batch, limit *script.LimitError) error {
 		s.p.config.Reached(AfterScript)
 		d := &delivery{session: s, batch: part, result: &c.result, script: run.version}
+		d.run = run.state
 		first := run.next
 		if len(c.requested) > 0 {
 			d.requested = c.requested[first-c.batch.Range.First:]
 		}
 		run.next = part.Range.End()
 		last := run.next == c.batch.Range.End()
+		if last {
+			s.endScript()
+		}
 		if err := d.deliver(ctx, c.number, last); err != nil {
 			return err
 		}
@@ -159,13 +189,27 @@ type scriptRun struct {
 	format  format.Format
 	limit   script.MaxEvent
 	time    *atomic.Int64 // in the script, in nanoseconds
+	rows    int           // sinks that the script has outputs for
+
+	unit      *unit
+	keepState bool
+	state     *stateRun // of the last run; nil if the script changes no state
 }
 
 // Run implements script.Script.
 func (r *scriptRun) Run(ctx context.Context, in *event.Batch, result *event.Result) error {
+	if r.unit != nil {
+		return r.runOnState(ctx, in, result)
+	}
+	return r.run(ctx, in, result)
+}
+
+func (r *scriptRun) run(ctx context.Context, in *event.Batch, result *event.Result) error {
 	r.version = r.Script.String()
 	began := time.Now()
-	err := r.limit.Run(ctx, r.Script, in, result)
+	withRows := event.Result{Outputs: result.Outputs[:r.rows], Dead: result.Dead}
+	err := r.limit.Run(ctx, r.Script, in, &withRows)
+	result.Dead, result.Dropped, result.Ran = withRows.Dead, withRows.Dropped, withRows.Ran
 	r.time.Add(int64(time.Since(began)))
 	r.explain(result.Dead)
 	if err == nil {
@@ -175,6 +219,37 @@ func (r *scriptRun) Run(ctx context.Context, in *event.Batch, result *event.Resu
 		return err
 	}
 	return fmt.Errorf("run script %s: %w", r.version, err)
+}
+
+// runOnState is run in the turn of the unit's script.
+func (r *scriptRun) runOnState(ctx context.Context, in *event.Batch, result *event.Result) error {
+	began, err := r.unit.begin(ctx)
+	if err != nil {
+		return err
+	}
+	return r.runIn(ctx, began, in, result, func() error { return nil })
+}
+
+// runIn is run for a delivery that has begun. It calls finish, if any event has run, while the
+// delivery can still be changed.
+func (r *scriptRun) runIn(ctx context.Context, began *stateRun, in *event.Batch, result *event.Result, finish func() error) error {
+	in.State, in.Time = began.state, began.state.Clock
+	err := r.run(ctx, in, result)
+	in.State, r.state = nil, nil
+	if _, isLimit := errors.AsType[*script.LimitError](err); r.keepState || result.Ran == 0 || err != nil && !isLimit {
+		if discarded := began.discard(); discarded != nil {
+			return discarded
+		}
+		return err
+	}
+	if finished := finish(); finished != nil {
+		return finished
+	}
+	if ended := began.end(ctx); ended != nil {
+		return ended
+	}
+	r.state = began
+	return err
 }
 
 // explain says more about events that are not documents.
@@ -198,7 +273,8 @@ type delivery struct {
 	// withoutOutput says for each sink that the result has no output for it. It is
 	// empty if the result has one for every sink.
 	withoutOutput []bool
-	maybeWritten  bool // a sink may have committed the range
+	maybeWritten  bool      // a sink may have committed the range
+	run           *stateRun // nil if the script has changed no state
 }
 
 // deliver takes a result through all steps after the script, in the turn of its
@@ -206,6 +282,20 @@ type delivery struct {
 func (d *delivery) deliver(ctx context.Context, number uint64, last bool) error {
 	d.labelOutputs()
 	d.selectRequested()
+	var err error
+	if d.run == nil {
+		err = d.commitInTurn(ctx, number, last)
+	} else {
+		err = d.commitNote(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return d.acknowledge(ctx)
+}
+
+// commitInTurn is commit in the turn of the delivery's claim.
+func (d *delivery) commitInTurn(ctx context.Context, number uint64, last bool) error {
 	if err := d.sequencer.waitForTurn(ctx, number); err != nil {
 		return err
 	}
@@ -215,7 +305,7 @@ func (d *delivery) deliver(ctx context.Context, number uint64, last bool) error 
 	if last {
 		d.sequencer.endTurn()
 	}
-	return d.acknowledge(ctx)
+	return nil
 }
 
 // commit makes everything that the script made of the events durable. This is
@@ -261,20 +351,10 @@ func (d *delivery) replaceDeadLetters(ctx context.Context) error {
 // after a crash between two sinks the script does not run again.
 func (d *delivery) storeOutputs(ctx context.Context) error {
 	p := d.p
-	if p.config.Outbox == nil || len(p.config.Sinks) < 2 && !d.stored {
+	if p.config.Outbox == nil || p.units != nil && !d.stored || len(p.config.Sinks) < 2 && !d.stored {
 		return nil
 	}
-	e := &outbox.Entry{
-		Pipeline: p.config.Name, Script: d.script,
-		Batch: *d.batch, Result: *d.result,
-	}
-	e.Result.Outputs = nil
-	for i := range p.config.Sinks {
-		if !d.lacksOutput(i) {
-			e.Sinks = append(e.Sinks, p.config.Sinks[i].Name)
-			e.Result.Outputs = append(e.Result.Outputs, d.result.Outputs[i])
-		}
-	}
+	e := d.outboxEntry(func(i int) bool { return !d.lacksOutput(i) })
 	err := p.outbox.do(ctx, func() error { return p.config.Outbox.Put(e) })
 	if err != nil {
 		return fmt.Errorf("store outputs: %w", err)
@@ -284,13 +364,30 @@ func (d *delivery) storeOutputs(ctx context.Context) error {
 	return nil
 }
 
+// outboxEntry returns the outputs for the sinks that has selects, with what the script made
+// besides them.
+func (d *delivery) outboxEntry(has func(sink int) bool) *outbox.Entry {
+	e := &outbox.Entry{
+		Pipeline: d.p.config.Name, Script: d.script,
+		Batch: *d.batch, Result: *d.result,
+	}
+	e.Result.Outputs = nil
+	for i := range d.p.config.Sinks {
+		if has(i) {
+			e.Sinks = append(e.Sinks, d.p.config.Sinks[i].Name)
+			e.Result.Outputs = append(e.Result.Outputs, d.result.Outputs[i])
+		}
+	}
+	return e
+}
+
 // writeSink writes rows and range to sink i in one transaction. If the sink rejects
 // rows, it has committed nothing: the rows become dead letters, durably, before
 // the others are written.
 func (d *delivery) writeSink(ctx context.Context, i int) error {
 	for {
 		d.p.config.Reached(BeforeWrite)
-		err := d.tryWrite(ctx, i)
+		err := d.tryWrite(ctx, i, func() error { return d.writers[i].Write(ctx, &d.result.Outputs[i]) })
 		rejected, ok := errors.AsType[*sink.RowErrors](err)
 		if !ok {
 			return err
@@ -307,8 +404,8 @@ func (d *delivery) writeSink(ctx context.Context, i int) error {
 	}
 }
 
-// tryWrite writes to sink i until the write succeeds or fails permanently.
-func (d *delivery) tryWrite(ctx context.Context, i int) error {
+// tryWrite calls write, for sink i, until it succeeds or fails permanently.
+func (d *delivery) tryWrite(ctx context.Context, i int, write func() error) error {
 	attempts := 0
 	err := d.p.sinks[i].do(ctx, func() error {
 		if attempts++; attempts > 1 {
@@ -316,7 +413,7 @@ func (d *delivery) tryWrite(ctx context.Context, i int) error {
 		}
 		began := time.Now()
 		defer func() { d.p.counters.sinks[i].time.Add(int64(time.Since(began))) }()
-		return d.writers[i].Write(ctx, &d.result.Outputs[i])
+		return write()
 	})
 	if err == nil {
 		d.maybeWritten = true

@@ -34,9 +34,12 @@ func (s *session) openFeed(ctx context.Context, done event.Ranges) (err error) {
 			return err
 		}
 	}
-	if s.assignment.retries {
-		s.feed, err = s.p.openRetries(ctx, s.partition, done)
-	} else {
+	switch {
+	case s.assignment.retries:
+		s.feed, err = s.openRetries(ctx, done)
+	case s.assignment.timers:
+		s.feed = &timerFeed{s: s, unit: s.units[0]}
+	default:
 		s.feed, err = s.p.openSource(ctx, s.partition, done)
 	}
 	return err
@@ -94,27 +97,32 @@ func (f *sourceFeed) close(ctx context.Context) error { return f.reader.Close(ct
 
 // A retryFeed reads a batch of requested retries.
 type retryFeed struct {
+	s       *session
 	retrier *retrier
 	reader  *deadletter.RetryReader
 	decoder *format.Decoder // the setting may have changed since the events were read
 }
 
-func (p *Pipeline) openRetries(ctx context.Context, partition string, done event.Ranges) (feed, error) {
+func (s *session) openRetries(ctx context.Context, done event.Ranges) (feed, error) {
+	p := s.p
 	options := deadletter.RetryOptions{Pipeline: p.config.Name, Limits: p.config.Limits}
 	for _, s := range p.config.Sinks {
 		options.Sinks = append(options.Sinks, s.Name)
 	}
 	options.Remembered = slices.ContainsFunc(p.config.Sinks, func(s Sink) bool { return s.Guarantee == sink.ExactlyOnce })
-	f := &retryFeed{retrier: p.deadLetters, decoder: p.format.NewDecoder()}
+	if p.units != nil {
+		options.Group = p.retryGroup
+	}
+	f := &retryFeed{s: s, retrier: p.deadLetters, decoder: p.format.NewDecoder()}
 	err := p.deadLetters.do(ctx, func() (err error) {
-		f.reader, err = p.config.DeadLetters.OpenRetries(options, partition, done)
+		f.reader, err = p.config.DeadLetters.OpenRetries(options, s.partition, done)
 		return err
 	})
 	return f, err
 }
 
 func (f *retryFeed) read(ctx context.Context, c *claim) error {
-	return f.retrier.do(ctx, func() (err error) {
+	err := f.retrier.do(ctx, func() (err error) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -123,6 +131,10 @@ func (f *retryFeed) read(ctx context.Context, c *claim) error {
 		}
 		return err
 	})
+	if err != nil || f.s.p.units == nil {
+		return err
+	}
+	return f.chooseUnit(ctx, c)
 }
 
 // acknowledge does nothing: markCommitted has completed the retries.

@@ -33,11 +33,35 @@ type leaseManager struct {
 	failing bool      // the last attempt failed
 }
 
-// A heldLease is a lease and the assignment that works under it. Its timer cancels
-// the assignment before the lease expires.
+// A heldLease is a lease and the assignments that work under it: that of a partition, or those
+// of a unit. Its timer cancels them before the lease expires.
 type heldLease struct {
-	assignment *assignment
-	expiry     *time.Timer
+	mu          sync.Mutex // guards the fields below for the timer
+	assignments []*assignment
+	lost        bool
+	expiry      *time.Timer
+}
+
+// cancel cancels the assignments.
+func (h *heldLease) cancel() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost = true
+	for _, a := range h.assignments {
+		a.cancel(errLeaseLost)
+	}
+}
+
+// add adds assignments to those that work under the lease.
+func (h *heldLease) add(started []*assignment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.assignments = append(h.assignments, started...)
+	if h.lost {
+		for _, a := range started {
+			a.cancel(errLeaseLost)
+		}
+	}
 }
 
 // maxLeaseInterval bounds the time between two checks of the leases.
@@ -121,21 +145,38 @@ func (m *leaseManager) maintain(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("report this worker as alive: %w", err)
 	}
-	partitions := m.s.leasablePartitions()
+	work := m.s.leasableWork()
+	m.assignNew(work)
+	partitions := slices.Collect(maps.Keys(work))
 	fairShare := (len(partitions) + max(workers, 1) - 1) / max(workers, 1)
 	defer func() { m.s.p.counters.leases.set(workers, len(m.held), len(partitions)) }()
 	if len(m.held) > fairShare {
 		m.giveUpPartition()
 		return nil
 	}
-	return m.acquireLeases(ctx, partitions, fairShare)
+	return m.acquireLeases(ctx, work, fairShare)
+}
+
+// assignNew starts what is new in the units whose leases are held.
+func (m *leaseManager) assignNew(work map[string][]*assignment) {
+	for name, h := range m.held {
+		if !h.isStopping() {
+			h.add(m.s.assignAll(work[name]))
+		}
+	}
+}
+
+// isStopping reports whether one of the assignments drains.
+func (h *heldLease) isStopping() bool {
+	return slices.ContainsFunc(h.assignments, (*assignment).isStopping)
 }
 
 // releaseUnassigned releases the leases whose assignments have ended.
 func (m *leaseManager) releaseUnassigned(ctx context.Context) error {
 	var ended []string
 	for partition, h := range m.held {
-		if !m.s.isAssigned(h.assignment) {
+		h.assignments = slices.DeleteFunc(h.assignments, func(a *assignment) bool { return !m.s.isAssigned(a) })
+		if len(h.assignments) == 0 {
 			h.expiry.Stop()
 			ended = append(ended, partition)
 		}
@@ -173,7 +214,7 @@ func (m *leaseManager) renewLeases(ctx context.Context) error {
 		case "": // unknown
 		default:
 			h.expiry.Stop()
-			h.assignment.cancel(errLeaseLost)
+			h.cancel()
 		}
 	}
 	if err == nil {
@@ -207,15 +248,17 @@ func (m *leaseManager) workTime(start time.Time) time.Duration {
 
 // giveUpPartition drains one partition, unless one is already draining.
 func (m *leaseManager) giveUpPartition() {
-	var any *assignment
-	for _, h := range m.held {
-		if h.assignment.isStopping() {
+	var chosen string
+	for name, h := range m.held {
+		if h.isStopping() {
 			return
 		}
-		any = h.assignment
+		chosen = name
 	}
-	m.s.p.log.Info("giving up a partition: other workers have too few", "partition", any.partition)
-	any.stopReading()
+	m.s.p.log.Info("giving up a partition: other workers have too few", "partition", chosen)
+	for _, a := range m.held[chosen].assignments {
+		a.stopReading()
+	}
 }
 
 // maxAcquired is how many leases a worker acquires between two looks at the number of
@@ -226,8 +269,9 @@ const maxAcquired = 1000
 // workers do not compete for the same. It requests as many as the worker lacks; where
 // other workers hold those, twice as many each time, so that a worker that lacks one of
 // thousands finds it with few requests.
-func (m *leaseManager) acquireLeases(ctx context.Context, partitions []string, fairShare int) error {
+func (m *leaseManager) acquireLeases(ctx context.Context, work map[string][]*assignment, fairShare int) error {
 	var candidates []string
+	partitions := slices.Collect(maps.Keys(work))
 	for _, i := range mathrand.Perm(len(partitions)) {
 		if m.held[partitions[i]] == nil {
 			candidates = append(candidates, partitions[i])
@@ -236,7 +280,7 @@ func (m *leaseManager) acquireLeases(ctx context.Context, partitions []string, f
 	lacking := min(fairShare-len(m.held), maxAcquired)
 	for n := lacking; lacking > 0 && len(candidates) > 0 && m.s.reading.Err() == nil; n = min(2*n, maxAcquired) {
 		n = min(n, len(candidates))
-		assigned, err := m.acquireSome(ctx, candidates[:n], lacking)
+		assigned, err := m.acquireSome(ctx, candidates[:n], work, lacking)
 		if err != nil {
 			return err
 		}
@@ -248,7 +292,7 @@ func (m *leaseManager) acquireLeases(ctx context.Context, partitions []string, f
 
 // acquireSome requests leases, assigns the partitions of at most so many that the worker
 // gets, and releases the others.
-func (m *leaseManager) acquireSome(ctx context.Context, partitions []string, most int) (assigned int, err error) {
+func (m *leaseManager) acquireSome(ctx context.Context, partitions []string, work map[string][]*assignment, most int) (assigned int, err error) {
 	start := time.Now()
 	holders, err := m.requestLeases(ctx, partitions)
 	var surplus []string
@@ -256,17 +300,20 @@ func (m *leaseManager) acquireSome(ctx context.Context, partitions []string, mos
 		if holders[i] != m.worker {
 			continue
 		}
-		a := &assignment{partition: partition, leased: true}
-		if assigned == most || !m.s.assign(a) {
+		h := &heldLease{}
+		if assigned < most {
+			h.add(m.s.assignAll(work[partition]))
+		}
+		if len(h.assignments) == 0 {
 			surplus = append(surplus, partition)
 			continue
 		}
 		assigned++
-		expiry := time.AfterFunc(m.workTime(start), func() {
+		h.expiry = time.AfterFunc(m.workTime(start), func() {
 			m.s.p.log.Warn("lease could not be renewed; stopping work on the partition before it expires", "partition", partition)
-			a.cancel(errLeaseLost)
+			h.cancel()
 		})
-		m.held[partition] = &heldLease{a, expiry}
+		m.held[partition] = h
 	}
 	if len(surplus) > 0 {
 		err = errors.Join(err, m.store.ReleaseLeases(ctx, surplus, m.worker))

@@ -21,6 +21,16 @@
 // lack them, and the script does not run again. Sinks that do not remember ranges
 // are written first, so that they have whatever another sink remembers.
 //
+// A script with a state reads and changes the nodes of a unit. Its deliveries follow one
+// another through
+//
+//	script over the deltas in flight → dead letters → home (rows, range and note) → other sinks → ack
+//
+// and any error but a retry ends all sessions of the unit and drops its deltas, so that the
+// state is always that of the events that the home has. What the other sinks get stands in the
+// note, and no outbox is used. Timers that are due are fed to the pipeline as a partition of
+// each unit.
+//
 // Dead letters whose retry was requested are fed to the pipeline beside the
 // source, in batches that the sinks know as partitions.
 //
@@ -43,11 +53,13 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
@@ -73,6 +85,10 @@ type Config struct {
 	// Outbox is needed by a pipeline that has several sinks, or had several: the
 	// entries that are left in it are delivered. nil means none.
 	Outbox *outbox.Store
+	// State is that of the script; nil means none. Its notes are kept by the sink with the index
+	// Home, whose ranges alone say what is done.
+	State  *state.Config
+	Home   int
 	Lanes  int           // batches of a partition in flight; 0 means DefaultLanes
 	Limits source.Limits // of a batch, as the source was told
 	// MaxEvent is the size beyond which an event becomes a dead letter that no script sees; 0
@@ -94,6 +110,9 @@ type Sink struct {
 	Name      string
 	Sink      sink.Sink
 	Guarantee sink.Guarantee // of its kind; "" means that it remembers ranges if Open returns any
+	// WithoutRows says that the script has no output for it: it keeps only ranges and notes.
+	// Such sinks are the last ones.
+	WithoutRows bool
 }
 
 // DeadLetters stores the events that could not be processed, and feeds those back
@@ -126,6 +145,7 @@ type Pipeline struct {
 	counters counters
 	breaker  circuitBreaker
 	limits   *limits
+	units    *units // nil if the pipeline has no state
 
 	// One retrier for each dependency, shared by all lanes.
 	source      *retrier
@@ -167,6 +187,10 @@ func New(c Config) *Pipeline {
 	}
 	p.counters.sinks = make([]sinkCounters, len(c.Sinks))
 	p.writeOrder = orderWrites(c.Sinks)
+	if c.State != nil {
+		p.units = newUnits(p)
+		p.writeOrder = append(slices.DeleteFunc(p.writeOrder, func(i int) bool { return i == c.Home }), c.Home)
+	}
 	return p
 }
 
@@ -183,6 +207,15 @@ func orderWrites(sinks []Sink) (order []int) {
 }
 
 func (s *Sink) isAtLeastOnce() bool { return s.Guarantee == sink.AtLeastOnce }
+
+// rowSinks returns the number of sinks that the script has outputs for.
+func (p *Pipeline) rowSinks() int {
+	n := len(p.config.Sinks)
+	for n > 0 && p.config.Sinks[n-1].WithoutRows {
+		n--
+	}
+	return n
+}
 
 // Name returns the pipeline's name in the configuration.
 func (p *Pipeline) Name() string { return p.config.Name }

@@ -11,6 +11,7 @@ const (
 	AfterOutbox      Point = "after-outbox"       // outputs are durable in the outbox; only with several sinks
 	BeforeWrite      Point = "before-write"       // before each write to a sink
 	AfterCommit      Point = "after-commit"       // after each write to a sink
+	AfterNote        Point = "after-note"         // the home has rows, range and note, and the copy the note; only with a state
 	BeforeAck        Point = "before-ack"         // every sink has the batch
 	AfterAck         Point = "after-ack"          // the source knows
 	BeforeReplay     Point = "before-replay"      // an entry of the outbox was found after a crash
@@ -19,6 +20,6 @@ const (
 // Points returns all points.
 func Points() []Point {
 	return []Point{
-		AfterRead, AfterScript, AfterDeadLetters, AfterOutbox, BeforeWrite, AfterCommit, BeforeAck, AfterAck, BeforeReplay,
+		AfterRead, AfterScript, AfterDeadLetters, AfterOutbox, BeforeWrite, AfterCommit, AfterNote, BeforeAck, AfterAck, BeforeReplay,
 	}
 }

@@ -47,7 +47,7 @@ func (s *session) replayOutbox(ctx context.Context) (event.Ranges, error) {
 func (s *session) isWritten(r event.Range) bool {
 	remembered := false
 	for i := range s.p.config.Sinks {
-		if s.p.config.Sinks[i].isAtLeastOnce() {
+		if s.p.config.Sinks[i].isAtLeastOnce() || s.writers[i] == nil {
 			continue
 		}
 		if remembered = s.ranges[i].Covers(r.First, r.End()); !remembered {

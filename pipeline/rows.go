@@ -117,8 +117,11 @@ func (d *delivery) selectDead(produced, selected []bool) {
 	})
 }
 
-func (d *delivery) hasSink(name string) bool {
-	return slices.ContainsFunc(d.p.config.Sinks, func(s Sink) bool { return s.Name == name })
+func (d *delivery) hasSink(name string) bool { return d.p.sinkNamed(name) >= 0 }
+
+// sinkNamed returns the index of a sink, or -1.
+func (p *Pipeline) sinkNamed(name string) int {
+	return slices.IndexFunc(p.config.Sinks, func(s Sink) bool { return s.Name == name })
 }
 
 // unknownSink returns the dead letter of a retry for a sink that the pipeline does

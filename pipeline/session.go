@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,10 +29,14 @@ type session struct {
 	writers     []sink.Writer  // by sink
 	ranges      []event.Ranges // by sink: what it had when it was opened; see keepRangesAhead
 	feed        feed
-	claims      []*claim    // all of them
-	free        chan *claim // for the reader loop
-	claimed     chan *claim // for the lanes
-	sequencer   *sequencer  // nil if no sink needs its outputs in order
+	units       []*unit            // that the session uses: that of its partition, or those of its retries
+	nextTimer   uint64             // position of the next timer, in the partition of timers
+	giveUp      context.CancelFunc // ends the session when one of them is given up
+	claims      []*claim           // all of them
+	free        chan *claim        // for the reader loop
+	claimed     chan *claim        // for the lanes
+	sequencer   *sequencer         // nil if no sink needs its outputs in order, and with a state
+	scripts     *sequencer         // turns of the script, with a state
 	moved       atomic.Pointer[error]
 	stopReading context.CancelFunc
 }
@@ -40,15 +45,18 @@ type session struct {
 // fencing. With leases, fencing ends it too: the lease decides who continues. It
 // returns nil if the partition is exhausted or reading stopped.
 func (p *Pipeline) runPartition(a *assignment) error {
-	var fenced backoff
+	var again backoff
 	for !a.isStopping() {
 		err := p.runSession(a)
-		if a.leased || !errors.Is(err, sink.ErrFenced) {
+		switch {
+		case errors.Is(err, errUnitEnded):
+		case errors.Is(err, sink.ErrFenced) && !a.leased:
+			p.log.Warn("another worker has taken over the partition; taking it back", "partition", a.partition)
+		default:
 			return err
 		}
 		p.status.addOpening()
-		p.log.Warn("another worker has taken over the partition; taking it back", "partition", a.partition)
-		sleep(a.reading, fenced.next())
+		sleep(a.reading, again.next())
 	}
 	p.status.removeOpening()
 	return nil
@@ -60,6 +68,9 @@ func (p *Pipeline) runSession(a *assignment) (err error) {
 	p.counters.open.Add(1)
 	defer func() {
 		s.close()
+		for _, u := range s.units {
+			u.release(err)
+		}
 		p.counters.open.Add(-1)
 	}()
 	err = s.open(a.reading)
@@ -74,23 +85,54 @@ func (p *Pipeline) runSession(a *assignment) (err error) {
 		return nil
 	}
 	p.log.Info("partition opened", "partition", s.partition)
-	return s.run(a.ctx)
+	return s.runWithUnits(a.ctx)
+}
+
+// runWithUnits is run, which also ends when a unit that the session uses is given up.
+func (s *session) runWithUnits(ctx context.Context) error {
+	if s.p.units == nil {
+		return s.run(ctx)
+	}
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.giveUp = cancel
+	for _, u := range s.units {
+		defer context.AfterFunc(u.ctx, cancel)()
+	}
+	err := s.run(running)
+	isEnded := func(u *unit) bool { return u.ctx.Err() != nil }
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil && slices.ContainsFunc(s.units, isEnded) {
+		return errUnitEnded
+	}
+	return err
+}
+
+// useUnit returns an open unit, which the session uses until it ends.
+func (s *session) useUnit(ctx context.Context, name string) (*unit, error) {
+	if i := slices.IndexFunc(s.units, func(u *unit) bool { return u.name == name }); i >= 0 {
+		return s.units[i], nil
+	}
+	u, err := s.p.units.acquire(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s.units = append(s.units, u)
+	if s.giveUp != nil {
+		context.AfterFunc(u.ctx, s.giveUp)
+	}
+	return u, nil
 }
 
 // open takes over the partition at every sink, delivers its entries of the outbox,
 // and opens the feed behind the ranges that all sinks have.
-func (s *session) open(ctx context.Context) error {
-	for i, to := range s.p.config.Sinks {
-		err := s.p.sinks[i].do(ctx, func() error {
-			writer, ranges, err := to.Sink.Open(ctx, s.partition)
-			if err == nil {
-				s.writers, s.ranges = append(s.writers, writer), append(s.ranges, ranges)
-			}
+func (s *session) open(ctx context.Context) (err error) {
+	if name, ok := s.p.unitOf(s.assignment); ok {
+		if _, err := s.useUnit(ctx, name); err != nil {
 			return err
-		})
-		if err != nil {
-			return fmt.Errorf("open sink %s: %w", to.Name, err)
 		}
+	}
+	if err := s.openWriters(ctx, false); err != nil {
+		return err
 	}
 	done, err := s.replayOutbox(ctx)
 	if err != nil || s.assignment.orphan {
@@ -99,16 +141,41 @@ func (s *session) open(ctx context.Context) error {
 	if err := s.openFeed(ctx, done); err != nil {
 		return err
 	}
-	if !s.assignment.retries {
+	if n := len(done); n > 0 {
+		s.nextTimer = done[n-1].End()
+	}
+	if !s.assignment.retries && !s.assignment.timers {
 		s.p.counters.countOpened(s.partition, done)
 	}
 	s.keepRangesAhead(done)
 	return nil
 }
 
+// openWriters opens the partition at every sink, or at those other than the home.
+func (s *session) openWriters(ctx context.Context, others bool) error {
+	s.writers, s.ranges = make([]sink.Writer, len(s.p.config.Sinks)), make([]event.Ranges, len(s.p.config.Sinks))
+	for i, to := range s.p.config.Sinks {
+		if others && i == s.p.config.Home {
+			continue
+		}
+		err := s.p.sinks[i].do(ctx, func() (err error) {
+			s.writers[i], s.ranges[i], err = to.Sink.Open(ctx, s.partition)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("open sink %s: %w", to.Name, err)
+		}
+	}
+	return nil
+}
+
 // commonRanges returns the ranges that every sink has. Sinks that do not remember
-// ranges are written first, so they have what the others remember.
+// ranges are written first, so they have what the others remember. With a state it returns
+// those of the home, which has the outputs for the others.
 func (s *session) commonRanges() event.Ranges {
+	if s.p.units != nil {
+		return s.ranges[s.p.config.Home]
+	}
 	var common event.Ranges
 	first := true
 	for i := range s.p.config.Sinks {
@@ -134,7 +201,9 @@ func (s *session) close() {
 		s.warn("close source", s.feed.close(ctx))
 	}
 	for _, w := range s.writers {
-		s.warn("close sink", w.Close())
+		if w != nil {
+			s.warn("close sink", w.Close())
+		}
 	}
 }
 
@@ -149,13 +218,19 @@ func (s *session) warn(action string, err error) {
 func (s *session) run(ctx context.Context) error {
 	lanes := s.p.config.Lanes
 	claims := lanes + 1 // one is read into while every lane is busy
+	if s.assignment.timers {
+		lanes, claims = 1, 1 // what is due next is known when the last ones have run
+	}
 	s.free, s.claimed = make(chan *claim, claims), make(chan *claim, claims)
 	for range claims {
 		c := s.newClaim()
 		s.claims = append(s.claims, c)
 		s.free <- c
 	}
-	if s.p.isOrdered() {
+	switch {
+	case s.p.units != nil:
+		s.scripts = newSequencer()
+	case s.p.isOrdered():
 		s.sequencer = newSequencer()
 	}
 	s.p.counters.lags.add(s.partition, len(s.writers))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,7 @@ type supervisor struct {
 
 	mu          sync.Mutex
 	listed      []string        // partitions of the last listing; nil before the first
+	unitNames   map[string]bool // units whose timers run: those of listed partitions, and those that the home had
 	retryBatch  string          // the one of them that is a batch of retries, or ""
 	exhausted   map[string]bool // of those listed
 	assignments map[string]*assignment
@@ -45,6 +47,7 @@ type supervisor struct {
 type assignment struct {
 	partition   string
 	retries     bool // a batch of requested retries
+	timers      bool // those of a unit
 	orphan      bool // not listed any more; only the outbox has entries of it
 	leased      bool
 	ctx         context.Context
@@ -65,6 +68,7 @@ type exit struct {
 type listing struct {
 	partitions []string
 	retryBatch string
+	units      []string // that the home has; only in the first listing
 	err        error
 	exitCount  int // at the time of the question
 }
@@ -77,7 +81,7 @@ func newSupervisor(p *Pipeline, ctx, reading context.Context) *supervisor {
 	return &supervisor{
 		p: p, ctx: ctx, reading: reading,
 		exits: make(chan exit), listings: make(chan listing, 1), leaseErrors: make(chan error, 1),
-		exhausted: make(map[string]bool), assignments: make(map[string]*assignment),
+		exhausted: make(map[string]bool), assignments: make(map[string]*assignment), unitNames: make(map[string]bool),
 	}
 }
 
@@ -96,8 +100,8 @@ func (s *supervisor) run() (exhausted bool, err error) {
 	}
 	readingStopped := s.reading.Done()
 	for {
-		if s.reading.Err() != nil && s.isIdle() {
-			return false, s.ctx.Err()
+		if s.isIdle() && (s.reading.Err() != nil || exhausted) {
+			return exhausted && s.reading.Err() == nil, s.ctx.Err()
 		}
 		select {
 		case <-timer.C:
@@ -106,8 +110,12 @@ func (s *supervisor) run() (exhausted bool, err error) {
 			timer.Reset(listInterval)
 		case l := <-s.listings:
 			s.listPending = false
-			if exhausted, err := s.handleListing(l); exhausted || err != nil {
-				return exhausted, err
+			if exhausted, err = s.handleListing(l); err != nil {
+				return false, err
+			}
+			if exhausted {
+				s.stopTimers()
+				continue
 			}
 			if l.exitCount != s.exitCount && s.isIdle() {
 				listWithin(0) // every assignment has ended since the question
@@ -137,12 +145,18 @@ func (s *supervisor) requestListing() {
 	}
 	s.listPending = true
 	l := listing{exitCount: s.exitCount}
+	s.mu.Lock()
+	first := s.listed == nil
+	s.mu.Unlock()
 	s.listers.Go(func() {
 		l.err = catchPanic(func() (err error) {
 			if l.partitions, err = s.p.sourcePartitions(s.reading); err != nil {
 				return err
 			}
-			l.retryBatch, err = s.p.retryBatch(s.reading)
+			if l.retryBatch, err = s.p.retryBatch(s.reading); err != nil || s.p.units == nil || !first {
+				return err
+			}
+			l.units, err = s.p.homeUnits(s.reading)
 			return err
 		})
 		s.listings <- l
@@ -168,9 +182,9 @@ func (s *supervisor) handleListing(l listing) (exhausted bool, err error) {
 			return false, err
 		}
 	}
-	for _, name := range l.partitions {
-		if !s.isLeased(name) {
-			s.assign(&assignment{partition: name})
+	for name, work := range s.work() {
+		if !s.leasing || s.p.units == nil && !s.isLeased(name) {
+			s.assignAll(work)
 		}
 	}
 	if l.retryBatch != "" {
@@ -188,6 +202,14 @@ func (s *supervisor) updateListed(l listing) (first bool) {
 	s.listed, s.retryBatch = append([]string{}, l.partitions...), l.retryBatch
 	if l.retryBatch != "" {
 		s.listed = append(s.listed, l.retryBatch)
+	}
+	for _, unit := range l.units {
+		s.unitNames[unit] = true
+	}
+	for _, name := range l.partitions {
+		if s.p.units != nil {
+			s.unitNames[s.p.unitOfPartition(name)] = true
+		}
 	}
 	for name := range s.exhausted {
 		if !slices.Contains(s.listed, name) {
@@ -212,7 +234,53 @@ func (s *supervisor) assignOrphans() error {
 	return err
 }
 
-// isLeased reports whether only the holder of its lease works on a partition.
+// work returns what can be assigned, by the name of the lease that it needs where leases are
+// kept: each partition of the source that is listed and not exhausted; with a state, all
+// partitions of a unit, and its timers.
+func (s *supervisor) work() map[string][]*assignment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	work := map[string][]*assignment{}
+	for _, name := range s.listed {
+		if s.exhausted[name] || name == s.retryBatch {
+			continue
+		}
+		lease := name
+		if s.p.units != nil {
+			lease = s.p.unitOfPartition(name)
+		}
+		work[lease] = append(work[lease], &assignment{partition: name})
+	}
+	for unit := range s.unitNames {
+		work[unit] = append(work[unit], &assignment{partition: timersOf(unit), timers: true})
+	}
+	return work
+}
+
+// assignAll starts those assignments that were not started, and returns them.
+func (s *supervisor) assignAll(work []*assignment) (started []*assignment) {
+	for _, a := range work {
+		if s.assign(a) {
+			started = append(started, a)
+		}
+	}
+	return started
+}
+
+// stopTimers ends the timers of all units: the source is exhausted.
+func (s *supervisor) stopTimers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.unitNames)
+	for _, a := range s.assignments {
+		if a.timers {
+			a.stopReading()
+		}
+	}
+}
+
+// isLeased reports whether only the holder of its lease works on a partition of a pipeline
+// without state.
 func (s *supervisor) isLeased(partition string) bool {
 	isLocal := s.p.config.Source.Traits().Local
 	return s.leasing && partition != s.retryBatch && !(isLocal != nil && isLocal(partition))
@@ -257,7 +325,7 @@ func (s *supervisor) handleExit(e exit) (retryIn time.Duration, err error) {
 		retryIn = s.moves.next()
 	case e.err != nil:
 		return 0, e.err
-	case e.reading.Err() == nil && !e.orphan:
+	case e.reading.Err() == nil && !e.orphan && !e.timers:
 		s.exhausted[e.partition] = true
 	}
 	return retryIn, nil
@@ -307,7 +375,12 @@ func (s *supervisor) isAnyMoving() bool {
 func (s *supervisor) isExhausted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.assignments) == 0 && !slices.ContainsFunc(s.listed, func(name string) bool { return !s.exhausted[name] })
+	for _, a := range s.assignments {
+		if !a.timers {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.listed, func(name string) bool { return !s.exhausted[name] })
 }
 
 // isAssigned reports whether an assignment has not ended.
@@ -317,11 +390,16 @@ func (s *supervisor) isAssigned(a *assignment) bool {
 	return s.assignments[a.partition] == a
 }
 
-// leasablePartitions returns the leased partitions that are not exhausted.
-func (s *supervisor) leasablePartitions() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.listed), func(name string) bool {
-		return s.exhausted[name] || !s.isLeased(name)
-	})
+// leasableWork returns the work that needs a lease.
+func (s *supervisor) leasableWork() map[string][]*assignment {
+	work := s.work()
+	if s.p.units == nil {
+		maps.DeleteFunc(work, func(name string, _ []*assignment) bool { return !s.isLeased(name) })
+	}
+	for _, assignments := range work {
+		for _, a := range assignments {
+			a.leased = true
+		}
+	}
+	return work
 }

@@ -76,7 +76,8 @@ var may = map[string][]string{
 	"sink/redis":               {"event", "sink", "sink/internal/positions", "internal/resp"},
 	"sink/stdout":              {"event", "internal/terminal", "sink", "sink/internal/ndjson"},
 
-	"pipeline":            {"event", "source", "source/format", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "internal/durable"},
+	"pipeline":            {"event", "nodedb", "source", "source/format", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "internal/durable"},
+	"pipeline/state":      {"event", "nodedb", "nodedb/lua", "sink", "internal/durable"},
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
@@ -104,10 +105,10 @@ var may = map[string][]string{
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
 
 	"server": {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
-	"admin":  {"engine/compare", "event", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "internal/datafolder", "internal/durable", "internal/nearest"},
+	"admin":  {"engine/compare", "event", "nodedb", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "internal/datafolder", "internal/durable", "internal/nearest"},
 
 	"engine": {
-		"admin", "engine/compare", "engine/config", "engine/shadow", "event", "internal/datafolder", "pipeline", "pipeline/deadletter", "pipeline/outbox",
+		"admin", "engine/compare", "engine/config", "engine/shadow", "event", "internal/datafolder", "nodedb", "nodedb/lua", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "sink/changelog",
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":       {"eventstore/catalog", "internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},

@@ -1,0 +1,24 @@
+package state
+
+import (
+	"net/url"
+	"path/filepath"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// folderNameMax is shorter than what file systems allow, for the files of backups beside it.
+const folderNameMax = 200
+
+// folderOf returns the folder of a unit's copy.
+func (c *Config) folderOf(unit string) string {
+	name := url.PathEscape(unit)
+	if name[0] == '.' {
+		name = "%2E" + name[1:]
+	}
+	if len(name) > folderNameMax {
+		name = name[:folderNameMax-17] + "~" + strconv.FormatUint(xxhash.Sum64String(unit), 16)
+	}
+	return filepath.Join(c.Folder, name)
+}

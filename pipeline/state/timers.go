@@ -1,0 +1,30 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/perigeedb/perigee/nodedb/lua"
+)
+
+// DueTimers returns at most limit timers that are due by the delivery's clock, in the order in
+// which they are due. The run of the script on them removes those that succeed.
+func (d *Delivery) DueTimers(ctx context.Context, limit int) ([]lua.Timer, error) {
+	due, _, err := lua.DueTimers(ctx, d.Tx(), d.Clock, limit)
+	return due, err
+}
+
+// NextTimer returns when the first timer is due; false if there is none.
+func (d *Delivery) NextTimer(ctx context.Context) (at time.Time, found bool, err error) {
+	_, next, err := lua.DueTimers(ctx, d.Tx(), time.Time{}, 0)
+	return next, !next.IsZero(), err
+}
+
+// RemoveTimer removes a timer whose run has failed, unless it was set to another time since.
+func (d *Delivery) RemoveTimer(t lua.Timer) error {
+	if err := lua.RemoveTimer(d.Tx(), t); err != nil {
+		return fmt.Errorf("remove timer %v: %w", t.Key, err)
+	}
+	return nil
+}

@@ -1,0 +1,390 @@
+// Package state keeps the state of a pipeline's script: trees of nodes that the script reads
+// and changes, and that are as exact as its rows.
+//
+// A Unit is one tree. What a delivery changes in it is a delta. The home, one of the
+// pipeline's sinks, commits a note with the delta in the transaction of rows and range, so
+// that after a crash the state is that of exactly the events that the home has. The copy, a
+// folder of the node database on this machine, takes committed deltas in memory at once and
+// on disk some seconds later; when a unit is opened, the notes that its copy lacks are read
+// from the home and applied. Notes leave the home when every sink has their outputs and the
+// copy has them on disk.
+//
+// Notes are numbered, and each has the checksum of the one before. A home that was set back,
+// a copy of another history, and notes that are missing or damaged are refused with an error
+// that names the numbers; nothing is guessed.
+//
+// A Unit is safe for concurrent use, but deltas are begun, frozen and committed in order: see
+// its methods.
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/durable"
+	"github.com/perigeedb/perigee/nodedb"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// Config describes the state of a pipeline.
+type Config struct {
+	Name string
+	// Shared says that all partitions have one unit. Otherwise each has its own, whatever
+	// its generation.
+	Shared bool
+	// Home keeps the notes.
+	Home sink.UnitStore
+	// HomeName is the home's sink in messages.
+	HomeName string
+	// Folder has a folder for each unit.
+	Folder string
+	// PendingBytes bounds what waits for the disk; 0 means the default of nodedb.
+	PendingBytes int64
+	// FlushAge is how long a change may wait for the disk; 0 means the default of nodedb.
+	FlushAge time.Duration
+	Log      *slog.Logger
+}
+
+// sharedUnit names the only unit of a state that all partitions share.
+const sharedUnit = "all"
+
+// UnitOf returns the name of the unit of a partition that the source knows by this name.
+func (c *Config) UnitOf(partition string) string {
+	if c.Shared {
+		return sharedUnit
+	}
+	return partition
+}
+
+// homeName is the name of a unit at the home, which may keep several states.
+func (c *Config) homeName(unit string) string { return c.Name + "/" + unit }
+
+// A Unit is an open unit, which this process owns.
+type Unit struct {
+	config *Config
+	name   string
+	home   sink.Unit
+	copy   *nodedb.Unit
+	log    *slog.Logger
+
+	mu        sync.Mutex
+	last      uint64 // number of the last committed note
+	sum       uint64 // its checksum
+	clock     time.Time
+	delivered uint64 // every sink has the outputs of the notes up to it
+	trimmed   uint64 // notes before it were removed from the home
+	buffer    []byte // of encode
+
+	stopTrimming func()
+}
+
+// Open takes over a unit and brings its copy up to date. An *event.PermanentError says why the
+// copy and the home do not fit.
+func Open(ctx context.Context, c *Config, name string) (u *Unit, err error) {
+	u = &Unit{config: c, name: name, log: c.Log.With("state", c.Name, "unit", name)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, u.close())
+		}
+	}()
+	if u.home, err = c.Home.OpenUnit(ctx, c.homeName(name)); err != nil {
+		return u, err
+	}
+	if err := durable.MkdirAll(c.Folder, 0o700); err != nil {
+		return u, fmt.Errorf("create the folder of state %s: %w", c.Name, err)
+	}
+	u.copy, err = nodedb.OpenUnit(c.folderOf(name), nodedb.UnitOptions{PendingBytes: c.PendingBytes, FlushAge: c.FlushAge})
+	if err != nil {
+		return u, fmt.Errorf("open the copy of unit %s: %w", name, err)
+	}
+	if err := u.catchUp(ctx); err != nil {
+		return u, err
+	}
+	u.startTrimming()
+	return u, nil
+}
+
+// catchUp applies the notes that the copy lacks.
+func (u *Unit) catchUp(ctx context.Context) error {
+	status, err := u.home.Status(ctx)
+	if err != nil {
+		return err
+	}
+	applied, begun, sum := u.copy.Positions()
+	switch {
+	case begun > status.Last:
+		return u.refuse(fmt.Errorf("the copy of unit %s in %s has changes up to note %d, and sink %s only notes up to %d",
+			u.name, u.config.folderOf(u.name), begun, u.config.HomeName, status.Last),
+			"the sink was set back to an older state, or another sink is the home now")
+	case applied+1 < status.First:
+		return u.refuse(fmt.Errorf("the copy of unit %s in %s has changes up to note %d, and sink %s notes from %d on",
+			u.name, u.config.folderOf(u.name), applied, u.config.HomeName, status.First),
+			"the copy that continues is on the machine of "+status.Owner+": run the pipeline there, or bring the folder of the state here while neither runs")
+	}
+	from := max(applied, status.First, 1)
+	err = u.home.Notes(ctx, from, func(stored *sink.Note) error {
+		if stored.Number == applied {
+			if stored.Sum != sum {
+				return u.refuse(fmt.Errorf("note %d of unit %s has another checksum in sink %s than in the copy in %s",
+					applied, u.name, u.config.HomeName, u.config.folderOf(u.name)),
+					"the copy belongs to another history, such as that of another database")
+			}
+		}
+		return u.apply(stored, stored.Number > applied)
+	})
+	if err != nil {
+		return err
+	}
+	if u.last != status.Last {
+		return u.refuse(fmt.Errorf("sink %s has note %d of unit %s, and note %d is missing", u.config.HomeName, status.Last, u.name, u.last+1), "restore the database from a backup that has it")
+	}
+	if status.Last > applied {
+		u.log.Info("the copy of the state is up to date", "notes applied", status.Last-applied)
+	}
+	u.trimmed = status.First
+	return u.readDelivered()
+}
+
+// apply takes a note from the home, and changes the copy if that lacks it.
+func (u *Unit) apply(stored *sink.Note, lacking bool) error {
+	note, err := decodeNote(stored)
+	if err == nil && u.last > 0 && (note.Number != u.last+1 || note.Previous != u.sum) {
+		err = fmt.Errorf("it does not continue note %d", u.last)
+	}
+	if err == nil && lacking {
+		err = u.copy.Apply(note.Number, note.Sum, note.Changes)
+	}
+	if err != nil {
+		return u.refuse(fmt.Errorf("note %d of unit %s in sink %s: %w", stored.Number, u.name, u.config.HomeName, err), "restore the database from a backup")
+	}
+	u.last, u.sum, u.clock, u.delivered = note.Number, note.Sum, note.Clock, note.Delivered
+	return nil
+}
+
+func (u *Unit) refuse(err error, hint string) error {
+	return &event.PermanentError{Err: err, Hint: hint}
+}
+
+// Name returns the unit's name.
+func (u *Unit) Name() string { return u.name }
+
+// Undelivered passes the notes that have outputs which a sink may lack to visit, in order.
+func (u *Unit) Undelivered(ctx context.Context, visit func(*Note) error) error {
+	u.mu.Lock()
+	from := u.delivered + 1
+	u.mu.Unlock()
+	return u.home.Notes(ctx, max(from, 1), func(stored *sink.Note) error {
+		note, err := decodeNote(stored)
+		if err == nil && len(note.Outputs) > 0 {
+			err = visit(note)
+		}
+		if err == nil {
+			u.Delivered(note.Number)
+		}
+		return err
+	})
+}
+
+// Delivered says that every sink has the outputs of the notes up to a number.
+func (u *Unit) Delivered(number uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.delivered = max(u.delivered, number)
+}
+
+// A Delivery is the state of one run of the script. It implements event.State.
+type Delivery struct {
+	*nodedb.Delta
+	Clock time.Time
+}
+
+// Begin returns the state for the next run of the script. It contains all deliveries that were
+// frozen before. One run goes on at a time.
+func (u *Unit) Begin() (*Delivery, error) {
+	u.mu.Lock()
+	u.clock = latest(u.clock, time.Now().Truncate(time.Millisecond))
+	clock := u.clock
+	u.mu.Unlock()
+	delta, err := u.copy.Begin(clock)
+	if err != nil {
+		return nil, fmt.Errorf("unit %s: %w", u.name, err)
+	}
+	return &Delivery{delta, clock}, nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Note returns the note for the oldest delivery that is not committed. content has what a note
+// says of it besides its place in the sequence and its changes.
+func (u *Unit) Note(d *Delivery, content Note) (*sink.Note, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var err error
+	if content.Changes, err = d.AppendTo(nil); err != nil {
+		return nil, fmt.Errorf("encode the changes of unit %s: %w", u.name, err)
+	}
+	content.Number, content.Previous, content.Delivered, content.Clock = u.last+1, u.sum, u.delivered, d.Clock
+	stored, buffer, err := content.encode(u.buffer)
+	u.buffer = buffer
+	return stored, err
+}
+
+// Committed says that the home has committed a note, and makes its delivery part of the
+// committed state.
+func (u *Unit) Committed(d *Delivery, note *sink.Note) error {
+	if err := u.copy.Commit(d.Delta, note.Number, note.Sum); err != nil {
+		return fmt.Errorf("apply note %d to the copy of unit %s: %w", note.Number, u.name, err)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.last, u.sum = note.Number, note.Sum
+	return nil
+}
+
+// trimInterval is how often notes are removed from the home.
+const trimInterval = time.Second
+
+// startTrimming removes notes from the home while the unit is open.
+func (u *Unit) startTrimming() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-time.After(trimInterval):
+			case <-ctx.Done():
+				return
+			}
+			if err := u.trim(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, sink.ErrFenced) {
+				u.log.Debug("removing notes that nothing needs any more", "error", err)
+			}
+		}
+	})
+	u.stopTrimming = func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// trim removes the notes from the home that every sink and the copy's disk are past. It keeps
+// the last one that the copy has on disk, by which the copy is compared with the home.
+func (u *Unit) trim(ctx context.Context) error {
+	durable, err := u.copy.Durable()
+	if err != nil {
+		return err
+	}
+	u.mu.Lock()
+	before := min(durable, u.delivered+1)
+	due := before > u.trimmed
+	u.mu.Unlock()
+	if !due {
+		return nil
+	}
+	if err := u.home.Trim(ctx, before); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.trimmed = before
+	return nil
+}
+
+// Close writes the copy to disk and gives up the unit. Deliveries that are not committed are
+// dropped.
+func (u *Unit) Close() error {
+	noted := u.writeDelivered()
+	u.stopTrimming()
+	u.stopTrimming = nil
+	u.copy.Drop()
+	return errors.Join(noted, u.syncAndTrim(), u.close())
+}
+
+// syncAndTrim leaves as few notes in the home as the next owner needs.
+func (u *Unit) syncAndTrim() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := u.copy.Sync(ctx)
+	if err == nil {
+		err = u.trim(ctx)
+	}
+	if errors.Is(err, sink.ErrFenced) {
+		return nil
+	}
+	return err
+}
+
+// closeTimeout bounds how long Close waits for the home. The notes that stay are removed later.
+const closeTimeout = 5 * time.Second
+
+// deliveredFile returns the file that has the number of the last note whose outputs every sink
+// had when the unit was closed. Without it, sinks that deliver at least once get the outputs of
+// the last notes again.
+func (u *Unit) deliveredFile() string { return u.config.folderOf(u.name) + ".delivered" }
+
+func (u *Unit) writeDelivered() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	text := fmt.Sprintf("%d %d\n", u.delivered, u.last)
+	if err := durable.WriteFile(u.deliveredFile(), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("note what the sinks of unit %s have: %w", u.name, err)
+	}
+	return nil
+}
+
+// readDelivered takes the number from the file if no note was committed since.
+func (u *Unit) readDelivered() error {
+	text, err := durable.ReadFile(u.deliveredFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what the sinks of unit %s have: %w", u.name, err)
+	}
+	var delivered, last uint64
+	if n, err := fmt.Sscanf(string(text), "%d %d\n", &delivered, &last); err == nil && n == 2 && last == u.last && delivered <= last {
+		u.Delivered(delivered)
+	}
+	return nil
+}
+
+func (u *Unit) close() error {
+	if u.stopTrimming != nil {
+		u.stopTrimming()
+	}
+	var errs []error
+	if u.copy != nil {
+		u.copy.Drop()
+		errs = append(errs, u.copy.Close())
+	}
+	if u.home != nil {
+		errs = append(errs, u.home.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Home returns the unit at the home, for sink.NoteWriter.
+func (u *Unit) Home() sink.Unit { return u.home }
+
+// Units returns what the home has of the units of the state, by their names.
+func (c *Config) Units(ctx context.Context) (map[string]sink.UnitStatus, error) {
+	all, err := c.Home.Units(ctx)
+	units := map[string]sink.UnitStatus{}
+	for name, status := range all {
+		if unit, ok := strings.CutPrefix(name, c.Name+"/"); ok {
+			units[unit] = status
+		}
+	}
+	return units, err
+}

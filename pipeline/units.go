@@ -1,0 +1,473 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb"
+	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/pipeline/state"
+	"github.com/perigeedb/perigee/sink"
+)
+
+// This file is how deliveries share the units of a pipeline's state. A unit is open while
+// sessions use it. Its deliveries have one order, whatever partitions their events are of:
+// scripts run in it, one at a time, the home commits in it, and then the other sinks.
+
+// errUnitEnded ends the sessions of a unit that another one has given up: what was in flight is
+// dropped, and the partitions are opened again.
+var errUnitEnded = errors.New("the state was given up")
+
+// units are the open units of a pipeline.
+type units struct {
+	p  *Pipeline
+	mu sync.Mutex
+	// open has the units that a session uses, also while they open and until they are closed.
+	open map[string]*unit
+}
+
+// A unit is a unit of the state and the turns of its deliveries.
+type unit struct {
+	*state.Unit
+	units  *units
+	name   string
+	users  int                // sessions; guarded by units.mu
+	ready  chan struct{}      // closed when it is open, or cannot be opened
+	closed chan struct{}      // closed when it is closed
+	ctx    context.Context    // ends when it is given up
+	cancel context.CancelFunc // gives it up
+
+	free    chan struct{} // has an item for each delivery that may be in flight besides those that are
+	script  chan struct{} // has an item while no script runs
+	begun   uint64        // deliveries whose script has run; changed in the turn of the script
+	home    *sequencer    // turns of commits at the home
+	others  *sequencer    // turns of writes to the other sinks
+	timers  *alarm        // when the next timer is due
+	openErr error         // set before ready is closed
+}
+
+func newUnits(p *Pipeline) *units { return &units{p: p, open: map[string]*unit{}} }
+
+// acquire returns the open unit of a name. It opens the unit unless a session uses it, which
+// fences all other processes. The caller calls release once.
+func (us *units) acquire(ctx context.Context, name string) (*unit, error) {
+	for {
+		us.mu.Lock()
+		u := us.open[name]
+		if u == nil {
+			u = us.newUnit(name)
+			us.open[name] = u
+			us.mu.Unlock()
+			u.openErr = us.openUnit(ctx, u)
+			close(u.ready)
+		} else if u.ctx.Err() != nil {
+			us.mu.Unlock()
+			select {
+			case <-u.closed:
+				continue
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		} else {
+			u.users++
+			us.mu.Unlock()
+		}
+		select {
+		case <-u.ready:
+		case <-ctx.Done():
+			u.release(ctx.Err())
+			return nil, ctx.Err()
+		}
+		if u.openErr == nil {
+			return u, nil
+		}
+		u.release(u.openErr)
+		if ctx.Err() != nil || !errors.Is(u.openErr, context.Canceled) {
+			return nil, u.openErr
+		}
+		// The session that was opening it has ended.
+	}
+}
+
+// isOpen reports whether a session uses a unit.
+func (us *units) isOpen(name string) bool {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	u := us.open[name]
+	return u != nil && u.ctx.Err() == nil
+}
+
+func (us *units) newUnit(name string) *unit {
+	u := &unit{
+		units: us, name: name, users: 1, ready: make(chan struct{}), closed: make(chan struct{}),
+		free: make(chan struct{}, deliveriesMax), script: make(chan struct{}, 1), home: newSequencer(), others: newSequencer(), timers: newAlarm(),
+	}
+	u.script <- struct{}{}
+	for range deliveriesMax {
+		u.free <- struct{}{}
+	}
+	u.ctx, u.cancel = context.WithCancel(context.Background())
+	return u
+}
+
+// openUnit opens a unit and delivers the outputs that a crash kept from a sink.
+func (us *units) openUnit(ctx context.Context, u *unit) error {
+	p := us.p
+	err := p.sinks[p.config.Home].do(ctx, func() (err error) {
+		u.Unit, err = state.Open(ctx, p.config.State, u.name)
+		return err
+	})
+	if err == nil {
+		err = u.deliverOutputs(ctx)
+	}
+	if err == nil {
+		err = u.setAlarm(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("open unit %s of state %s: %w", u.name, p.config.State.Name, err)
+	}
+	p.log.Info("state opened", "state", p.config.State.Name, "unit", u.name)
+	return nil
+}
+
+// release ends the use of a unit by a session, which err has ended. Unless err is nil, the
+// session may leave a delivery behind that others have read: then the unit is given up.
+func (u *unit) release(err error) {
+	us := u.units
+	us.mu.Lock()
+	if err != nil {
+		u.cancel()
+	}
+	u.users--
+	last := u.users == 0
+	if last {
+		u.cancel() // nobody may join while it closes
+	}
+	us.mu.Unlock()
+	if !last {
+		return
+	}
+	if u.Unit != nil {
+		if err := u.Unit.Close(); err != nil {
+			us.p.log.Warn("closing the state failed", "unit", u.name, "error", err)
+		}
+	}
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	delete(us.open, u.name)
+	close(u.closed)
+}
+
+// deliverOutputs writes the outputs of committed notes to the sinks that lack them.
+func (u *unit) deliverOutputs(ctx context.Context) (err error) {
+	p := u.units.p
+	sessions := map[string]*session{}
+	defer func() {
+		for _, s := range sessions {
+			s.close()
+		}
+	}()
+	return u.Undelivered(ctx, func(note *state.Note) error {
+		entry, err := outbox.Decode(note.Outputs)
+		if err != nil {
+			return &event.PermanentError{Err: fmt.Errorf("the outputs in note %d of unit %s: %w", note.Number, u.name, err)}
+		}
+		partition := entry.Batch.Partition
+		s := sessions[partition]
+		if s == nil {
+			s = &session{p: p, partition: partition, assignment: &assignment{partition: partition, ctx: ctx, reading: ctx}}
+			sessions[partition] = s
+			if err := s.openWriters(ctx, true); err != nil {
+				return err
+			}
+		}
+		return s.deliverEntry(ctx, entry)
+	})
+}
+
+// deliverEntry writes outputs of a note to the sinks other than the home. Letters of the run are
+// in the file already, since it was written before the note.
+func (s *session) deliverEntry(ctx context.Context, entry *outbox.Entry) error {
+	if s.isWritten(entry.Batch.Range) {
+		return nil
+	}
+	d := s.newReplay(entry)
+	d.stored = false
+	for _, name := range entry.Sinks {
+		if at := s.p.sinkNamed(name); at >= 0 && d.withoutOutput[at] {
+			return &event.PermanentError{
+				Err:  fmt.Errorf("sink %s lacks rows of the events %s of partition %s, which were made for other columns than it has now", name, entry.Batch.Range, s.partition),
+				Hint: "give the sink the columns that it had, start the pipeline, and change them once it has written what it lacks",
+			}
+		}
+	}
+	s.p.config.Reached(BeforeReplay)
+	s.p.log.Info("writing outputs of committed batches to the sinks that lack them",
+		"partition", s.partition, "range", entry.Batch.Range.String(), "script", entry.Script)
+	if err := d.writeOthers(ctx); err != nil {
+		return err
+	}
+	s.p.counters.replayed.Add(entry.Batch.Range.Count)
+	return nil
+}
+
+// waitForScript waits, in a pipeline with a state, until the scripts of all batches of the session
+// that were read earlier have run.
+func (s *session) waitForScript(ctx context.Context, c *claim) error {
+	return s.scripts.waitForTurn(ctx, c.number)
+}
+
+// endScript says that the script has run on the whole batch.
+func (s *session) endScript() { s.scripts.endTurn() }
+
+// A stateRun is the delivery of one run of the script in its unit.
+type stateRun struct {
+	unit   *unit
+	state  *state.Delivery
+	number uint64 // of the delivery in the order of the unit
+}
+
+// deliveriesMax is how many deliveries of a unit are in flight between the begin of their script
+// and the commit at the home. A script reads over all of them.
+const deliveriesMax = 8
+
+// begin takes the turn of the script and returns the state for its run.
+func (u *unit) begin(ctx context.Context) (*stateRun, error) {
+	for _, turn := range []chan struct{}{u.free, u.script} {
+		select {
+		case <-turn:
+		case <-ctx.Done():
+			return nil, ctx.Err() // which gives up the unit
+		}
+	}
+	began, err := u.Unit.Begin()
+	if err != nil {
+		return nil, err
+	}
+	return &stateRun{unit: u, state: began}, nil
+}
+
+// end gives the turn of the script to the next run, whose state contains this one.
+func (r *stateRun) end(ctx context.Context) error {
+	defer func() { r.unit.script <- struct{}{} }()
+	at, found, err := r.state.NextTimer(ctx)
+	if err == nil {
+		err = r.state.Freeze()
+	}
+	if err != nil {
+		return fmt.Errorf("unit %s: %w", r.unit.name, err)
+	}
+	r.unit.timers.set(at, found)
+	r.number = r.unit.begun
+	r.unit.begun++
+	return nil
+}
+
+// discard gives the turn of the script to the next run, whose state is as if this one had not
+// been.
+func (r *stateRun) discard() error {
+	defer func() {
+		r.unit.script <- struct{}{}
+		r.unit.free <- struct{}{}
+	}()
+	return r.state.Discard()
+}
+
+// setAlarm sets when the first timer of the unit is due.
+func (u *unit) setAlarm(ctx context.Context) error {
+	r, err := u.begin(ctx)
+	if err != nil {
+		return err
+	}
+	at, found, err := r.state.NextTimer(ctx)
+	u.timers.set(at, found)
+	return errors.Join(err, r.discard())
+}
+
+// commitNote is commit for a delivery with a state: the home commits rows, range and note, and
+// then the others write what the note has for them.
+func (d *delivery) commitNote(ctx context.Context) error {
+	u := d.run.unit
+	if err := u.home.waitForTurn(ctx, d.run.number); err != nil {
+		return err
+	}
+	if err := d.replaceDeadLetters(ctx); err != nil {
+		return err
+	}
+	d.p.config.Reached(AfterDeadLetters)
+	note, err := d.writeHome(ctx)
+	if errors.Is(err, sink.ErrFenced) {
+		d.withdraw()
+	}
+	if err != nil {
+		return fmt.Errorf("write to sink %s: %w", d.p.config.Sinks[d.p.config.Home].Name, err)
+	}
+	if err := u.Committed(d.run.state, note); err != nil {
+		return err
+	}
+	u.home.endTurn()
+	u.free <- struct{}{}
+	d.p.config.Reached(AfterNote)
+	if err := u.others.waitForTurn(ctx, d.run.number); err != nil {
+		return err
+	}
+	if err := d.writeOthers(ctx); err != nil {
+		return err
+	}
+	u.Delivered(note.Number)
+	u.others.endTurn()
+	d.p.counters.countDelivery(d)
+	d.p.deadLetterLog.report(d.p.log, d.partition, d.result.Dead)
+	return nil
+}
+
+// writeHome writes rows, range and note to the home in one transaction. Rows that it rejects
+// become dead letters, and keep what their events changed in the state.
+func (d *delivery) writeHome(ctx context.Context) (note *sink.Note, err error) {
+	home := d.p.config.Home
+	for {
+		if note, err = d.note(); err != nil {
+			return nil, err
+		}
+		d.p.config.Reached(BeforeWrite)
+		err := d.tryWrite(ctx, home, func() error {
+			return d.writers[home].(sink.NoteWriter).WriteNote(ctx, &d.result.Outputs[home], d.run.unit.Home(), note)
+		})
+		rejected, ok := errors.AsType[*sink.RowErrors](err)
+		if !ok {
+			return note, err
+		}
+		if err := d.rejectRows(rejected, home); err != nil {
+			return nil, err
+		}
+		if err := d.replaceDeadLetters(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// note returns the note of the delivery, with the outputs for the sinks that are not the home.
+func (d *delivery) note() (*sink.Note, error) {
+	content := state.Note{Script: d.script, Partition: d.partition, Range: event.Range{First: d.batch.Range.First, Count: d.batch.Range.Count}}
+	if len(d.p.config.Sinks) > 1 {
+		entry := d.outboxEntry(func(i int) bool { return i != d.p.config.Home })
+		var err error
+		if content.Outputs, err = entry.Encode(); err != nil {
+			return nil, fmt.Errorf("encode outputs: %w", err)
+		}
+	}
+	return d.run.unit.Note(d.run.state, content)
+}
+
+// writeOthers writes the outputs for the sinks that are not the home.
+func (d *delivery) writeOthers(ctx context.Context) error {
+	for _, i := range d.p.writeOrder {
+		if i == d.p.config.Home || d.lacksOutput(i) {
+			continue
+		}
+		if err := d.writeSink(ctx, i); err != nil {
+			return fmt.Errorf("write to sink %s: %w", d.p.config.Sinks[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// timersPrefix begins the names of the partitions of timers: one for each unit.
+const timersPrefix = "timers@"
+
+// timersOf returns the partition of a unit's timers.
+func timersOf(unit string) string { return timersPrefix + unit }
+
+// IsTimers reports whether a partition is that of the timers of a unit.
+func IsTimers(partition string) (unit string, yes bool) {
+	return strings.CutPrefix(partition, timersPrefix)
+}
+
+// An alarm is the time at which the first timer of a unit is due. It is safe for concurrent use.
+type alarm struct {
+	mu      sync.Mutex
+	at      time.Time
+	isSet   bool
+	changed chan struct{} // closed at the next change
+}
+
+func newAlarm() *alarm { return &alarm{changed: make(chan struct{})} }
+
+// set sets the time, or that there is none.
+func (a *alarm) set(at time.Time, found bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.isSet == found && a.at.Equal(at) {
+		return
+	}
+	a.at, a.isSet = at, found
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// wait returns once the time has come, or with the error of ctx.
+func (a *alarm) wait(ctx context.Context) error {
+	for {
+		a.mu.Lock()
+		at, found, changed := a.at, a.isSet, a.changed
+		a.mu.Unlock()
+		var due <-chan time.Time
+		if found {
+			left := time.Until(at)
+			if left <= 0 {
+				return nil
+			}
+			due = time.After(left)
+		}
+		select {
+		case <-due:
+			return nil
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ViewState calls f with the committed state of a unit.
+func (p *Pipeline) ViewState(ctx context.Context, name string, f func(*nodedb.Tx) error) error {
+	if u, done := p.units.peek(name); u != nil {
+		defer done()
+		return u.View(ctx, f)
+	}
+	return p.config.State.View(ctx, name, f)
+}
+
+// StateStatus describes the copy that this machine has of a unit; nil if it has none.
+func (p *Pipeline) StateStatus(name string) (*state.CopyStatus, error) {
+	if u, done := p.units.peek(name); u != nil {
+		defer done()
+		return u.Status()
+	}
+	return p.config.State.CopyStatus(name)
+}
+
+// peek returns a unit if it is open, and the function that ends its use.
+func (us *units) peek(name string) (u *unit, done func()) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	u = us.open[name]
+	if u == nil || u.ctx.Err() != nil {
+		return nil, nil
+	}
+	select {
+	case <-u.ready:
+	default:
+		return nil, nil
+	}
+	if u.openErr != nil {
+		return nil, nil
+	}
+	u.users++
+	return u, func() { u.release(nil) }
+}

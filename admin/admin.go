@@ -31,6 +31,7 @@ import (
 	"github.com/perigeedb/perigee/internal/nearest"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
@@ -58,6 +59,7 @@ type Pipeline struct {
 	Running *pipeline.Pipeline // nil without an engine
 	Code    func() Code        // of the running script; nil if there is none
 	Shadow  Shadow             // nil if there is none
+	State   *state.Config      // nil if there is none; without an engine its Home may be nil
 }
 
 // A Code is the text of a script.

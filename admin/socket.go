@@ -56,6 +56,8 @@ func (a *Admin) Handlers() map[string]http.Handler {
 		"purge-dead-letters": Handle(a.PurgeDeadLetters),
 		"retry-dead-letters": Handle(a.RetryDeadLetters),
 		"dead-letter-queue":  Handle(func(ctx context.Context, _ struct{}) (Queue, error) { return a.DeadLetterQueue(ctx) }),
+		"states":             Handle(a.States),
+		"state-nodes":        handleStream(a.StateNodes),
 		"positions":          Handle(a.Positions),
 		"set-position":       Handle(a.SetPosition),
 	}

@@ -48,6 +48,7 @@ type commands struct {
 	Promote    promoteCommand    `cmd:"" group:"Pipelines:" help:"Make the new version that runs beside a script the script of the pipeline."`
 	DLQ        dlqCommand        `cmd:"" group:"Pipelines:" name:"dlq" help:"Show, retry and delete dead letters (failed events)."`
 	Position   positionCommand   `cmd:"" group:"Pipelines:" help:"Show and set the positions that pipelines continue from."`
+	State      stateCommand      `cmd:"" group:"Pipelines:" help:"Show what the scripts of pipelines remember."`
 	Config     configCommand     `cmd:"" group:"Pipelines:" help:"Show a configuration with its defaults, or the JSON Schema of configurations."`
 	Node       nodeCommand       `cmd:"" group:"Node database:" help:"Read, write and maintain a node database."`
 	Demo       demoCommand       `cmd:"" group:"Trying it out:" help:"Move a million generated events through a script into a table, and verify the result."`

@@ -109,12 +109,17 @@ func newNodeList(out io.Writer, json bool) *nodeList {
 }
 
 func (l *nodeList) add(n nodedb.Node) error {
-	l.count++
 	kind := n.Value.Kind().String()
+	return l.addRow(nodeJSON{Path: n.Path, Type: kind, Value: n.Value}, n.Path, kind, n.Value.String())
+}
+
+// addRow adds a node, as JSON or by its columns.
+func (l *nodeList) addRow(asJSON any, path any, kind, text string) error {
+	l.count++
 	if l.json {
-		return newEncoder(l.out).Encode(nodeJSON{Path: n.Path, Type: kind, Value: n.Value})
+		return newEncoder(l.out).Encode(asJSON)
 	}
-	l.table.AppendRow(table.Row{n.Path, kind, firstLine(n.Value.String(), valueWidth)})
+	l.table.AppendRow(table.Row{path, kind, firstLine(text, valueWidth)})
 	return nil
 }
 

@@ -33,6 +33,9 @@ type Batch struct {
 	// the state as it begins, and drops one that the state does not have any more. The state keeps
 	// a timer that failed.
 	Timers bool
+	// Retry says that the documents are dead letters that run again: timers among them run
+	// although the state does not have them any more.
+	Retry bool
 }
 
 // A State is the state that a script reads and changes during the run on one batch. Its owner
@@ -55,7 +58,7 @@ func (b *Batch) Len() int { return len(b.Ends) }
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
-	b.Data, b.Ends, b.Time, b.State, b.Timers = b.Data[:0], b.Ends[:0], time.Time{}, nil, false
+	b.Data, b.Ends, b.Time, b.State, b.Timers, b.Retry = b.Data[:0], b.Ends[:0], time.Time{}, nil, false, false
 	b.Range = Range{Prints: b.Range.Prints[:0]}
 }
 
@@ -68,7 +71,7 @@ func (b *Batch) Append(doc []byte) {
 // Tail returns the batch without its first n documents. It shares memory with b.
 func (b *Batch) Tail(n int) Batch {
 	from := uint32(start(b.Ends, n))
-	t := Batch{Partition: b.Partition, Range: b.Range.Tail(uint64(n)), Data: b.Data[from:], Time: b.Time, State: b.State, Timers: b.Timers}
+	t := Batch{Partition: b.Partition, Range: b.Range.Tail(uint64(n)), Data: b.Data[from:], Time: b.Time, State: b.State, Timers: b.Timers, Retry: b.Retry}
 	t.Ends = make([]uint32, 0, len(b.Ends)-n)
 	for _, end := range b.Ends[n:] {
 		t.Ends = append(t.Ends, end-from)

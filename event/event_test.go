@@ -2,6 +2,7 @@ package event
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -61,6 +62,20 @@ func TestBatchHead(t *testing.T) {
 		if head.Partition != b.Partition {
 			t.Errorf("head %d is of partition %q", n, head.Partition)
 		}
+	}
+}
+
+// TestBatchParts checks that parts keep what a script needs besides the documents, and Reset does not.
+func TestBatchParts(t *testing.T) {
+	b := batchOf("{}", "[1]")
+	b.Time, b.Timers, b.Retry = time.Unix(5, 0), true, true
+	for name, part := range map[string]Batch{"head": b.Head(1), "tail": b.Tail(1)} {
+		if !part.Time.Equal(b.Time) || !part.Timers || !part.Retry {
+			t.Errorf("the %s has time %v, timers %v, retry %v", name, part.Time, part.Timers, part.Retry)
+		}
+	}
+	if b.Reset(); !b.Time.IsZero() || b.Timers || b.Retry {
+		t.Errorf("after Reset: time %v, timers %v, retry %v", b.Time, b.Timers, b.Retry)
 	}
 }
 

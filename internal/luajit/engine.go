@@ -14,8 +14,8 @@ static void batch(uintptr_t f, const char *data, const uint32_t *ends, uint32_t 
 
 // batch_attached is batch for a run on a session.
 static void batch_attached(uintptr_t f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first,
-	void *session, double time, int timers) {
-	plua_extension_attach((plua_engine *)f, session, time, timers);
+	void *session, double time, int timers, int retry) {
+	plua_extension_attach((plua_engine *)f, session, time, timers, retry);
 	batch(f, data, ends, count, first);
 }
 */
@@ -258,7 +258,7 @@ func (e *Engine) runAttached(in *event.Batch, first int) {
 	}
 	C.batch_attached(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
 		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(len(in.Ends)), C.uint32_t(first),
-		session, C.double(float64(now.UnixMicro())/1e6), boolInt(in.Timers))
+		session, C.double(float64(now.UnixMicro())/1e6), boolInt(in.Timers), boolInt(in.Retry))
 }
 
 // Rows returns the rows of the last run, valid until the next run, and the number of dropped

@@ -168,7 +168,8 @@ typedef struct plua_engine {
 	int loading;                  // the script is loading, not running events
 	plua_drivers drive;           // of the run
 	plua_drivers main_drive, timer_drive;
-	double time; // that scripts see, in seconds; 0: the system's
+	double time;  // that scripts see, in seconds; 0: the system's
+	double retry; // not 0: timers run although the state does not have them
 	plua_batch batch;
 	plua_output out;
 	plua_gocall gocall;
@@ -275,7 +276,7 @@ void plua_extension_finish(plua_engine *e, int keep);
 int plua_extension_attaches(const plua_engine *e); // its sessions are the caller's
 // plua_extension_attach makes the next run work on a session, at a fixed time. With timers, the
 // run's events are due timers, on which the script's function timer runs.
-void plua_extension_attach(plua_engine *e, void *session, double time, int timers);
+void plua_extension_attach(plua_engine *e, void *session, double time, int timers, int retry);
 void plua_extension_idle(plua_engine *e); // at the end of a run: detaches the session
 
 // values.c

@@ -24,9 +24,10 @@ void plua_extension_join(plua_engine *e, const plua_engine_setup *setup) {
 
 int plua_extension_attaches(const plua_engine *e) { return e->extension && e->extension->attach; }
 
-void plua_extension_attach(plua_engine *e, void *session, double time, int timers) {
+void plua_extension_attach(plua_engine *e, void *session, double time, int timers, int retry) {
 	e->extension->attach(e->extension, session);
 	e->time = time;
+	e->retry = retry;
 	e->drive = timers ? e->timer_drive : e->main_drive;
 }
 
@@ -127,6 +128,8 @@ void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *
 	lua_setfield(L, -2, "generation");
 	lua_pushlightuserdata(L, &e->time);
 	lua_setfield(L, -2, "clock");
+	lua_pushlightuserdata(L, &e->retry);
+	lua_setfield(L, -2, "retry");
 	lua_pushboolean(L, setup->timer);
 	lua_setfield(L, -2, "timer");
 }

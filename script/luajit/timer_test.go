@@ -92,6 +92,18 @@ func TestTimers(t *testing.T) {
 		expect(t, "the keys of the timers that ran", strings.Join(got, " "),
 			`"1234567890123456789" "again" | E: state.lua:12: failed | 7 "again" | | "again" "a" | "first" | "third" |`)
 		expect(t, "the timers that are left", s.dump("^%timers"), "")
+
+		// A dead letter runs again, and leaves a later timer of its key.
+		s.run(sc, `{"key":"b","after":50}`)
+		later := s.dump("^%timers")
+		for _, retry := range []bool{false, true} {
+			in := s.fill(`{"key":"b","due":7}`, `{"key":"lost","due":8}`)
+			in.Timers, in.Retry = true, retry
+			if got := len(s.runBatch(sc, in)); got != map[bool]int{true: 4}[retry] {
+				t.Errorf("retry %v: %d rows of timers that the state does not have, want %d", retry, got, map[bool]int{true: 4}[retry])
+			}
+		}
+		expect(t, "the later timer", s.dump("^%timers"), later)
 	})
 }
 

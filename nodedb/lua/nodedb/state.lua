@@ -46,6 +46,8 @@ return function(face, backend, strings, new_timer, new_window)
     hide(core)
     local time = ffi.cast("double *", host.clock)
     function host.time() return time[0] end
+    local retry = ffi.cast("double *", host.retry)
+    function host.is_retry() return retry[0] ~= 0 end
     -- key returns a key of an event: a number that no double holds becomes the text of its digits.
     function host.key(v)
       if type(v) == "userdata" then return host.digits(v) or v end

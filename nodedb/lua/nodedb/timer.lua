@@ -73,10 +73,11 @@ return function(core, host)
     return get(node)
   end
 
-  -- A timer that was cancelled or moved since it was found due does not run.
+  -- A timer that was cancelled or moved since it was found due does not run, unless it is a dead
+  -- letter that runs again.
   function host.begin_timer(key, due)
     local node = append(KEYS, key)
-    if get(node) ~= due then return false end
+    if get(node) ~= due then return host.is_retry() end
     remove(node, key)
     return true
   end

@@ -12,6 +12,8 @@
 # third of the time, unless TMPDIR is set or little memory is free. Targets of the Makefile that
 # kill programs for long set it: kills find more of them in the middle of a sync on a disk.
 #
+# It runs the tests of one package more at once than there are processors.
+#
 # LuaJIT is built again if tools/luajit has changed since, LMDB if tools/lmdb has.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -29,6 +31,14 @@ if [ "${CGO_ENABLED:-1}" != 0 ]; then
 		[ ! -d "$top/.build/luajit${build:+-$build}" ] || "$top/tools/luajit/build.sh" $build
 	done
 	"$top/tools/lmdb/build.sh"
+fi
+if [ "${1:-}" = test ]; then
+	flags=$("$go" env GOFLAGS)
+	case " $flags" in
+	*' -p='*) ;;
+	*) flags="$flags -p=$(($(getconf _NPROCESSORS_ONLN) + 1))" ;; # some tests wait
+	esac
+	export GOFLAGS="${flags# }"
 fi
 memory=/dev/shm
 if [ "${1:-}" = test ] && [ -z "${TMPDIR:-}" ] && [ -w $memory ] && ! grep -q "^[^ ]* $memory [^ ]* [^ ]*noexec" /proc/mounts &&

@@ -46,7 +46,8 @@ func StartPostgreSQL(ctx context.Context, dir string, flags ...string) (*Postgre
 	p := &PostgreSQLServer{server: server{name: "postgres", path: path, dir: dir, stopSignal: syscall.SIGINT, account: as}}
 	p.ready = p.ping
 	p.command = func(port int) []string {
-		return append([]string{"-D", data, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", ""}, flags...)
+		// A killed server leaves shared memory of the type posix behind.
+		return append([]string{"-D", data, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", "", "-c", "dynamic_shared_memory_type=mmap"}, flags...)
 	}
 	return p, p.startFirst(ctx)
 }

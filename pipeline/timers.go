@@ -124,7 +124,7 @@ func (p *Pipeline) unitOf(a *assignment) (unit string, ok bool) {
 // lease, it waits until this worker has it.
 func (f *retryFeed) chooseUnit(ctx context.Context, c *claim) (err error) {
 	group := f.reader.Group().(retryGroup)
-	c.batch.Timers, c.keepState = group.timers, group.row
+	c.batch.Timers, c.batch.Retry, c.keepState = group.timers, true, group.row
 	for told := false; f.s.p.leases != nil && !f.s.p.units.isOpen(group.unit); told = true {
 		if !told {
 			f.s.p.log.Info("retries of dead letters wait for the worker that has their state, or until this one gets it", "unit", group.unit)

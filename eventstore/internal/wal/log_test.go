@@ -34,6 +34,11 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
+	// The files are on the disk. In /dev/shm, where tools/go.sh puts them, TestSpareFile and
+	// TestScrub often find an entry of a reused file damaged, for a reason not yet found.
+	if strings.HasPrefix(os.TempDir(), "/dev/shm/") {
+		_ = os.Setenv("TMPDIR", "/tmp")
+	}
 	goleak.VerifyTestMain(m)
 }
 

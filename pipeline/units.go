@@ -46,7 +46,7 @@ type unit struct {
 	script  chan struct{} // has an item while no script runs
 	begun   uint64        // deliveries whose script has run; changed in the turn of the script
 	home    *sequencer    // turns of commits at the home
-	others  *sequencer    // turns of writes to the other sinks
+	others  *sequencer    // turns of changes of the copy, and of writes to the other sinks
 	timers  *alarm        // when the next timer is due
 	openErr error         // set before ready is closed
 }
@@ -293,29 +293,34 @@ func (u *unit) setAlarm(ctx context.Context) error {
 // then the others write what the note has for them.
 func (d *delivery) commitNote(ctx context.Context) error {
 	u := d.run.unit
-	if err := u.home.waitForTurn(ctx, d.run.number); err != nil {
-		return err
-	}
 	if err := d.replaceDeadLetters(ctx); err != nil {
 		return err
 	}
 	d.p.config.Reached(AfterDeadLetters)
-	note, err := d.writeHome(ctx)
+	data, err := d.encodeNote()
+	if err != nil {
+		return err
+	}
+	if err := u.home.waitForTurn(ctx, d.run.number); err != nil {
+		return err
+	}
+	note, err := d.writeHome(ctx, data)
 	if errors.Is(err, sink.ErrFenced) {
 		d.withdraw()
 	}
 	if err != nil {
 		return fmt.Errorf("write to sink %s: %w", d.p.config.Sinks[d.p.config.Home].Name, err)
 	}
-	if err := u.Committed(d.run.state, note); err != nil {
-		return err
-	}
+	u.Committed(note)
 	u.home.endTurn()
-	u.free <- struct{}{}
-	d.p.config.Reached(AfterNote)
 	if err := u.others.waitForTurn(ctx, d.run.number); err != nil {
 		return err
 	}
+	if err := u.Apply(d.run.state, note); err != nil {
+		return err
+	}
+	u.free <- struct{}{}
+	d.p.config.Reached(AfterNote)
 	if err := d.writeOthers(ctx); err != nil {
 		return err
 	}
@@ -327,13 +332,11 @@ func (d *delivery) commitNote(ctx context.Context) error {
 }
 
 // writeHome writes rows, range and note to the home in one transaction. Rows that it rejects
-// become dead letters, and keep what their events changed in the state.
-func (d *delivery) writeHome(ctx context.Context) (note *sink.Note, err error) {
+// become dead letters, and keep what their events changed in the state. data is that of the note.
+func (d *delivery) writeHome(ctx context.Context, data []byte) (note *sink.Note, err error) {
 	home := d.p.config.Home
 	for {
-		if note, err = d.note(); err != nil {
-			return nil, err
-		}
+		note = d.run.unit.Next(data)
 		d.p.config.Reached(BeforeWrite)
 		err := d.tryWrite(ctx, home, func() error {
 			return d.writers[home].(sink.NoteWriter).WriteNote(ctx, &d.result.Outputs[home], d.run.unit.Home(), note)
@@ -348,11 +351,14 @@ func (d *delivery) writeHome(ctx context.Context) (note *sink.Note, err error) {
 		if err := d.replaceDeadLetters(ctx); err != nil {
 			return nil, err
 		}
+		if data, err = d.encodeNote(); err != nil {
+			return nil, err
+		}
 	}
 }
 
-// note returns the note of the delivery, with the outputs for the sinks that are not the home.
-func (d *delivery) note() (*sink.Note, error) {
+// encodeNote returns the data of the note, with the outputs for the sinks that are not the home.
+func (d *delivery) encodeNote() ([]byte, error) {
 	content := state.Note{Script: d.script, Partition: d.partition, Range: event.Range{First: d.batch.Range.First, Count: d.batch.Range.Count}}
 	if len(d.p.config.Sinks) > 1 {
 		entry := d.outboxEntry(func(i int) bool { return i != d.p.config.Home })
@@ -361,7 +367,7 @@ func (d *delivery) note() (*sink.Note, error) {
 			return nil, fmt.Errorf("encode outputs: %w", err)
 		}
 	}
-	return d.run.unit.Note(d.run.state, content)
+	return d.run.unit.Encode(d.run.state, content)
 }
 
 // writeOthers writes the outputs for the sinks that are not the home.

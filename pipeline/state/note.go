@@ -49,10 +49,15 @@ var (
 	})
 )
 
-// encode returns the stored form of a note, and sets its sum. buffer is memory that it may use
-// and that it returns for the next call.
-func (n *Note) encode(buffer []byte) (stored *sink.Note, used []byte, err error) {
-	b := buffer[:0]
+// noteBuffers has memory for the content of notes.
+var noteBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// encode returns the stored form of a note without its number and the note before, which link
+// sets.
+func (n *Note) encode() (data []byte, err error) {
+	buffer := noteBuffers.Get().(*[]byte)
+	defer noteBuffers.Put(buffer)
+	b := (*buffer)[:0]
 	b = binary.AppendUvarint(b, uint64(n.Clock.UnixMilli()))
 	b = binary.AppendUvarint(b, n.Delivered)
 	b = appendText(b, n.Script)
@@ -61,18 +66,23 @@ func (n *Note) encode(buffer []byte) (stored *sink.Note, used []byte, err error)
 	b = binary.AppendUvarint(b, n.Range.Count)
 	b = appendText(b, n.Outputs)
 	b = append(b, n.Changes...)
-	data := make([]byte, noteHeader, noteHeader+len(b)/3+64)
+	*buffer = b
+	data = make([]byte, noteHeader, noteHeader+len(b)/3+64)
 	data[0] = noteVersion
-	binary.LittleEndian.PutUint64(data[1:], n.Previous)
 	data = noteEncoder().EncodeAll(b, data)
 	if len(data) > sink.NoteMax {
-		return nil, b, &event.PermanentError{
+		return nil, &event.PermanentError{
 			Err:  fmt.Errorf("the changes of one batch and its rows for other sinks take %d MB, and a note at most %d", len(data)>>20, sink.NoteMax>>20),
 			Hint: "make batches smaller: batch: {events: 100}",
 		}
 	}
-	n.Sum = xxhash.Sum64(data)
-	return &sink.Note{Number: n.Number, Sum: n.Sum, Data: data}, b, nil
+	return data, nil
+}
+
+// link makes encoded data the note that follows another.
+func link(data []byte, number, previous uint64) *sink.Note {
+	binary.LittleEndian.PutUint64(data[1:], previous)
+	return &sink.Note{Number: number, Sum: xxhash.Sum64(data), Data: data}
 }
 
 // decodeNote reads a stored note. The result shares no memory with it.

@@ -80,7 +80,6 @@ type Unit struct {
 	clock     time.Time
 	delivered uint64 // every sink has the outputs of the notes up to it
 	trimmed   uint64 // notes before it were removed from the home
-	buffer    []byte // of encode
 
 	stopTrimming func()
 }
@@ -137,7 +136,7 @@ func (u *Unit) catchUp(ctx context.Context) error {
 					"the copy belongs to another history, such as that of another database")
 			}
 		}
-		return u.apply(stored, stored.Number > applied)
+		return u.restore(stored, stored.Number > applied)
 	})
 	if err != nil {
 		return err
@@ -152,8 +151,8 @@ func (u *Unit) catchUp(ctx context.Context) error {
 	return u.readDelivered()
 }
 
-// apply takes a note from the home, and changes the copy if that lacks it.
-func (u *Unit) apply(stored *sink.Note, lacking bool) error {
+// restore takes a note from the home, and changes the copy if that lacks it.
+func (u *Unit) restore(stored *sink.Note, lacking bool) error {
 	note, err := decodeNote(stored)
 	if err == nil && u.last > 0 && (note.Number != u.last+1 || note.Previous != u.sum) {
 		err = fmt.Errorf("it does not continue note %d", u.last)
@@ -216,7 +215,7 @@ func (u *Unit) Begin() (*Delivery, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unit %s: %w", u.name, err)
 	}
-	return &Delivery{delta, clock}, nil
+	return &Delivery{delta, delta.Clock()}, nil
 }
 
 func latest(a, b time.Time) time.Time {
@@ -226,30 +225,38 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// Note returns the note for the oldest delivery that is not committed. content has what a note
-// says of it besides its place in the sequence and its changes.
-func (u *Unit) Note(d *Delivery, content Note) (*sink.Note, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var err error
+// Encode returns the data of a note for a delivery that is frozen. content has what a note says of
+// it besides its changes and its place in the sequence.
+func (u *Unit) Encode(d *Delivery, content Note) (data []byte, err error) {
 	if content.Changes, err = d.AppendTo(nil); err != nil {
 		return nil, fmt.Errorf("encode the changes of unit %s: %w", u.name, err)
 	}
-	content.Number, content.Previous, content.Delivered, content.Clock = u.last+1, u.sum, u.delivered, d.Clock
-	stored, buffer, err := content.encode(u.buffer)
-	u.buffer = buffer
-	return stored, err
+	u.mu.Lock()
+	content.Delivered = u.delivered
+	u.mu.Unlock()
+	content.Clock = d.Clock
+	return content.encode()
 }
 
-// Committed says that the home has committed a note, and makes its delivery part of the
-// committed state.
-func (u *Unit) Committed(d *Delivery, note *sink.Note) error {
-	if err := u.copy.Commit(d.Delta, note.Number, note.Sum); err != nil {
-		return fmt.Errorf("apply note %d to the copy of unit %s: %w", note.Number, u.name, err)
-	}
+// Next returns encoded data as the note that follows the last one that the home has committed.
+func (u *Unit) Next(data []byte) *sink.Note {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return link(data, u.last+1, u.sum)
+}
+
+// Committed says that the home has committed a note.
+func (u *Unit) Committed(note *sink.Note) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.last, u.sum = note.Number, note.Sum
+}
+
+// Apply makes a delivery part of the committed state, in the order of the notes.
+func (u *Unit) Apply(d *Delivery, note *sink.Note) error {
+	if err := u.copy.Commit(d.Delta, note.Number, note.Sum); err != nil {
+		return fmt.Errorf("apply note %d to the copy of unit %s: %w", note.Number, u.name, err)
+	}
 	return nil
 }
 

@@ -211,7 +211,7 @@ func (b *bench) runEngine(ctx context.Context, t turn) (noteBytes float64, err e
 	}
 	script := filepath.Join(b.folder, "script.lua")
 	if err := errors.Join(os.WriteFile(script, []byte(code), 0o600), os.WriteFile(config, fmt.Appendf(nil,
-		"data: %s\nhttp: 127.0.0.1:4777\npipelines:\n  p:\n    source: {redis: {address: %q, %s}}\n    script: %s\n%s    sink: {mysql: {address: %q, user: root, database: bench, table: events, columns: %s}}\n",
+		"data: %s\nhttp: off\npipelines:\n  p:\n    source: {redis: {address: %q, %s}}\n    script: %s\n%s    sink: {mysql: {address: %q, user: root, database: bench, table: events, columns: %s}}\n",
 		data, b.redis.Address(), lists, script, settings, b.maria.Address(), columns), 0o600)); err != nil {
 		return 0, err
 	}

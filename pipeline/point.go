@@ -17,9 +17,16 @@ const (
 	BeforeReplay     Point = "before-replay"      // an entry of the outbox was found after a crash
 )
 
-// Points returns all points.
+// Points returns the points of a pipeline without a state.
 func Points() []Point {
 	return []Point{
-		AfterRead, AfterScript, AfterDeadLetters, AfterOutbox, BeforeWrite, AfterCommit, AfterNote, BeforeAck, AfterAck, BeforeReplay,
+		AfterRead, AfterScript, AfterDeadLetters, AfterOutbox, BeforeWrite, AfterCommit, BeforeAck, AfterAck, BeforeReplay,
+	}
+}
+
+// StatePoints returns the points of a pipeline with a state.
+func StatePoints() []Point {
+	return []Point{
+		AfterRead, AfterScript, AfterDeadLetters, BeforeWrite, AfterCommit, AfterNote, BeforeAck, AfterAck, BeforeReplay,
 	}
 }

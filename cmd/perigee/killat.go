@@ -28,9 +28,9 @@ func killAt(text string) (func(pipeline.Point), error) {
 	for _, part := range strings.Split(text, ",") {
 		name, number, _ := strings.Cut(part, ":")
 		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || n < 1 || !slices.Contains(pipeline.Points(), pipeline.Point(name)) {
+		if err != nil || n < 1 || !slices.Contains(killPoints, pipeline.Point(name)) {
 			return nil, event.WithHint(fmt.Errorf("invalid %q in %s: use POINT:N", part, killVariable),
-				fmt.Sprintf("points are %v; N counts from 1", pipeline.Points()))
+				fmt.Sprintf("points are %v; N counts from 1", killPoints))
 		}
 		left[pipeline.Point(name)] = new(atomic.Int64)
 		left[pipeline.Point(name)].Store(n)
@@ -42,3 +42,6 @@ func killAt(text string) (func(pipeline.Point), error) {
 		}
 	}, nil
 }
+
+// killPoints are the points of all pipelines.
+var killPoints = append(pipeline.Points(), pipeline.AfterNote)

@@ -108,7 +108,7 @@ func TestSchemaOfExamples(t *testing.T) {
 var unsayable = regexp.MustCompile(`declared twice|computed twice|needs a time column|must be at least|must not be negative|` +
 	`^[^ ]+ query: |key names column|names column .*, which is not declared|is routed|reserved|has more digits|must have 1 to|is of type|` +
 	`already declared|invalid window|the time column|a number that fits|both sink and sinks|http: invalid|cannot compute its time|` +
-	`both declared and computed|set the unit of|key is empty|a size such as|invalid table name|a duration of at least 1s`)
+	`both declared and computed|set the unit of|key is empty|a size such as|has a state|invalid name of a state|the home of its state|both have a state|invalid table name|a duration of at least 1s`)
 
 // TestSchemaAgrees generates configurations, right and wrong ones: schema and decoder agree.
 func TestSchemaAgrees(t *testing.T) {
@@ -225,6 +225,8 @@ func (g *configGenerator) mapping(fields []config.Field, further ...string) stri
 			continue
 		case f.Key == "shadow" && !slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, "script: ") }) && !g.isFault():
 			continue // the script precedes it
+		case f.Key == "state" && !g.canHaveState(parts) && !g.isFault(), f.Key == "home" && !g.isFault():
+			continue
 		case f.Required && g.isFault(), !f.Required && g.IntN(3) > 0:
 			continue
 		}
@@ -284,6 +286,14 @@ func (g *configGenerator) value(f config.Field, kind string) string {
 	return g.scalar(f, kind)
 }
 
+// canHaveState reports whether a pipeline has a script that can have a state.
+func (g *configGenerator) canHaveState(parts []string) bool {
+	has := func(start string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, start) })
+	}
+	return has("script: ") && !has("shadow: ") && !has("script: null") && !strings.Contains(strings.Join(parts, " "), "isolate")
+}
+
 // scalar writes a right value.
 func (g *configGenerator) scalar(f config.Field, kind string) string {
 	valid := map[string][]string{
@@ -293,6 +303,8 @@ func (g *configGenerator) scalar(f config.Field, kind string) string {
 		"string or list of string": {"a", "[a, b]", `"a:*"`, "5"},
 	}[kind]
 	switch {
+	case f.Key == "name" && f.Example == "users":
+		valid = []string{fmt.Sprintf("s%d", g.Uint32())}
 	case f.Key == "data":
 		valid = []string{"perigee-data", "state"}
 	case f.Key == "http":

@@ -24,7 +24,7 @@ const (
 // stateKeys are the keys of a state.
 type stateKeys struct {
 	Name  string `yaml:"name,required" example:"users" help:"name of the state, by which commands find it; no other pipeline has one of this name"`
-	Scope string `yaml:"scope" kind:"partition or pipeline" default:"partition" example:"pipeline" help:"partition: each partition of the source has nodes of its own, such as each Redis list or Kafka partition; pipeline: all share them, and their scripts run one after the other"`
+	Scope string `yaml:"scope" choices:"partition,pipeline" default:"partition" example:"pipeline" help:"partition: each partition of the source has nodes of its own, such as each Redis list or Kafka partition; pipeline: all share them, and their scripts run one after the other"`
 	Home  string `yaml:"home" kind:"name of a sink" example:"mysql" help:"sink that commits the changes of the state with its rows; default is the first sink that can, and without one a log in the data folder"`
 }
 
@@ -41,20 +41,13 @@ func (d *document) readState(e *entry, p *Pipeline) *State {
 		return nil
 	}
 	var keys stateKeys
-	faults := len(d.faults)
 	d.decodeStruct(e.value, reflect.ValueOf(&keys).Elem(), "state")
-	if len(d.faults) > faults {
-		return nil
-	}
 	s := &State{Name: keys.Name, Scope: keys.Scope, Home: keys.Home, origin: d.originOf(e.value, "name")}
 	if s.Scope == "" {
 		s.Scope = ScopePartition
 	}
-	if !stateName.MatchString(s.Name) {
+	if s.Name != "" && !stateName.MatchString(s.Name) {
 		d.addFault(e.value.get("name").value.at, "use up to 64 small letters, digits, _ and -", "invalid name of a state %s", quoteShort(s.Name))
-	}
-	if scopes := []string{ScopePartition, ScopePipeline}; !slices.Contains(scopes, s.Scope) {
-		d.addFault(e.value.get("scope").value.at, suggestName(s.Scope, scopes), "unknown scope %q of state %s", s.Scope, s.Name)
 	}
 	d.checkHome(e.value, p, s)
 	d.checkStateScript(e, p)

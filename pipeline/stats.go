@@ -41,6 +41,7 @@ type Stats struct {
 	OpenPartitions   int
 	Sinks            []SinkStats
 	Leases           LeaseStats
+	Units            UnitStats
 	State            State
 	ScriptLimits     uint64    // runs of the script that ended at a limit of the batch
 	PauseEnds        time.Time // when a pipeline that paused itself tries a batch; else zero
@@ -70,6 +71,16 @@ type LeaseStats struct {
 	Held    int    // partitions whose lease this worker holds
 	NotHeld int    // other partitions
 	Retries uint64 // failed attempts to maintain leases
+}
+
+// UnitStats are the counts of a pipeline's state, over the units that this worker has.
+type UnitStats struct {
+	Open         int    // units
+	Notes        uint64 // committed since New
+	Nodes        uint64 // on disk
+	WaitingBytes uint64 // memory of committed changes that wait for the disk
+	InFlight     int    // deliveries whose changes are not committed
+	Timers       uint64 // that ran since New
 }
 
 // SinkStats are the counts of one sink.
@@ -104,6 +115,9 @@ func (p *Pipeline) Stats() Stats {
 	s.Leases.Worker = p.config.Worker
 	if p.leases != nil {
 		s.Leases.Retries = p.leases.failureCount()
+	}
+	if p.units != nil {
+		s.Units = p.units.stats()
 	}
 	s.State, s.Err = p.status.current()
 	s.ScriptLimits = p.limits.runs()

@@ -74,6 +74,7 @@ func (s *session) deliverTimers(ctx context.Context, run *scriptRun, c *claim) e
 	d := &delivery{session: s, batch: &part, result: &c.result, script: run.version, run: run.state}
 	if part.Len() > 0 {
 		s.nextTimer = part.Range.End()
+		s.p.units.timers.Add(part.Range.Count)
 		if err := d.deliver(ctx, c.number, true); err != nil {
 			return err
 		}

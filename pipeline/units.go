@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -25,8 +28,10 @@ var errUnitEnded = errors.New("the state was given up")
 
 // units are the open units of a pipeline.
 type units struct {
-	p  *Pipeline
-	mu sync.Mutex
+	p      *Pipeline
+	notes  atomic.Uint64 // committed
+	timers atomic.Uint64 // that ran
+	mu     sync.Mutex
 	// open has the units that a session uses, also while they open and until they are closed.
 	open map[string]*unit
 }
@@ -312,6 +317,7 @@ func (d *delivery) commitNote(ctx context.Context) error {
 		return fmt.Errorf("write to sink %s: %w", d.p.config.Sinks[d.p.config.Home].Name, err)
 	}
 	u.Committed(note)
+	u.units.notes.Add(1)
 	u.home.endTurn()
 	if err := u.others.waitForTurn(ctx, d.run.number); err != nil {
 		return err
@@ -456,6 +462,27 @@ func (p *Pipeline) StateStatus(name string) (*state.CopyStatus, error) {
 		return u.Status()
 	}
 	return p.config.State.CopyStatus(name)
+}
+
+func (us *units) stats() UnitStats {
+	us.mu.Lock()
+	names := slices.Collect(maps.Keys(us.open))
+	us.mu.Unlock()
+	all := UnitStats{Notes: us.notes.Load(), Timers: us.timers.Load()}
+	for _, name := range names {
+		u, done := us.peek(name)
+		if u == nil {
+			continue
+		}
+		if status, err := u.Status(); err == nil {
+			all.Open++
+			all.Nodes += status.Nodes
+			all.WaitingBytes += status.WaitingBytes
+			all.InFlight += status.InFlight
+		}
+		done()
+	}
+	return all
 }
 
 // peek returns a unit if it is open, and the function that ends its use.

@@ -87,7 +87,7 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 	add(counter, "events_committed_total", nil, "Events whose batch is committed in every sink.", one(func(s *stats) float64 { return float64(s.Committed) }))
 	add(counter, "events_dropped_total", nil, "Events that the script dropped.", one(func(s *stats) float64 { return float64(s.Dropped) }))
 	add(counter, "events_dead_total", nil, "Events that wrote no row and became a dead letter.", one(func(s *stats) float64 { return float64(s.DeadEvents) }))
-	add(counter, "events_replayed_total", nil, "Events whose output was written from the outbox after a crash.", one(func(s *stats) float64 { return float64(s.Replayed) }))
+	add(counter, "events_replayed_total", nil, "Events whose output was written from the outbox, or from notes of the state, after a crash.", one(func(s *stats) float64 { return float64(s.Replayed) }))
 	add(counter, "dead_letters_total", []string{"stage"}, "Events that could not be processed, and rows that a sink rejected, by stage: parse, script, column or sink.",
 		func(s *stats, emit func(float64, ...string)) {
 			for stage, n := range s.Dead {
@@ -105,6 +105,12 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 	add(counter, "outbox_retries_total", nil, "Failed attempts to store output in the outbox.", one(func(s *stats) float64 { return float64(s.OutboxRetries) }))
 	add(counter, "lease_retries_total", nil, "Failed attempts to acquire or renew leases.", one(func(s *stats) float64 { return float64(s.Leases.Retries) }))
 	add(counter, "backpressure_seconds_total", nil, "Time that reading waited for batches to commit, summed over partitions.", one(func(s *stats) float64 { return s.BackpressureTime.Seconds() }))
+	add(gauge, "state_units", nil, "Units of the pipeline's state that this worker has; 0 without a state.", one(func(s *stats) float64 { return float64(s.Units.Open) }))
+	add(counter, "state_notes_total", nil, "Notes of changes of the state that the home has committed.", one(func(s *stats) float64 { return float64(s.Units.Notes) }))
+	add(gauge, "state_nodes", nil, "Nodes of the state that are on this machine's disk.", one(func(s *stats) float64 { return float64(s.Units.Nodes) }))
+	add(gauge, "state_waiting_bytes", nil, "Memory of committed changes of the state that wait for the disk.", one(func(s *stats) float64 { return float64(s.Units.WaitingBytes) }))
+	add(gauge, "state_deliveries", nil, "Deliveries whose changes of the state are not committed.", one(func(s *stats) float64 { return float64(s.Units.InFlight) }))
+	add(counter, "timers_total", nil, "Timers that ran.", one(func(s *stats) float64 { return float64(s.Units.Timers) }))
 	add(gauge, "circuit_open", nil, "1 while nothing is read because nothing can be written.", one(func(s *stats) float64 { return boolean(s.CircuitOpen) }))
 	add(gauge, "partitions", []string{"state"}, "Partitions by state: open (being read), leased (by this worker) or not_leased (by this worker).",
 		func(s *stats, emit func(float64, ...string)) {

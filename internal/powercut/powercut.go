@@ -52,9 +52,9 @@ type Recording struct {
 	disk   *disk
 }
 
-// A Run is one process of a recording. Fault, if it is not empty, lets system calls fail, in
-// the words of strace: "fdatasync,fsync:error=EIO:when=2", "fsync:signal=KILL:when=5". It
-// counts the calls of each thread. There may be several faults, with spaces in between.
+// A Run is one process of a recording. Fault, if it is not empty, lets system calls fail or
+// wait, in the words of strace: "fdatasync,fsync:error=EIO:when=2", "fsync:signal=KILL:when=5",
+// "ftruncate:delay_enter=500000" (microseconds). It counts the calls of each thread. There may be several faults, with spaces in between.
 //
 // LeaveOut has the names of files that are worth nothing once the power was cut, such as
 // those by which processes lock each other, and which they may map to write to them. They
@@ -178,7 +178,7 @@ func (run *Run) trace(strace, to string) error {
 		return fmt.Errorf("the recorded program ended with %w, after\n%s", err, text[max(0, len(text)-4000):])
 	}
 	trace, err := os.ReadFile(to)
-	if err == nil && run.Fault != "" && !bytes.Contains(trace, []byte("(INJECTED)")) {
+	if err == nil && run.Fault != "" && !bytes.Contains(trace, []byte("(INJECTED)")) && !bytes.Contains(trace, []byte("(DELAYED)")) {
 		err = fmt.Errorf("the fault %s has not come up", run.Fault)
 	}
 	return err

@@ -104,7 +104,7 @@ func (l *Log) beginNext() error {
 	}
 	if old := l.active; old != nil {
 		l.previousEnd = old.end
-		l.finishing.Go(func() { l.finishFile(old) })
+		l.finishInBackground(old)
 	}
 	l.active, l.next = next, next.number+1
 	l.publishActive()
@@ -133,6 +133,20 @@ func (l *Log) prepareNext() {
 		next, err := l.prepareFile(number)
 		prepared <- preparedFile{next, err}
 	}()
+}
+
+// finishInBackground finishes a file that is about to be published as closed, so that no
+// commit waits for it.
+func (l *Log) finishInBackground(f *file) {
+	l.mu.Lock()
+	l.unfinished[f.number] = true
+	l.mu.Unlock()
+	l.finishing.Go(func() {
+		l.finishFile(f)
+		l.mu.Lock()
+		delete(l.unfinished, f.number)
+		l.mu.Unlock()
+	})
 }
 
 // finishFile marks a file as closed, so that recovery can detect the loss of the next one. It

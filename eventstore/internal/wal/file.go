@@ -171,10 +171,12 @@ func (l *Log) takeSpare(path string) (taken bool, err error) {
 	return true, os.Rename(filepath.Join(l.folder, spareName), path)
 }
 
-// discardFile removes a log file, or keeps it as the spare. The caller holds mu.
+// discardFile removes a log file, or keeps it as the spare if it has the usual size and
+// nothing writes to it any more. The caller holds mu.
 func (l *Log) discardFile(number uint64) error {
 	path := Path(l.folder, number)
-	if info, err := os.Stat(path); err == nil && !l.hasSpare && !l.isClosed && info.Size() >= l.options.FileSize && info.Size() < 2*l.options.FileSize {
+	wanted := !l.hasSpare && !l.isClosed && !l.unfinished[number]
+	if info, err := os.Stat(path); wanted && err == nil && info.Size() >= l.options.FileSize && info.Size() < 2*l.options.FileSize {
 		if err := os.Rename(path, filepath.Join(l.folder, spareName)); err != nil {
 			return err
 		}

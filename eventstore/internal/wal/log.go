@@ -115,6 +115,10 @@ type Log struct {
 	files    []FileEnd     // by number
 	changed  chan struct{} // closed by the next commit; nil if there are no waiters
 	damage   []Damage
+
+	// unfinished has the numbers of closed files that finishFile may still change. Such a
+	// file must not be reused: the change would hit entries of the later file.
+	unfinished map[uint64]bool
 }
 
 // A change is one caller's request to a commit: frames to append, or a file to close.
@@ -141,7 +145,7 @@ func Open(folder string, o Options, visit func(Position, *Entry) error) (*Log, e
 	if len(o.Store) > storeMax {
 		return nil, fmt.Errorf("the store's id %q has more than %d bytes", o.Store, storeMax)
 	}
-	l := &Log{folder: folder, options: o, fileClosed: make(chan struct{}, 1)}
+	l := &Log{folder: folder, options: o, fileClosed: make(chan struct{}, 1), unfinished: map[uint64]bool{}}
 	l.commits = durable.NewGroupCommit(l.commit)
 	if visit == nil {
 		visit = func(Position, *Entry) error { return nil }

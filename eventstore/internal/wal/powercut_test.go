@@ -28,6 +28,7 @@ const (
 	sequential     = "WAL_SEQUENTIAL"
 	short          = "WAL_SHORT" // number of groups of entries that it appends between removals
 	appendForever  = "WAL_APPEND_FOREVER"
+	removeAtOnce   = "WAL_REMOVE_AT_ONCE"
 )
 
 // tiny returns options for files of a few entries, which cross sectors.
@@ -357,6 +358,40 @@ func checkLog(t *testing.T, folder string, said []string) {
 	put(t, l, another, 1)
 	if _, again := reopen(t, l, logFolder(folder), tiny(folder)); !slices.Equal(again, append(visited, another)) {
 		t.Errorf("visited %v, and after one more entry %v", visited, again)
+	}
+}
+
+// rotateAndRemove removes the first file while it is being finished, and appends to the
+// third, which may reuse it, until that has more than the first had.
+func rotateAndRemove(folder string) error {
+	l, err := Open(folder, small, nil)
+	if err != nil {
+		return err
+	}
+	for i := range 6 {
+		_, err = appendNumbered(l, i)
+		if i < 2 && err == nil {
+			err = l.Rotate(context.Background())
+		}
+		if i == 0 && err == nil {
+			err = l.RemoveBefore(2)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return l.Close()
+}
+
+// TestRemoveUnfinishedFile makes the disk slow to truncate a closed file to its entries. The
+// file is removed before that, and the entries of later files must survive.
+func TestRemoveUnfinishedFile(t *testing.T) {
+	folder := t.TempDir()
+	powercut.Record(t, folder, powercut.SelfRun("ftruncate:delay_enter=500000", removeAtOnce+"="+folder))
+	o := small
+	o.First = 2
+	if l, visited := reopen(t, nil, folder, o); !slices.Equal(visited, upTo(6)[1:]) || l.End().File != 3 {
+		t.Errorf("visited %v, want %v; the log ends at %v", visited, upTo(6)[1:], l.End())
 	}
 }
 

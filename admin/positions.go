@@ -148,7 +148,9 @@ type Move struct {
 	Next      uint64  `json:"next"`                // the position of the event to continue with
 	Rewind    *uint64 `json:"rewind,omitempty"`    // number of events to go back, instead of Next
 	Force     bool    `json:"force,omitempty"`     // proceed even if a worker owns the partition; that worker is fenced
-	DryRun    bool    `json:"dry_run,omitempty"`   // change nothing
+	// KeepState lets a pipeline with a state move, and leaves the state as it is.
+	KeepState bool `json:"keep_state,omitempty"`
+	DryRun    bool `json:"dry_run,omitempty"` // change nothing
 }
 
 // A MoveResult describes the effect of a Move.
@@ -204,6 +206,12 @@ func (a *Admin) planMove(ctx context.Context, m Move) (*movePlan, error) {
 	p, err := a.find(m.Pipeline)
 	if err != nil {
 		return nil, err
+	}
+	if p.State != nil && !m.KeepState {
+		return nil, &event.PermanentError{
+			Err:  fmt.Errorf("pipeline %s has a state, %s: events that are read again would change it again, and events that are skipped would be missing in it", p.Name, p.State.Name),
+			Hint: "--keep-state moves the position and leaves the state as it is",
+		}
 	}
 	plan := &movePlan{pipeline: p, next: m.Next}
 	if plan.committed, err = p.committed(ctx, m.Sink); err != nil {

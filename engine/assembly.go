@@ -65,12 +65,13 @@ type Pipeline struct {
 	// variable that nothing sets. Open logs them as warnings.
 	Mistakes []error
 
-	limits source.Limits
-	loader *loader.Loader
-	pool   *pool.Pool    // of the script alone; nil when it uses the shared one
-	beside *pool.Pool    // of the shadow; nil without one
-	state  *state.Config // in a running engine; nil without a state
-	closed bool
+	limits    source.Limits
+	loader    *loader.Loader
+	pool      *pool.Pool    // of the script alone; nil when it uses the shared one
+	beside    *pool.Pool    // of the shadow; nil without one
+	state     *state.Config // in a running engine; nil without a state
+	changelog sink.Sink     // the home of the state in a running engine; nil if a sink is it
+	closed    bool
 }
 
 // A Sink is one sink of a Pipeline.
@@ -380,6 +381,9 @@ func (a *Assembly) AdminPipelines() (pipelines []admin.Pipeline) {
 		described := p.admin()
 		if p.Config.State != nil {
 			described.State = a.describeState(p)
+			if p.home() < 0 {
+				described.Sinks = append(described.Sinks, admin.Sink{Name: changelogName, Sink: a.closedChangelog(p)})
+			}
 		}
 		pipelines = append(pipelines, described)
 	}
@@ -399,6 +403,9 @@ func (p *Pipeline) admin() admin.Pipeline {
 	}
 	for _, s := range p.Sinks {
 		described.Sinks = append(described.Sinks, admin.Sink{Name: s.Config.Name, Sink: s.Sink})
+	}
+	if p.changelog != nil {
+		described.Sinks = append(described.Sinks, admin.Sink{Name: changelogName, Sink: p.changelog})
 	}
 	return described
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/perigeedb/perigee/engine/config"
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/state"
@@ -62,29 +63,70 @@ func (a *Assembly) describeState(p *Pipeline) *state.Config {
 	if home := p.home(); home >= 0 {
 		return p.stateConfig(a.Config.Data, p.Sinks[home].Sink.Traits().Units, p.Sinks[home].Config.Name, a.opts.Log)
 	}
-	return p.stateConfig(a.Config.Data, &closedChangelog{a.Config.Data, p.Config.Name}, changelogName, a.opts.Log)
+	return p.stateConfig(a.Config.Data, a.closedChangelog(p), changelogName, a.opts.Log)
 }
 
-// A closedChangelog is the changelog while no engine runs, open only during a call.
+// closedChangelog returns the changelog of a pipeline while no engine runs.
+func (a *Assembly) closedChangelog(p *Pipeline) *closedChangelog {
+	return &closedChangelog{a.Config.Data, p.Config.Name}
+}
+
+// A closedChangelog is the changelog while no engine runs, open only during a call. It can be
+// looked at and set to other positions, and no pipeline can write to it.
 type closedChangelog struct{ data, pipeline string }
 
-// Units implements sink.UnitStore.
-func (c *closedChangelog) Units(ctx context.Context) (units map[string]sink.UnitStatus, err error) {
+// use calls f with the traits of the changelog, unless there is none.
+func (c *closedChangelog) use(f func(sink.Traits) error) error {
 	if !changelog.Exists(c.data) {
-		return nil, nil
+		return nil
 	}
 	store, err := changelog.Open(c.data)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	units, err = store.Sink(c.pipeline, nil).Traits().Units.Units(ctx)
-	return units, errors.Join(err, store.Close())
+	return errors.Join(f(store.Sink(c.pipeline, nil).Traits()), store.Close())
 }
+
+// Units implements sink.UnitStore.
+func (c *closedChangelog) Units(ctx context.Context) (units map[string]sink.UnitStatus, err error) {
+	err = c.use(func(t sink.Traits) (err error) {
+		units, err = t.Units.Units(ctx)
+		return err
+	})
+	return units, err
+}
+
+// Positions implements sink.PositionStore.
+func (c *closedChangelog) Positions(ctx context.Context) (positions map[string]event.Ranges, err error) {
+	err = c.use(func(t sink.Traits) (err error) {
+		positions, err = t.Positions.Positions(ctx)
+		return err
+	})
+	return positions, err
+}
+
+// SetPosition implements sink.PositionStore.
+func (c *closedChangelog) SetPosition(ctx context.Context, partition string, next uint64) error {
+	return c.use(func(t sink.Traits) error { return t.Positions.SetPosition(ctx, partition, next) })
+}
+
+// Traits implements sink.Sink.
+func (c *closedChangelog) Traits() sink.Traits { return sink.Traits{Units: c, Positions: c} }
+
+var errClosedChangelog = errors.New("only a running engine writes to the changelog")
 
 // OpenUnit implements sink.UnitStore.
 func (c *closedChangelog) OpenUnit(context.Context, string) (sink.Unit, error) {
-	return nil, errors.New("only a running engine opens units of the changelog")
+	return nil, errClosedChangelog
 }
+
+// Open implements sink.Sink.
+func (c *closedChangelog) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
+	return nil, nil, errClosedChangelog
+}
+
+// Close implements sink.Sink.
+func (c *closedChangelog) Close() error { return nil }
 
 // keepState adds the state of a pipeline to its settings. Where no sink can be its home, the
 // changelog in the data folder is.
@@ -99,8 +141,9 @@ func (e *Engine) keepState(p *Pipeline, settings *pipeline.Config) error {
 			return err
 		}
 		settings.Home = len(settings.Sinks)
+		p.changelog = e.changelog.Sink(p.Config.Name, log)
 		settings.Sinks = append(settings.Sinks, pipeline.Sink{
-			Name: changelogName, Sink: e.changelog.Sink(p.Config.Name, log), Guarantee: sink.ExactlyOnce, WithoutRows: true,
+			Name: changelogName, Sink: p.changelog, Guarantee: sink.ExactlyOnce, WithoutRows: true,
 		})
 	}
 	home := settings.Sinks[settings.Home]

@@ -54,6 +54,7 @@ type bench struct {
 	client  *redis.Client
 	maria   *testserver.MariaDBServer
 	db      *sql.DB
+	cpu     float64 // of the engine in the last turn, in µs for each event
 }
 
 func main() {
@@ -121,7 +122,7 @@ func (b *bench) measure(ctx context.Context, count int, many bool) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)
 			}
-			fmt.Printf("%s round %d of %d: %-26s %8.0f events/s\n", time.Now().Format(time.TimeOnly), round+1, count, t.name, rate)
+			fmt.Printf("%s round %d of %d: %-26s %8.0f events/s, engine %4.1f µs of processor for each\n", time.Now().Format(time.TimeOnly), round+1, count, t.name, rate, b.cpu)
 			rates[t.name] = append(rates[t.name], rate)
 			noteBytes = max(noteBytes, bytes)
 		}
@@ -155,6 +156,7 @@ func (b *bench) take(ctx context.Context, t turn) (rate, noteBytes float64, err 
 		}
 	}
 	began := time.Now()
+	b.cpu = 0
 	if t.redis {
 		err = b.countInRedis(ctx)
 	} else {
@@ -249,6 +251,7 @@ func (b *bench) runEngine(ctx context.Context, t turn) (noteBytes float64, err e
 	if err := <-ended; err != nil {
 		return 0, fmt.Errorf("the engine ended: %w\n%s", err, &log)
 	}
+	b.cpu = (engine.ProcessState.UserTime() + engine.ProcessState.SystemTime()).Seconds() / float64(b.events) * 1e6
 	return noteBytes, nil
 }
 

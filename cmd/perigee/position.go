@@ -79,6 +79,7 @@ type moveFlags struct {
 	Partition string `help:"Partition, or the first characters of its name; required if there are several."`
 	Sink      string `help:"Move the position only in this sink."`
 	Force     bool   `help:"Proceed even if a worker owns the partition; that worker is fenced, and continues from the new position."`
+	KeepState bool   `help:"Move a pipeline with a state, and leave the state as it is: events that are read again change it again."`
 	Yes       bool   `short:"y" help:"Do not ask for confirmation."`
 }
 
@@ -88,7 +89,8 @@ confirmation; without a terminal --yes is required. Rows of events that are read
 unless the sink upserts them. Events that the source has removed cannot be read again: a Redis list is
 trimmed after a commit, a file is not.
 
-The command refuses to move a partition that a worker owns: pause the pipeline first, or use --force.
+The command refuses to move a partition that a worker owns: pause the pipeline first, or use --force. It
+refuses to move a pipeline with a state, unless --keep-state is given.
 `
 
 type positionSetCommand struct {
@@ -123,7 +125,7 @@ func (p *positionRewindCommand) Run(c *console) error {
 }
 
 func (f *moveFlags) move(c *console, m admin.Move) error {
-	m.Pipeline, m.Partition, m.Sink, m.Force = f.Pipeline, f.Partition, f.Sink, f.Force
+	m.Pipeline, m.Partition, m.Sink, m.Force, m.KeepState = f.Pipeline, f.Partition, f.Sink, f.Force, f.KeepState
 	return f.usePositions(c, func(ctx context.Context, a *admin.Admin) error {
 		if !f.Yes {
 			m.DryRun = true

@@ -44,8 +44,10 @@ memory=/dev/shm
 if [ "${1:-}" = test ] && [ -z "${TMPDIR:-}" ] && [ -w $memory ] && ! grep -q "^[^ ]* $memory [^ ]* [^ ]*noexec" /proc/mounts &&
 	[ "$(df -Pk $memory | awk 'END { print $4 }')" -gt 4000000 ] &&
 	[ "$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)" -gt 8000000 ]; then
-	export TMPDIR="$memory/perigee-tests-$(id -u)"
-	mkdir -p -m 711 "$TMPDIR" # PostgreSQL runs as another user than root
+	TMPDIR="$memory/perigee-tests-$(id -u)"
+	export TMPDIR
+	mkdir -p "$TMPDIR"
+	chmod 711 "$TMPDIR" # PostgreSQL runs as another user than root
 	# The tests remove their files, unless they are killed.
 	find "$TMPDIR" -mindepth 1 -maxdepth 1 -mmin +600 -exec rm -rf {} +
 fi

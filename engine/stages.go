@@ -12,6 +12,7 @@ import (
 	"github.com/perigeedb/perigee/engine/compare"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/pool"
 )
@@ -32,6 +33,9 @@ type Stages struct {
 	Codes []script.Code
 	// MaxEvent is the size beyond which an event becomes a dead letter, see script.MaxEvent.
 	MaxEvent int
+	// State is the state of the script, which begins empty and ends with the Stages; nil if the
+	// pipeline has none.
+	State *state.Scratch
 
 	loadValue func(ctx context.Context, code script.Code) (script.Script, error)
 	pools     []*pool.Pool // of the VMs
@@ -45,10 +49,24 @@ func (s *Stages) Memory() (bytes int) {
 	return bytes
 }
 
-// LoadValue loads other code with the language, the limits and the modules of the script, and
-// script.Options.ReturnsValue. The pipeline must have a script.
+// LoadValue loads other code with the language, the limits, the modules and the state of the script,
+// and script.Options.ReturnsValue. The pipeline must have a script. The caller closes the result
+// before the Stages.
 func (s *Stages) LoadValue(ctx context.Context, code script.Code) (script.Script, error) {
-	return s.loadValue(ctx, code)
+	loaded, err := s.loadValue(ctx, code)
+	if err != nil || s.State == nil {
+		return loaded, err
+	}
+	return s.State.Wrap(loaded), nil
+}
+
+// Close implements script.Script.
+func (s *Stages) Close() error {
+	err := s.Script.Close()
+	if s.State != nil {
+		err = errors.Join(err, s.State.Close())
+	}
+	return err
 }
 
 // A StageSink is what a sink stores.
@@ -109,8 +127,8 @@ func FindPipeline(c *config.Config, name string) (config.Pipeline, error) {
 }
 
 // LoadStages loads the stages of one pipeline. Scripts in Lua run in this process, even if
-// the configuration isolates them: sandbox and limits are the same. Faults of the
-// configuration are config.Errors. The caller closes the Stages.
+// the configuration isolates them: sandbox and limits are the same. A pipeline with a state gets
+// an empty one of its own. Faults of the configuration are config.Errors. The caller closes the Stages.
 func LoadStages(ctx context.Context, c *config.Config, pipeline string, opts Options, with StageOptions) (*Stages, error) {
 	opts = opts.withDefaults()
 	opts.Kinds.Modules = slices.Concat(opts.Kinds.Modules, with.Modules)
@@ -145,6 +163,9 @@ func (a *Assembly) loadStages(ctx context.Context, chosen config.Pipeline, with 
 	}
 	p := &Pipeline{Config: chosen}
 	err := a.createSinks(p, log)
+	if err == nil {
+		err = p.checkState()
+	}
 	sinks := a.stageSinks(p)
 	for _, s := range p.Sinks { // only their traits are needed
 		err = config.Join(err, s.Sink.Close())
@@ -207,6 +228,10 @@ func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks 
 		return nil, err
 	}
 	stages.Script, stages.Codes = loaded, texts
+	if p.Config.State != nil {
+		stages.State = state.NewScratch(with.Trial.Clock())
+		stages.Script = stages.State.Wrap(loaded)
+	}
 	return stages, nil
 }
 

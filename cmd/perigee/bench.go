@@ -46,6 +46,8 @@ with recommended lines of configuration.
 Each setup runs in a separate process, in several rounds; figures are medians. Run nothing else on the
 machine meanwhile.
 
+A script that uses the state of a pipeline is refused: its runs follow each other, whatever the pool.
+
 Examples:
   perigee bench email.lua --events sample.ndjson
   zcat events.ndjson.gz | head -50000 | perigee bench email.lua --events - --quick

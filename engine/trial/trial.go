@@ -8,6 +8,7 @@ package trial
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"strings"
@@ -42,6 +43,7 @@ type Pipeline struct {
 
 	limit  script.MaxEvent
 	result event.Result
+	timers event.Batch // the last that ran
 	log    recorder
 
 	clock    atomic.Pointer[time.Time]
@@ -86,6 +88,49 @@ type limited struct{ *Pipeline }
 // Run implements script.Script.
 func (l limited) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
 	return l.limit.Run(ctx, l.Stages, in, res)
+}
+
+// Wait moves the clock on, which stands still, and runs the timers that become due meanwhile, in
+// the order of their times and with the clock at these. It calls handle as Run does. Positions of
+// timers count from that of the last call on.
+func (p *Pipeline) Wait(ctx context.Context, d time.Duration, handle func(part *event.Batch, res *event.Result) error) error {
+	until := p.now().Add(d)
+	for standing := 0; p.State != nil; {
+		at, found, err := p.State.NextTimer(ctx)
+		if err != nil {
+			return err
+		}
+		if !found || at.After(until) {
+			break
+		}
+		if standing++; at.After(p.now()) {
+			p.Freeze(at)
+			standing = 0
+		}
+		if standing > standingMax {
+			return fmt.Errorf("timers have run %d times at %s: the script sets them again for a time that has come", standing, p.now().UTC().Format(time.RFC3339Nano))
+		}
+		if err := p.runTimers(ctx, handle); err != nil {
+			return err
+		}
+	}
+	p.Freeze(until)
+	return nil
+}
+
+// standingMax bounds how many batches of timers run while the clock stands still.
+const standingMax = 1000
+
+// runTimers runs the timers that are due.
+func (p *Pipeline) runTimers(ctx context.Context, handle func(part *event.Batch, res *event.Result) error) error {
+	b := &p.timers
+	first := b.Range.End()
+	b.Reset()
+	b.Range.First = first
+	if err := p.State.ReadTimers(ctx, b, engine.DefaultBatchEvents); err != nil {
+		return err
+	}
+	return p.Run(ctx, b, handle)
 }
 
 // Freeze sets the clock of the script and of make://timestamp. The zero Time is the system's

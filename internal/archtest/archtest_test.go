@@ -77,7 +77,7 @@ var may = map[string][]string{
 	"sink/stdout":              {"event", "internal/terminal", "sink", "sink/internal/ndjson"},
 
 	"pipeline":            {"event", "nodedb", "source", "source/format", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "internal/durable"},
-	"pipeline/state":      {"event", "nodedb", "nodedb/lua", "sink", "internal/durable"},
+	"pipeline/state":      {"event", "nodedb", "nodedb/lua", "script", "sink", "internal/durable"},
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 

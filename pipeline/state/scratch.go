@@ -1,0 +1,192 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb"
+	"github.com/perigeedb/perigee/nodedb/lua"
+	"github.com/perigeedb/perigee/script"
+)
+
+// A Scratch is a state for trials of a script: a unit in a temporary folder, which begins empty and
+// ends with the Scratch. Each run of the script is one delivery, which is committed at once. Runs
+// wait for each other, as those of one unit do.
+//
+// A Scratch is safe for concurrent use.
+type Scratch struct {
+	now func() time.Time
+
+	mu     sync.Mutex // held by a run
+	folder string     // "" before the first use
+	unit   *nodedb.Unit
+	last   uint64      // number of the last delivery
+	due    []lua.Timer // of the last batch of timers
+	first  uint64      // its first position
+}
+
+// NewScratch returns an empty state whose clock is now.
+func NewScratch(now func() time.Time) *Scratch { return &Scratch{now: now} }
+
+// Wrap returns a script whose runs have the state. Several scripts may share it.
+func (s *Scratch) Wrap(of script.Script) script.Script { return &scratchScript{of, s} }
+
+type scratchScript struct {
+	script.Script
+	scratch *Scratch
+}
+
+// Run implements script.Script.
+func (r *scratchScript) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	return r.scratch.run(ctx, r.Script, in, res)
+}
+
+// run runs a script as a pipeline does; see scriptRun.runIn there.
+func (s *Scratch) run(ctx context.Context, of script.Script, in *event.Batch, res *event.Result) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, err := s.begin()
+	if err != nil {
+		return err
+	}
+	in.State, in.Time = d, d.Clock
+	err = of.Run(ctx, in, res)
+	in.State, in.Time = nil, time.Time{}
+	if _, isLimit := errors.AsType[*script.LimitError](err); res.Ran == 0 || err != nil && !isLimit {
+		return errors.Join(err, d.Discard())
+	}
+	if in.Timers {
+		for _, dead := range res.Dead { // what failed was undone, with the removal of its timer
+			if err := d.RemoveTimer(s.due[dead.Position-s.first]); err != nil {
+				return errors.Join(err, d.Discard())
+			}
+		}
+	}
+	return errors.Join(err, s.commit(d))
+}
+
+// open opens the unit at its first use.
+func (s *Scratch) open() (err error) {
+	if s.unit != nil {
+		return nil
+	}
+	if s.folder, err = os.MkdirTemp("", "perigee-state-"); err != nil {
+		return fmt.Errorf("create a folder for the state of a trial: %w", err)
+	}
+	s.unit, err = nodedb.OpenUnit(s.folder, nodedb.UnitOptions{NoSync: true, FlushAge: time.Hour})
+	return err
+}
+
+func (s *Scratch) begin() (*Delivery, error) {
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	delta, err := s.unit.Begin(s.clock())
+	if err != nil {
+		return nil, err
+	}
+	return &Delivery{delta, delta.Clock()}, nil
+}
+
+func (s *Scratch) clock() time.Time { return s.now().Truncate(time.Millisecond) }
+
+func (s *Scratch) commit(d *Delivery) error {
+	if err := d.Freeze(); err != nil {
+		return err
+	}
+	if err := s.unit.Commit(d.Delta, s.last+1, 0); err != nil {
+		return err
+	}
+	s.last++
+	return nil
+}
+
+// View calls f with what the runs so far have left.
+func (s *Scratch) View(ctx context.Context, f func(*nodedb.Tx) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view(ctx, f)
+}
+
+func (s *Scratch) view(ctx context.Context, f func(*nodedb.Tx) error) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	return s.unit.View(ctx, f)
+}
+
+// NextTimer returns the clock of the earliest delivery for which the first timer is due; false if
+// there is none.
+func (s *Scratch) NextTimer(ctx context.Context) (at time.Time, found bool, err error) {
+	err = s.View(ctx, func(tx *nodedb.Tx) error {
+		timers, _, err := lua.DueTimers(ctx, tx, time.UnixMicro(math.MaxInt64), 1)
+		if len(timers) > 0 {
+			at, found = deliveryAt(timers[0].Due), true
+		}
+		return err
+	})
+	return at, found, err
+}
+
+// deliveryAt returns the first whole millisecond at which a timer is due. Neighbours of a float64
+// may stand for the same decimal, so that the nearest one may be before it.
+func deliveryAt(due float64) time.Time {
+	at := time.UnixMilli(int64(math.Round(due * 1e3)))
+	if float64(at.UnixMicro())/1e6 < due {
+		return at.Add(time.Millisecond)
+	}
+	return at
+}
+
+// ReadTimers appends at most limit timers that are due by the clock to an empty batch. It is run
+// before any other batch of timers is read. Timers that a limit keeps from running stay due.
+func (s *Scratch) ReadTimers(ctx context.Context, b *event.Batch, limit int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.view(ctx, func(tx *nodedb.Tx) (err error) {
+		s.due, _, err = lua.DueTimers(ctx, tx, s.clock(), limit)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b.Timers = true
+	for _, t := range s.due {
+		if b.Data, err = t.AppendTo(b.Data); err != nil {
+			return err
+		}
+		b.Ends = append(b.Ends, uint32(len(b.Data)))
+	}
+	b.Range = event.Range{First: b.Range.First, Count: uint64(b.Len())}
+	s.first = b.Range.First
+	return nil
+}
+
+// Clear empties the state, and lets its clock begin at any time.
+func (s *Scratch) Clear() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.remove()
+}
+
+// Close removes the state. No script that Wrap has returned may run afterwards.
+func (s *Scratch) Close() error { return s.Clear() }
+
+func (s *Scratch) remove() error {
+	if s.folder == "" {
+		return nil
+	}
+	var closed error
+	if s.unit != nil {
+		closed = s.unit.Close()
+	}
+	removed := os.RemoveAll(s.folder)
+	s.folder, s.unit, s.last, s.due = "", nil, 0, nil
+	return errors.Join(closed, removed)
+}

@@ -188,6 +188,9 @@ func New(c Config) *Pipeline {
 	p.counters.sinks = make([]sinkCounters, len(c.Sinks))
 	p.writeOrder = orderWrites(c.Sinks)
 	if c.State != nil {
+		withHooks := *c.State
+		withHooks.BeforeTrim, withHooks.AfterTrim = func() { c.Reached(BeforeTrim) }, func() { c.Reached(AfterTrim) }
+		p.config.State = &withHooks
 		p.units = newUnits(p)
 		p.writeOrder = append(slices.DeleteFunc(p.writeOrder, func(i int) bool { return i == c.Home }), c.Home)
 	}

@@ -15,6 +15,8 @@ const (
 	BeforeAck        Point = "before-ack"         // every sink has the batch
 	AfterAck         Point = "after-ack"          // the source knows
 	BeforeReplay     Point = "before-replay"      // an entry of the outbox was found after a crash
+	BeforeTrim       Point = "before-trim"        // the home is about to remove notes; only with a state
+	AfterTrim        Point = "after-trim"         // it has removed them
 )
 
 // Points returns the points of a pipeline without a state.
@@ -28,5 +30,6 @@ func Points() []Point {
 func StatePoints() []Point {
 	return []Point{
 		AfterRead, AfterScript, AfterDeadLetters, BeforeWrite, AfterCommit, AfterNote, BeforeAck, AfterAck, BeforeReplay,
+		BeforeTrim, AfterTrim,
 	}
 }

@@ -37,6 +37,12 @@ func (c *Config) Copies() (names []string, err error) {
 	return names, nil
 }
 
+// HasCopy reports whether this machine has a copy of a unit, which may be an older one.
+func (c *Config) HasCopy(unit string) bool {
+	_, err := os.Stat(c.folderOf(unit))
+	return err == nil
+}
+
 // CopyStatus describes the copy of a unit that no process has open; nil if there is none.
 func (c *Config) CopyStatus(unit string) (*CopyStatus, error) {
 	if _, err := os.Stat(c.folderOf(unit)); errors.Is(err, fs.ErrNotExist) {

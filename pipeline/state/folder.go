@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -11,9 +12,9 @@ import (
 // folderNameMax is shorter than what file systems allow, for the files of backups beside it.
 const folderNameMax = 200
 
-// folderOf returns the folder of a unit's copy.
+// folderOf returns the folder of a unit's copy. Only names that Perigee gives contain ~.
 func (c *Config) folderOf(unit string) string {
-	name := url.PathEscape(unit)
+	name := strings.ReplaceAll(url.PathEscape(unit), "~", "%7E")
 	if name[0] == '.' {
 		name = "%2E" + name[1:]
 	}

@@ -36,6 +36,9 @@ const (
 	noteHeader  = 1 + 8
 )
 
+// contentMax is the size of the largest content, before it is compressed.
+const contentMax = 4 * sink.NoteMax
+
 var errDamagedNote = errors.New("the note is damaged")
 
 var (
@@ -44,10 +47,13 @@ var (
 		return e
 	})
 	noteDecoder = sync.OnceValue(func() *zstd.Decoder {
-		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(4*sink.NoteMax))
+		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(contentMax))
 		return d
 	})
 )
+
+// keptBuffer is the size of the largest buffer that is kept for other notes.
+const keptBuffer = 8 << 20
 
 // noteBuffers has memory for the content of notes.
 var noteBuffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -66,17 +72,25 @@ func (n *Note) encode() (data []byte, err error) {
 	b = binary.AppendUvarint(b, n.Range.Count)
 	b = appendText(b, n.Outputs)
 	b = append(b, n.Changes...)
-	*buffer = b
+	if cap(b) <= keptBuffer {
+		*buffer = b
+	}
+	if len(b) > contentMax {
+		return nil, tooLarge(len(b), contentMax)
+	}
 	data = make([]byte, noteHeader, noteHeader+len(b)/3+64)
 	data[0] = noteVersion
-	data = noteEncoder().EncodeAll(b, data)
-	if len(data) > sink.NoteMax {
-		return nil, &event.PermanentError{
-			Err:  fmt.Errorf("the changes of one batch and its rows for other sinks take %d MB, and a note at most %d", len(data)>>20, sink.NoteMax>>20),
-			Hint: "make batches smaller: batch: {events: 100}",
-		}
+	if data = noteEncoder().EncodeAll(b, data); len(data) > sink.NoteMax {
+		return nil, tooLarge(len(data), sink.NoteMax)
 	}
 	return data, nil
+}
+
+func tooLarge(size, limit int) error {
+	return &event.PermanentError{
+		Err:  fmt.Errorf("the changes of one batch and its rows for other sinks take %d MB, and a note at most %d", size>>20, limit>>20),
+		Hint: "make batches smaller: batch: {events: 100}",
+	}
 }
 
 // link makes encoded data the note that follows another.

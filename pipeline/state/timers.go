@@ -15,10 +15,14 @@ func (d *Delivery) DueTimers(ctx context.Context, limit int) ([]lua.Timer, error
 	return due, err
 }
 
-// NextTimer returns when the first timer is due; false if there is none.
+// NextTimer returns when a clock, which counts whole milliseconds, shows that the first timer is
+// due; false if there is none.
 func (d *Delivery) NextTimer(ctx context.Context) (at time.Time, found bool, err error) {
 	_, next, err := lua.DueTimers(ctx, d.Tx(), time.Time{}, 0)
-	return next, !next.IsZero(), err
+	if at = next.Truncate(time.Millisecond); at.Before(next) {
+		at = at.Add(time.Millisecond)
+	}
+	return at, !next.IsZero(), err
 }
 
 // RemoveTimer removes a timer whose run has failed, unless it was set to another time since.

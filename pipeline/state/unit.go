@@ -50,6 +50,9 @@ type Config struct {
 	// FlushAge is how long a change may wait for the disk; 0 means the default of nodedb.
 	FlushAge time.Duration
 	Log      *slog.Logger
+	// BeforeTrim and AfterTrim are called around each removal of notes from the home, for tests
+	// that stop the process there. They may be nil.
+	BeforeTrim, AfterTrim func()
 }
 
 // sharedUnit names the only unit of a state that all partitions share.
@@ -84,30 +87,64 @@ type Unit struct {
 	stopTrimming func()
 }
 
-// Open takes over a unit and brings its copy up to date. An *event.PermanentError says why the
-// copy and the home do not fit.
-func Open(ctx context.Context, c *Config, name string) (u *Unit, err error) {
-	u = &Unit{config: c, name: name, log: c.Log.With("state", c.Name, "unit", name)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, u.close())
-		}
-	}()
-	if u.home, err = c.Home.OpenUnit(ctx, c.homeName(name)); err != nil {
-		return u, err
-	}
-	if err := durable.MkdirAll(c.Folder, 0o700); err != nil {
-		return u, fmt.Errorf("create the folder of state %s: %w", c.Name, err)
-	}
-	u.copy, err = nodedb.OpenUnit(c.folderOf(name), nodedb.UnitOptions{PendingBytes: c.PendingBytes, FlushAge: c.FlushAge})
-	if err != nil {
-		return u, fmt.Errorf("open the copy of unit %s: %w", name, err)
-	}
-	if err := u.catchUp(ctx); err != nil {
-		return u, err
+// A RefusedError says why a unit cannot be opened before a person has put something right. It is
+// permanent, and does not concern other units.
+type RefusedError struct {
+	Unit string
+	err  *event.PermanentError
+}
+
+func (e *RefusedError) Error() string { return e.err.Error() }
+func (e *RefusedError) Unwrap() error { return e.err }
+
+// Open takes over a unit and brings its copy up to date. A *RefusedError says why the copy and the
+// home do not fit. Any other error may be transient.
+func Open(ctx context.Context, c *Config, name string) (*Unit, error) {
+	u := &Unit{config: c, name: name, log: c.Log.With("state", c.Name, "unit", name)}
+	if err := u.open(ctx); err != nil {
+		return nil, errors.Join(err, u.close())
 	}
 	u.startTrimming()
 	return u, nil
+}
+
+func (u *Unit) open(ctx context.Context) (err error) {
+	c := u.config
+	if err := u.checkCopy(ctx); err != nil {
+		return err
+	}
+	if u.home, err = c.Home.OpenUnit(ctx, c.homeName(u.name)); err != nil {
+		return err
+	}
+	if err := durable.MkdirAll(c.Folder, 0o700); err != nil {
+		return fmt.Errorf("create the folder of state %s: %w", c.Name, err)
+	}
+	u.copy, err = nodedb.OpenUnit(c.folderOf(u.name), nodedb.UnitOptions{PendingBytes: c.PendingBytes, FlushAge: c.FlushAge})
+	switch {
+	case errors.Is(err, nodedb.ErrCorrupt):
+		return u.refuse(fmt.Errorf("the copy of unit %s in %s: %w", u.name, c.folderOf(u.name), err), "replace the folder by a copy of it; without one the state is lost")
+	case err != nil:
+		return fmt.Errorf("open the copy of unit %s: %w", u.name, err)
+	}
+	return u.catchUp(ctx)
+}
+
+// checkCopy refuses a unit that has no copy here and needs one, before it is taken over from the
+// process that has its copy.
+func (u *Unit) checkCopy(ctx context.Context) error {
+	if u.config.HasCopy(u.name) {
+		return nil
+	}
+	units, err := u.config.Units(ctx)
+	if err != nil {
+		return err
+	}
+	if status, known := units[u.name]; known && status.First > 1 {
+		return u.refuse(fmt.Errorf("unit %s of state %s has no copy in %s, and sink %s keeps only the changes from note %d on",
+			u.name, u.config.Name, u.config.folderOf(u.name), u.config.HomeName, status.First),
+			"its last owner, "+status.Owner+", has a copy: run the pipeline there, or bring the folder of the state here while neither runs")
+	}
+	return nil
 }
 
 // catchUp applies the notes that the copy lacks.
@@ -125,7 +162,10 @@ func (u *Unit) catchUp(ctx context.Context) error {
 	case applied+1 < status.First:
 		return u.refuse(fmt.Errorf("the copy of unit %s in %s has changes up to note %d, and sink %s notes from %d on",
 			u.name, u.config.folderOf(u.name), applied, u.config.HomeName, status.First),
-			"the copy that continues is on the machine of "+status.Owner+": run the pipeline there, or bring the folder of the state here while neither runs")
+			"another machine has the copy that continues: run the pipeline there, or bring the folder of the state here while neither runs")
+	}
+	if applied < status.First { // the first note that is kept has to continue it
+		u.last, u.sum = applied, sum
 	}
 	from := max(applied, status.First, 1)
 	err = u.home.Notes(ctx, from, func(stored *sink.Note) error {
@@ -159,6 +199,9 @@ func (u *Unit) restore(stored *sink.Note, lacking bool) error {
 	}
 	if err == nil && lacking {
 		err = u.copy.Apply(note.Number, note.Sum, note.Changes)
+		if err != nil && !errors.Is(err, nodedb.ErrCorrupt) {
+			return fmt.Errorf("apply note %d to the copy of unit %s: %w", note.Number, u.name, err)
+		}
 	}
 	if err != nil {
 		return u.refuse(fmt.Errorf("note %d of unit %s in sink %s: %w", stored.Number, u.name, u.config.HomeName, err), "restore the database from a backup")
@@ -168,7 +211,7 @@ func (u *Unit) restore(stored *sink.Note, lacking bool) error {
 }
 
 func (u *Unit) refuse(err error, hint string) error {
-	return &event.PermanentError{Err: err, Hint: hint}
+	return &RefusedError{u.name, &event.PermanentError{Err: err, Hint: hint}}
 }
 
 // Name returns the unit's name.
@@ -299,13 +342,21 @@ func (u *Unit) trim(ctx context.Context) error {
 	if !due {
 		return nil
 	}
+	call(u.config.BeforeTrim)
 	if err := u.home.Trim(ctx, before); err != nil {
 		return err
 	}
+	call(u.config.AfterTrim)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.trimmed = before
 	return nil
+}
+
+func call(hook func()) {
+	if hook != nil {
+		hook()
+	}
 }
 
 // Close writes the copy to disk and gives up the unit. Deliveries that are not committed are
@@ -338,7 +389,7 @@ const closeTimeout = 5 * time.Second
 // deliveredFile returns the file that has the number of the last note whose outputs every sink
 // had when the unit was closed. Without it, sinks that deliver at least once get the outputs of
 // the last notes again.
-func (u *Unit) deliveredFile() string { return u.config.folderOf(u.name) + ".delivered" }
+func (u *Unit) deliveredFile() string { return u.config.folderOf(u.name) + "~delivered" }
 
 func (u *Unit) writeDelivered() error {
 	u.mu.Lock()

@@ -150,6 +150,9 @@ func (m *leaseManager) maintain(ctx context.Context) error {
 	partitions := slices.Collect(maps.Keys(work))
 	fairShare := (len(partitions) + max(workers, 1) - 1) / max(workers, 1)
 	defer func() { m.s.p.counters.leases.set(workers, len(m.held), len(partitions)) }()
+	if m.s.p.units != nil {
+		return errors.Join(m.acquireCopies(ctx, work), m.acquireLeases(ctx, work, fairShare))
+	}
 	if len(m.held) > fairShare {
 		m.giveUpPartition()
 		return nil
@@ -286,6 +289,26 @@ func (m *leaseManager) acquireLeases(ctx context.Context, work map[string][]*ass
 		}
 		lacking -= assigned
 		candidates = candidates[n:]
+	}
+	return nil
+}
+
+// acquireCopies requests the leases of all units that this worker has a copy of, whatever its
+// fair share is, because other workers cannot go on with them. It gives none up for the same reason.
+func (m *leaseManager) acquireCopies(ctx context.Context, work map[string][]*assignment) error {
+	var units []string
+	for unit := range work {
+		if m.held[unit] == nil && m.s.p.config.State.HasCopy(unit) {
+			units = append(units, unit)
+		}
+	}
+	for some := range slices.Chunk(units, maxAcquired) {
+		if m.s.reading.Err() != nil {
+			return nil
+		}
+		if _, err := m.acquireSome(ctx, some, work, len(some)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

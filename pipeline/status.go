@@ -38,10 +38,10 @@ func (p *Pipeline) Ready() error {
 // use.
 type status struct {
 	mu       sync.Mutex
-	listed   bool // the source has listed its partitions
-	opening  int  // partitions that are being opened
-	failures map[*retrier]error
-	paused   error // the reason; nil if not paused
+	listed   bool          // the source has listed its partitions
+	opening  int           // partitions that are being opened
+	failures map[any]error // by *retrier or *refusal
+	paused   error         // the reason; nil if not paused
 	draining bool
 	stopped  bool
 	err      error // of the run
@@ -85,13 +85,13 @@ func (s *status) setDraining()           { s.update(func() { s.draining = true }
 func (s *status) setPaused(reason error) { s.update(func() { s.paused = reason }) }
 func (s *status) setStopped(err error)   { s.update(func() { s.stopped, s.err = true, err }) }
 
-func (s *status) addFailure(r *retrier, err error) {
+func (s *status) addFailure(of any, err error) {
 	s.update(func() {
 		if s.failures == nil {
-			s.failures = make(map[*retrier]error)
+			s.failures = make(map[any]error)
 		}
-		s.failures[r] = err
+		s.failures[of] = err
 	})
 }
 
-func (s *status) removeFailure(r *retrier) { s.update(func() { delete(s.failures, r) }) }
+func (s *status) removeFailure(of any) { s.update(func() { delete(s.failures, of) }) }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
@@ -236,7 +237,7 @@ func (s *supervisor) assignOrphans() error {
 
 // work returns what can be assigned, by the name of the lease that it needs where leases are
 // kept: each partition of the source that is listed and not exhausted; with a state, all
-// partitions of a unit, and its timers.
+// partitions of a unit, and its timers. A unit that was refused waits before it is tried again.
 func (s *supervisor) work() map[string][]*assignment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,6 +254,9 @@ func (s *supervisor) work() map[string][]*assignment {
 	}
 	for unit := range s.unitNames {
 		work[unit] = append(work[unit], &assignment{partition: timersOf(unit), timers: true})
+	}
+	if s.p.units != nil {
+		maps.DeleteFunc(work, func(unit string, _ []*assignment) bool { return s.p.units.isWaiting(unit) })
 	}
 	return work
 }
@@ -323,12 +327,20 @@ func (s *supervisor) handleExit(e exit) (retryIn time.Duration, err error) {
 		// The partition is assigned again only when the source lists it again.
 		s.listed = slices.DeleteFunc(s.listed, func(name string) bool { return name == e.partition })
 		retryIn = s.moves.next()
-	case e.err != nil:
+	case e.err != nil && !s.othersGoOn(e.err):
 		return 0, e.err
+	case e.err != nil: // the log and the status show it
 	case e.reading.Err() == nil && !e.orphan && !e.timers:
 		s.exhausted[e.partition] = true
 	}
 	return retryIn, nil
+}
+
+// othersGoOn reports whether an error concerns a single unit, and the pipeline works on others, or
+// may get them from another worker.
+func (s *supervisor) othersGoOn(err error) bool {
+	_, refused := errors.AsType[*state.RefusedError](err)
+	return refused && len(s.unitNames) > 1 && (s.leasing || !s.p.units.allRefused(s.unitNames))
 }
 
 // release ends the contexts of an assignment.

@@ -122,11 +122,12 @@ func (p *Pipeline) unitOf(a *assignment) (unit string, ok bool) {
 }
 
 // chooseUnit says in which unit the script runs on a batch of retries. If units are shared by
-// lease, it waits until this worker has it.
+// lease, it waits until this worker has it, and if the unit was refused, until it is not.
 func (f *retryFeed) chooseUnit(ctx context.Context, c *claim) (err error) {
 	group := f.reader.Group().(retryGroup)
 	c.batch.Timers, c.batch.Retry, c.keepState = group.timers, true, group.row
-	for told := false; f.s.p.leases != nil && !f.s.p.units.isOpen(group.unit); told = true {
+	units := f.s.p.units
+	for told := false; f.s.p.leases != nil && !units.isOpen(group.unit) || units.isWaiting(group.unit); told = true {
 		if !told {
 			f.s.p.log.Info("retries of dead letters wait for the worker that has their state, or until this one gets it", "unit", group.unit)
 		}

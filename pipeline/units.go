@@ -34,6 +34,17 @@ type units struct {
 	mu     sync.Mutex
 	// open has the units that a session uses, also while they open and until they are closed.
 	open map[string]*unit
+	// refused has the units that could not be opened when it was last tried.
+	refused map[string]*refusal
+	// firstWait and longestWait bound the waits before a unit that was refused is tried again.
+	firstWait, longestWait time.Duration
+}
+
+// A refusal says why a unit cannot be opened before a person has put something right.
+type refusal struct {
+	err   *state.RefusedError
+	wait  time.Duration // the current one
+	until time.Time     // its end
 }
 
 // A unit is a unit of the state and the turns of its deliveries.
@@ -56,7 +67,9 @@ type unit struct {
 	openErr error         // set before ready is closed
 }
 
-func newUnits(p *Pipeline) *units { return &units{p: p, open: map[string]*unit{}} }
+func newUnits(p *Pipeline) *units {
+	return &units{p: p, open: map[string]*unit{}, refused: map[string]*refusal{}, firstWait: 10 * time.Second, longestWait: 5 * time.Minute}
+}
 
 // acquire returns the open unit of a name. It opens the unit unless a session uses it, which
 // fences all other processes. The caller calls release once.
@@ -69,6 +82,7 @@ func (us *units) acquire(ctx context.Context, name string) (*unit, error) {
 			us.open[name] = u
 			us.mu.Unlock()
 			u.openErr = us.openUnit(ctx, u)
+			us.noteRefusal(name, u.openErr)
 			close(u.ready)
 		} else if u.ctx.Err() != nil {
 			us.mu.Unlock()
@@ -97,6 +111,53 @@ func (us *units) acquire(ctx context.Context, name string) (*unit, error) {
 		}
 		// The session that was opening it has ended.
 	}
+}
+
+// noteRefusal remembers whether a unit could be opened. It logs a refusal once.
+func (us *units) noteRefusal(name string, err error) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	r := us.refused[name]
+	refused, ok := errors.AsType[*state.RefusedError](err)
+	switch {
+	case !ok && err != nil:
+		return // nothing is known
+	case !ok:
+		if r != nil {
+			delete(us.refused, name)
+			us.p.status.removeFailure(r)
+		}
+		return
+	case r == nil:
+		r = &refusal{wait: us.firstWait / 2}
+		us.refused[name] = r
+	}
+	if r.err == nil || r.err.Error() != refused.Error() {
+		us.p.log.Error("a unit of the state cannot be opened; its events wait", "unit", name, "error", refused, "hint", event.HintOf(refused))
+	}
+	r.err, r.wait = refused, min(2*r.wait, us.longestWait)
+	r.until = time.Now().Add(r.wait)
+	us.p.status.addFailure(r, err)
+}
+
+// isWaiting reports whether a unit was refused, and is not to be tried yet.
+func (us *units) isWaiting(name string) bool {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	r := us.refused[name]
+	return r != nil && time.Now().Before(r.until)
+}
+
+// allRefused reports whether all of these units were refused when they were last tried.
+func (us *units) allRefused(names map[string]bool) bool {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	for name := range names {
+		if us.refused[name] == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // isOpen reports whether a session uses a unit.

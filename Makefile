@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,11 @@ crash-store: ## kill the event store 200 times, cut its power 1000 times and fil
 	@$(SETUP) servers
 	@cd eventstore && PERIGEE_STORE_KILLS=160 PERIGEE_STORE_IMPORT_KILLS=40 PERIGEE_STORE_POWERCUTS=1000 PERIGEE_STORE_FULL_DISKS=20 \
 		$(ON_DISK) ../$(GO) test -count=1 -timeout 60m -run 'TestCrash$$|TestCrashImport$$|TestPowerCut$$|TestFullDisk$$'
+
+CRASH_STATE_KILLS ?= 200
+crash-state: build ## kill the engine of a script with a state, and its servers, 200 times, at each point: rows, state and timers agree
+	@$(SETUP) servers
+	@CRASH_STATE_KILLS=$(CRASH_STATE_KILLS) $(ON_DISK) $(GO) test ./cmd/perigee -count=1 -timeout 30m -run 'TestCrashState$$'
 
 DURATION := 10m
 soak: build ## events faster than the sink for DURATION=10m: memory stays flat

@@ -88,6 +88,10 @@ type Options struct {
 	// Reached is called at each Point that a batch passes, for tests that kill the
 	// process there. It may be nil.
 	Reached func(pipeline.Point)
+
+	// StateFlushAge is how long changes of states wait for the disk, for tests that kill the
+	// process while it writes them; 0 means the default of package nodedb.
+	StateFlushAge time.Duration
 }
 
 func (o Options) withDefaults() Options {

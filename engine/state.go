@@ -148,6 +148,7 @@ func (e *Engine) keepState(p *Pipeline, settings *pipeline.Config) error {
 	}
 	home := settings.Sinks[settings.Home]
 	settings.State = p.stateConfig(e.data, home.Sink.Traits().Units, home.Name, e.log)
+	settings.State.FlushAge = e.opts.StateFlushAge
 	p.state = settings.State
 	return nil
 }

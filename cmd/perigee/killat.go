@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
@@ -44,4 +45,20 @@ func killAt(text string) (func(pipeline.Point), error) {
 }
 
 // killPoints are the points of all pipelines.
-var killPoints = append(pipeline.Points(), pipeline.AfterNote)
+var killPoints = append(pipeline.Points(), pipeline.AfterNote, pipeline.BeforeTrim, pipeline.AfterTrim)
+
+// flushAgeVariable makes changes of states wait for the disk as long as it says, so that tests
+// kill the engine while it writes them.
+const flushAgeVariable = "PERIGEE_STATE_FLUSH_AGE"
+
+// flushAge parses the value of flushAgeVariable; 0 if it is empty.
+func flushAge(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	age, err := time.ParseDuration(text)
+	if err != nil || age <= 0 {
+		return 0, event.WithHint(fmt.Errorf("invalid %q in %s", text, flushAgeVariable), "use a duration such as 50ms")
+	}
+	return age, nil
+}

@@ -50,6 +50,9 @@ func (r *runCommand) Run(c *console) error {
 		return err
 	}
 	options.Reached = reached
+	if options.StateFlushAge, err = flushAge(os.Getenv(flushAgeVariable)); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	conf, err := r.load(ctx, c)

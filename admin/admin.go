@@ -94,6 +94,12 @@ func Open(data string, pipelines []Pipeline) (*Admin, error) {
 		return nil, event.WithHint(fmt.Errorf("no engine has run in data folder %s", data), hintOfFolder)
 	}
 	lock, err := datafolder.Lock(data)
+	if _, inUse := errors.AsType[*datafolder.InUseError](err); inUse {
+		// The owner may be an engine that has started meanwhile.
+		if c, _ := dial(data); c != nil {
+			return &Admin{data: data, remote: c}, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

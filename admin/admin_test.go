@@ -77,6 +77,32 @@ func TestOpen(t *testing.T) {
 	open(t, unused)
 }
 
+// TestOpenWhileEngineStarts opens a folder that an engine has locked but does not serve yet.
+func TestOpenWhileEngineStarts(t *testing.T) {
+	data := t.TempDir()
+	lock, err := datafolder.Lock(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	listening := make(chan net.Listener)
+	time.AfterFunc(100*time.Millisecond, func() {
+		l, err := net.Listen("unix", filepath.Join(data, datafolder.SocketName))
+		if err != nil {
+			t.Error(err)
+		}
+		listening <- l
+	})
+	if a, err := Open(data, nil); err != nil {
+		t.Error(err)
+	} else if a.Close(); !a.Remote() {
+		t.Error("the engine does not perform the operations")
+	}
+	if l := <-listening; l != nil {
+		l.Close()
+	}
+}
+
 // TestOpenWithDeadLetters: the file of dead letters is opened only if there is one, and
 // damage to it does not leave the folder locked.
 func TestOpenWithDeadLetters(t *testing.T) {

@@ -320,8 +320,9 @@ func TestReplayInterrupted(t *testing.T) {
 	}
 	eventually(t, "it begins", func() bool { return strings.Contains(out.String(), "perigee: replaying 20000 events") })
 	const seconds = 4
-	time.Sleep(seconds * time.Second)
+	end := time.After(seconds * time.Second)
 	says(t, 1, "replay mails-again runs in process", args...)
+	<-end
 	_ = cmd.Process.Signal(os.Interrupt)
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(out.String(), "hint: continue with the same command") {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/perigeedb/perigee/internal/durable"
 )
@@ -20,12 +21,20 @@ import (
 const SocketName = "perigee.sock"
 
 // lockName is the file that the owner of the folder keeps locked. The kernel releases the
-// lock when the process ends in any way.
+// lock when the process ends in any way, and its last child that had not yet begun its own
+// program: until then the child has a copy of the descriptor.
 const lockName = "perigee.lock"
 
+// Locking waits for an owner that is about to end: a command that found no engine in the
+// folder, or the child of a killed process.
+const (
+	ownerPatience = time.Second
+	lockRetry     = 5 * time.Millisecond
+)
+
 // Lock creates the folder if it does not exist, and locks it for this process until the
-// returned Closer is closed. If others could change the folder, the error is a
-// *FolderError.
+// returned Closer is closed. For a folder with another owner see LockFile. If others could
+// change the folder, the error is a *FolderError.
 func Lock(folder string) (io.Closer, error) {
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder: %w", err)
@@ -34,8 +43,8 @@ func Lock(folder string) (io.Closer, error) {
 }
 
 // LockFile locks a folder through the file name in it, until the returned Closer is closed.
-// If another owner, in this or another process, holds the lock, the error is an
-// *InUseError. If others could change the folder, it is a *FolderError.
+// If another owner, in this or another process, holds the lock for a second, the error is
+// an *InUseError. If others could change the folder, it is a *FolderError.
 func LockFile(folder, name string) (io.Closer, error) {
 	if err := Check(folder); err != nil {
 		return nil, err
@@ -44,8 +53,7 @@ func LockFile(folder, name string) (io.Closer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock data folder: %w", err)
 	}
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil {
+	if err = waitLocked(file); err == nil {
 		err = errors.Join(file.Truncate(0), writePID(file))
 	}
 	if err == nil {
@@ -56,6 +64,16 @@ func LockFile(folder, name string) (io.Closer, error) {
 		return nil, fmt.Errorf("lock data folder %s: %w", folder, err)
 	}
 	return nil, &InUseError{Folder: folder, Owner: ownerOf(file)}
+}
+
+// waitLocked locks a file, or returns EWOULDBLOCK if its owner does not release it.
+func waitLocked(file *os.File) error {
+	for end := time.Now().Add(ownerPatience); ; time.Sleep(lockRetry) {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // A lockedFile is a file that this process has locked.

@@ -1,8 +1,10 @@
 package datafolder
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -53,6 +55,31 @@ func TestUnlockWithACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.Close()
+}
+
+// TestLockAfterKill locks a folder whose owner has ended without releasing it. A child that
+// the owner was starting still has a copy of the descriptor.
+func TestLockAfterKill(t *testing.T) {
+	folder := t.TempDir()
+	lock, err := Lock(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := lock.(*lockedFile).file
+	child := exec.Command("sleep", "0.2")
+	child.ExtraFiles = []*os.File{file}
+	if err := errors.Join(child.Start(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Lock(folder)
+	if err != nil {
+		t.Error(err)
+	} else {
+		again.Close()
+	}
+	if err := child.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestLocksAreClosed: neither a lock that was released nor one that was refused stays open.

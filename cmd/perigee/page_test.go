@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 	"testing"
 )
 
-var updatePages = flag.Bool("update-pages", false, "write the output of the commands into the tutorial pages")
+var updatePages = flag.Bool("update-pages", false, "write the output of the commands into the pages")
 
 // pageFolder is the folder in the output of a tutorial.
 const pageFolder = "/home/ada/perigee"
@@ -45,6 +46,7 @@ var (
 		{regexp.MustCompile(`\d+(\.\d+)? ?(ns|µs|ms|s|B|kB|KB|MB|KiB|MiB|bytes)\b`), "AMOUNT"},
 		{regexp.MustCompile(`\d+-\d+-\d+\.parquet|\d{6,}\S*\.parquet`), "FILE"},
 		{regexp.MustCompile(`lua: .*`), "LUA"},
+		{regexp.MustCompile(`owner, \S+:\d+:\w+`), "WORKER"},
 	}
 )
 
@@ -150,7 +152,8 @@ func (p *page) fails(t *testing.T, format string, args ...any) {
 
 // shown returns an output in the form of a page: without the log, and with pageFolder.
 func (p *page) shown(out string) string {
-	return strings.ReplaceAll(logLine.ReplaceAllString(out, ""), p.folder, pageFolder)
+	paths := strings.NewReplacer(p.folder, pageFolder, url.PathEscape(p.folder), url.PathEscape(pageFolder))
+	return paths.Replace(logLine.ReplaceAllString(out, ""))
 }
 
 // masked hides the parts of an output that differ between runs.

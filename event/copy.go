@@ -57,12 +57,27 @@ func (o *Output) copyEvents(of *Output, first, n int) {
 	if o.Columns == nil {
 		o.Columns = new(Columns)
 	}
-	o.Columns.copyRows(of.Columns, row, end)
+	o.Columns.appendRows(of.Columns, row, end)
 }
 
-// copyRows makes c a copy of rows. c is empty.
-func (c *Columns) copyRows(of *Columns, first, end int) {
-	c.Spec, c.Rows = of.Spec, end-first
+// AppendRow appends a row of another output as a row of event from of o's batch. If both have rows,
+// they have the same columns.
+func (o *Output) AppendRow(of *Output, row int, from uint32) {
+	o.Data, o.Ends = appendTexts(o.Data, o.Ends, of.Data, of.Ends, row, row+1)
+	o.From = append(o.From, from)
+	if of.Columns == nil {
+		return
+	}
+	if o.Columns == nil {
+		o.Columns = new(Columns)
+	}
+	o.Columns.appendRows(of.Columns, row, row+1)
+}
+
+// appendRows appends rows of columns with the same spec, unless c is empty.
+func (c *Columns) appendRows(of *Columns, first, end int) {
+	c.Spec = of.Spec
+	c.Rows += end - first
 	c.Vectors = append(c.Vectors, make([]Vector, max(0, len(of.Vectors)-len(c.Vectors)))...)[:len(of.Vectors)]
 	for i := range c.Vectors {
 		v, from := &c.Vectors[i], &of.Vectors[i]

@@ -160,6 +160,9 @@ type DeadLetter struct {
 	Traceback string // of the script, if it was running
 	Script    string // name and version of the script that ran
 	Original  []byte // the event as it was read
+	// Row is the row that a sink rejected, as package pipeline encodes it, if a retry is to write
+	// this row and not to run the script: its changes of a state are committed.
+	Row []byte
 }
 
 func (d *DeadLetter) String() string {

@@ -30,7 +30,9 @@ type claim struct {
 	result    event.Result
 	unit      *unit // whose state the script changes; nil without one
 	keepState bool  // the script changes no state: only rows are wanted that were rejected before
-	passed    bool  // an event passed the script, while the batch is tried; see limits
+	// storedRows says that the requests have the rows, so that no script runs.
+	storedRows bool
+	passed     bool // an event passed the script, while the batch is tried; see limits
 }
 
 // readBatches is the reader loop of a session. It claims batches ahead of the
@@ -116,10 +118,13 @@ func (s *session) runLane(ctx context.Context) error {
 func (s *session) deliverClaim(ctx context.Context, c *claim) error {
 	run := s.newScriptRun(c)
 	c.passed = false
-	if !s.assignment.timers {
-		return s.deliverEvents(ctx, run, c)
+	switch {
+	case s.assignment.timers:
+		return s.deliverTimers(ctx, run, c)
+	case c.storedRows:
+		return s.deliverStoredRows(ctx, c)
 	}
-	return s.deliverTimers(ctx, run, c)
+	return s.deliverEvents(ctx, run, c)
 }
 
 // deliverEvents is deliverClaim for a batch that was read.
@@ -274,6 +279,7 @@ type delivery struct {
 	// empty if the result has one for every sink.
 	withoutOutput []bool
 	maybeWritten  bool      // a sink may have committed the range
+	storedRows    bool      // the result has the rows of requested, one for each
 	run           *stateRun // nil if the script has changed no state
 }
 
@@ -281,7 +287,9 @@ type delivery struct {
 // claim. last says that it completes the claim.
 func (d *delivery) deliver(ctx context.Context, number uint64, last bool) error {
 	d.labelOutputs()
-	d.selectRequested()
+	if !d.storedRows {
+		d.selectRequested()
+	}
 	var err error
 	if d.run == nil {
 		err = d.commitInTurn(ctx, number, last)

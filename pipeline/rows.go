@@ -35,6 +35,12 @@ func (d *delivery) rejectRows(rejected *sink.RowErrors, i int) error {
 			Script:   d.script,
 			Original: bytes.Clone(d.batch.Doc(int(out.From[r.Row]))),
 		}
+		if d.p.units != nil {
+			var err error
+			if dead[n].Row, err = d.encodeRow(i, r.Row); err != nil {
+				return err
+			}
+		}
 	}
 	out.RemoveRows(rows)
 	d.result.Dead = append(d.result.Dead, dead...)
@@ -45,6 +51,9 @@ func (d *delivery) rejectRows(rejected *sink.RowErrors, i int) error {
 // including those that are dead letters.
 func (d *delivery) rowNumber(i, row int) uint32 {
 	out := &d.result.Outputs[i]
+	if d.storedRows {
+		return d.requestOf(int(out.From[row])).Number
+	}
 	var removed []uint32
 	for n := range d.result.Dead {
 		if dead := &d.result.Dead[n]; dead.Position == out.Position(row) && dead.Sink == d.p.config.Sinks[i].Name {

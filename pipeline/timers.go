@@ -90,8 +90,9 @@ func (s *session) deliverTimers(ctx context.Context, run *scriptRun, c *claim) e
 type retryGroup struct {
 	unit   string
 	timers bool
-	// row says that a sink lacks a row of an event whose changes are committed.
-	row bool
+	// row says that a sink lacks a row of an event whose changes are committed, and stored that
+	// the letter has this row.
+	row, stored bool
 }
 
 func (p *Pipeline) retryGroup(l *deadletter.Letter) any {
@@ -99,7 +100,7 @@ func (p *Pipeline) retryGroup(l *deadletter.Letter) any {
 	if !timers {
 		unit = p.unitOfPartition(l.Partition)
 	}
-	return retryGroup{unit: unit, timers: timers, row: l.Sink != ""}
+	return retryGroup{unit: unit, timers: timers, row: l.Sink != "", stored: len(l.Row) > 0}
 }
 
 // unitOfPartition returns the unit of a partition of the source.
@@ -125,7 +126,7 @@ func (p *Pipeline) unitOf(a *assignment) (unit string, ok bool) {
 // lease, it waits until this worker has it, and if the unit was refused, until it is not.
 func (f *retryFeed) chooseUnit(ctx context.Context, c *claim) (err error) {
 	group := f.reader.Group().(retryGroup)
-	c.batch.Timers, c.batch.Retry, c.keepState = group.timers, true, group.row
+	c.batch.Timers, c.batch.Retry, c.keepState, c.storedRows = group.timers, true, group.row, group.stored
 	units := f.s.p.units
 	for told := false; f.s.p.leases != nil && !units.isOpen(group.unit) || units.isWaiting(group.unit); told = true {
 		if !told {

@@ -54,7 +54,7 @@ func TestWalkOfOneBatch(t *testing.T) {
 }
 
 // ofState are functions that only a pipeline with a state calls, which has a section of its own.
-var ofState = []string{"useUnit", "waitForScript", "endScript", "deliverTimers", "runOnState", "commitNote"}
+var ofState = []string{"useUnit", "waitForScript", "endScript", "deliverTimers", "deliverStoredRows", "runOnState", "commitNote"}
 
 // firstCalls returns the names of functions in the order in which code that
 // starts at the given functions first calls them. It follows calls of functions

@@ -66,6 +66,7 @@ type entry struct {
 	Script    string     `json:"script,omitempty"`
 	Original  *string    `json:"original,omitempty"`
 	Base64    []byte     `json:"original_base64,omitempty"`
+	Row       []byte     `json:"row,omitempty"`
 }
 
 // origin is where the event of a letter was first read.
@@ -78,7 +79,7 @@ type origin struct {
 func (l *Letter) encode(at location) ([]byte, error) {
 	e := entry{
 		Sink: l.Sink, Number: l.Number, Time: l.Time.UTC(), Retried: l.Retried, Stage: l.Stage,
-		Error: l.Error, Traceback: l.Traceback, Script: l.Script,
+		Error: l.Error, Traceback: l.Traceback, Script: l.Script, Row: l.Row,
 	}
 	if !l.First.Equal(l.Time) {
 		first := l.First.UTC()
@@ -123,7 +124,7 @@ func decodeLetter(at location, value []byte) (l Letter, err error) {
 	}
 	l.Sink, l.Number, l.Stage = e.Sink, e.Number, e.Stage
 	l.Error, l.Traceback, l.Script = e.Error, e.Traceback, e.Script
-	l.Original = e.Base64
+	l.Original, l.Row = e.Base64, e.Row
 	if e.Original != nil {
 		l.Original = []byte(*e.Original)
 	}

@@ -163,6 +163,7 @@ func completeRetries(tx *bolt.Tx, pipeline, name []byte, r event.Range) error {
 type Request struct {
 	Sink   string // name of the sink that lacks a row; empty for the whole event
 	Number uint32 // of the row, as in event.DeadLetter
+	Row    string // as in event.DeadLetter
 }
 
 // RetryOptions are the arguments of OpenRetries that describe the pipeline.
@@ -283,9 +284,9 @@ func (r *RetryReader) requestOf(l *Letter) Request {
 	case l.Sink == "":
 		return Request{}
 	case l.Sink == onlySink && len(r.options.Sinks) > 0:
-		return Request{Sink: r.options.Sinks[0], Number: l.Number}
+		return Request{Sink: r.options.Sinks[0], Number: l.Number, Row: string(l.Row)}
 	}
-	return Request{Sink: l.Sink, Number: l.Number}
+	return Request{Sink: l.Sink, Number: l.Number, Row: string(l.Row)}
 }
 
 // Lag returns the number of positions behind the last read.

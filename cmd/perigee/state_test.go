@@ -15,7 +15,7 @@ func TestStatePage(t *testing.T) {
 	skipWithoutState(t)
 	p := openPage(t, "docs/howto/remember-with-state.md")
 	p.play(t)
-	p.wants(t, `"visit":3`, "│ ada  │  NULL │     4 │", `^users("unknown","visits")`, "and sink changelog keeps only the changes from", `{"abandoned":150,"cart":"a"}`)
+	p.wants(t, `"visit":3`, "│ NULL │     7 │     1 │", `^users("unknown","visits")`, "and sink changelog keeps only the changes from", `{"abandoned":150,"cart":"a"}`)
 }
 
 // TestStateExamples runs the examples of scripts with a state, each in two runs, so that the second

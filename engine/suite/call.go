@@ -43,8 +43,12 @@ func (r *runner) bindCall(ctx context.Context, c *testCase) (*expectedCall, erro
 	return call, nil
 }
 
-// call calls the function of the case and compares its results.
-func (j *judge) call(ctx context.Context) {
+// runCall calls the function of the case and compares its results.
+func (j *judge) runCall(ctx context.Context) {
+	if err := j.begin(); err != nil {
+		j.differ("the run", 0, "", err.Error())
+		return
+	}
 	s, call := j.settings.Call, j.expect.call
 	results, err := j.functions.Call(ctx, s.Function, call.arguments)
 	lines, _ := j.pipeline.TakeLog()
@@ -62,6 +66,7 @@ func (j *judge) call(ctx context.Context) {
 		j.compareResults(call.returns, results)
 	}
 	j.compareLog(lines)
+	j.compareState(ctx)
 }
 
 // compareResults compares what a function returned: nothing is null, and several results are a

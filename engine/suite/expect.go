@@ -11,6 +11,7 @@ import (
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 // An expectation is what must come of a case, as its keys say.
@@ -21,6 +22,7 @@ type expectation struct {
 	dead      []expectedDead
 	log       []expectedLine // nil if the case does not say
 	routes    []expectedRoute
+	state     []expectedNode
 	call      *expectedCall
 }
 
@@ -46,6 +48,12 @@ type expectedRoute struct {
 	line       int
 }
 
+// An expectedNode is the value of a node; nil for none.
+type expectedNode struct {
+	path nodedb.Path
+	expected
+}
+
 // bind reads the expectations of all cases, which name sinks and columns of the pipeline.
 func (r *runner) bind(ctx context.Context) error {
 	var faults []error
@@ -54,7 +62,7 @@ func (r *runner) bind(ctx context.Context) error {
 		for _, read := range []struct {
 			of   config.Any
 			into func(*testCase, config.Any) error
-		}{{s.Rows, r.bindRows}, {s.Documents, r.bindDocuments}, {s.Dead, r.bindDead}, {s.Log, bindLog}, {s.Routes, r.bindRoutes}} {
+		}{{s.Rows, r.bindRows}, {s.Documents, r.bindDocuments}, {s.Dead, r.bindDead}, {s.Log, bindLog}, {s.Routes, r.bindRoutes}, {s.State, r.bindState}} {
 			if read.of.IsSet() {
 				faults = append(faults, read.into(c, read.of))
 			}

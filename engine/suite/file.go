@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/engine/trial"
@@ -26,7 +27,8 @@ type testFile struct {
 type testCase struct {
 	at       config.Any
 	settings CaseSettings
-	events   []input
+	events   []input                // of each
+	steps    []step                 // unless it has each or a call
 	with     map[string]script.Func // by name, such as "geo.lookup"
 	expect   expectation            // after bind
 }
@@ -35,6 +37,12 @@ type testCase struct {
 type input struct {
 	doc  []byte
 	line int // in the test file, or in the file with events
+}
+
+// A step is events, or a wait if it has none.
+type step struct {
+	events []input
+	wait   time.Duration
 }
 
 // read reads a test file and all that it says without its pipeline.
@@ -102,7 +110,7 @@ var eventKeys = []string{"rows", "documents", "dropped", "dead", "routes", "snap
 // checkInput checks that a case has one input and an expectation.
 func (c *testCase) checkInput() error {
 	var inputs []string
-	for _, key := range []string{"events", "each", "call"} {
+	for _, key := range []string{"events", "steps", "each", "call"} {
 		if c.at.Get(key).IsSet() {
 			inputs = append(inputs, key)
 		}
@@ -112,13 +120,13 @@ func (c *testCase) checkInput() error {
 	}
 	switch {
 	case len(inputs) == 0:
-		return c.at.At(fmt.Errorf("case %q has no events", c.settings.Name), "write events: [{…}], each: [{…}], or call: {function: NAME}")
+		return c.at.At(fmt.Errorf("case %q has no events", c.settings.Name), "write events: [{…}], steps: [{events: [{…}]}, {wait: 30s}], each: [{…}], or call: {function: NAME}")
 	case len(inputs) > 1:
 		return c.at.Get(inputs[1]).At(fmt.Errorf("case %q has both %s and %s", c.settings.Name, inputs[0], inputs[1]), "make two cases of it")
 	case c.settings.Call != nil:
 		return c.checkCall()
-	case !expected(append([]string{"log"}, eventKeys...)...):
-		return c.at.At(fmt.Errorf("case %q expects nothing", c.settings.Name), "say what must come out: rows, documents, dropped, dead, log, routes or snapshot")
+	case !expected(append([]string{"log", "state"}, eventKeys...)...):
+		return c.at.At(fmt.Errorf("case %q expects nothing", c.settings.Name), "say what must come out: rows, documents, dropped, dead, log, routes, state or snapshot")
 	case c.settings.Each.IsSet() && c.settings.Snapshot != "":
 		return c.at.Get("snapshot").At(errors.New("a snapshot records the events of one run, and each runs many times"), "use events")
 	}
@@ -137,7 +145,7 @@ func (c *testCase) checkCall() error {
 			return arguments.Unexpected("arguments", "a list", "write arguments: [VALUE]")
 		}
 	}
-	if returns, raises := call.Get("returns").IsSet(), c.settings.Call.Error != nil; returns == raises && !c.at.Get("log").IsSet() {
+	if returns, raises := call.Get("returns").IsSet(), c.settings.Call.Error != nil; returns == raises && !c.at.Get("log").IsSet() && !c.at.Get("state").IsSet() {
 		if returns {
 			return call.Get("error").At(errors.New("a call has either returns or error"), "")
 		}
@@ -148,35 +156,82 @@ func (c *testCase) checkCall() error {
 
 // readEvents reads the events of the case.
 func (c *testCase) readEvents(folder string) (err error) {
-	of, key := c.settings.Events, "events"
-	if !of.IsSet() {
-		of, key = c.settings.Each, "each"
+	switch s := &c.settings; {
+	case s.Events.IsSet():
+		c.steps = make([]step, 1)
+		c.steps[0].events, err = c.readInputs(s.Events, "events", folder)
+	case s.Steps.IsSet():
+		err = c.readSteps(folder)
+	case s.Each.IsSet():
+		c.events, err = c.readInputs(s.Each, "each", folder)
 	}
-	if !of.IsSet() {
-		return nil
+	return err
+}
+
+func (c *testCase) readSteps(folder string) error {
+	const hint = "write steps: [{events: [{…}]}, {wait: 30s}]"
+	items, ok := c.settings.Steps.List()
+	if !ok {
+		return c.settings.Steps.Unexpected("steps", "a list", hint)
 	}
+	if len(items) == 0 {
+		return c.settings.Steps.At(fmt.Errorf("case %q has no step", c.settings.Name), hint)
+	}
+	var faults []error
+	for i, item := range items {
+		one, err := c.readStep(item, fmt.Sprintf("step %d", i+1), folder)
+		c.steps, faults = append(c.steps, one), append(faults, err)
+	}
+	return config.Join(faults...)
+}
+
+// readStep reads a step, which what names.
+func (c *testCase) readStep(of config.Any, what, folder string) (one step, err error) {
+	var s StepSettings
+	if _, ok := of.Mapping(); !ok {
+		return one, of.Unexpected(what, "a mapping", "write {events: [{…}]} or {wait: 30s}")
+	}
+	if err := of.Decode(&s, what); err != nil {
+		return one, err
+	}
+	wait := of.Get("wait")
+	switch {
+	case s.Events.IsSet() == wait.IsSet():
+		return one, of.At(fmt.Errorf("%s must have either events or wait", what), "make a step of each: steps: [{events: [{…}]}, {wait: 30s}]")
+	case s.Wait < 0:
+		return one, wait.At(errors.New("wait must not be negative"), "the clock moves on only")
+	case wait.IsSet():
+		one.wait = s.Wait
+		return one, nil
+	}
+	one.events, err = c.readInputs(s.Events, "events", folder)
+	return one, err
+}
+
+// readInputs reads a list of events, or the file that a key of the case names.
+func (c *testCase) readInputs(of config.Any, key, folder string) (events []input, err error) {
 	if items, ok := of.List(); ok {
 		for _, item := range items {
 			one := input{line: item.Line()}
 			if text, _ := item.Text(); item.IsText() {
 				one.doc = []byte(text)
 			} else if one.doc, err = item.JSON(); err != nil {
-				return err
+				return nil, err
 			}
-			c.events = append(c.events, one)
+			events = append(events, one)
 		}
 	} else if name, ok := of.Text(); ok {
-		c.events, err = readEventFile(folder, name)
+		events, err = readEventFile(folder, name)
 		if err != nil {
-			return of.At(fmt.Errorf("%s of case %q: %w", key, c.settings.Name, err), suggestFile(folder, name))
+			return nil, of.At(fmt.Errorf("%s of case %q: %w", key, c.settings.Name, err), suggestFile(folder, name))
 		}
 	} else {
-		return of.Unexpected(key, "a list of events, or the path of a file", "write "+key+": [{…}]")
+		return nil, of.Unexpected(key, "a list of events, or the path of a file", "write "+key+": [{…}]")
 	}
-	if len(c.events) == 0 {
-		return of.At(fmt.Errorf("%s of case %q has no event", key, c.settings.Name), "")
+	if len(events) == 0 {
+		return nil, of.At(fmt.Errorf("%s of case %q has no event", key, c.settings.Name), "")
 	}
-	return nil
+	return events, nil
 }
 
 // readEventFile reads the events of a file.

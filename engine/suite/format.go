@@ -23,9 +23,10 @@ type FileSettings struct {
 type CaseSettings struct {
 	Name      string        `yaml:"name,required" help:"name of the case, different from all others of the file"`
 	Events    config.Any    `yaml:"events" kind:"list or path" help:"list of events, or the path of a file with one JSON document per line (or a JSON array, if it ends in .json). Text in the list is passed to the pipeline as it is"`
+	Steps     config.Any    `yaml:"steps" kind:"list of mapping" help:"list of {events: […]} and {wait: 30s}, in place of events: the steps follow each other, and each wait moves the clock and runs the timers that become due"`
 	Each      config.Any    `yaml:"each" kind:"list or path" help:"like events; the case runs once for each event and must hold for each"`
 	Call      *CallSettings `yaml:"call" help:"call of one function of the script, in place of events"`
-	Now       instant       `yaml:"now" help:"time that the script and make://timestamp read, as RFC 3339 or a date"`
+	Now       instant       `yaml:"now" help:"time that the script and make://timestamp read, as RFC 3339 or a date (default: the present; with a state or steps 2026-01-01)"`
 	Fresh     bool          `yaml:"fresh" help:"load the script again before the case, without what earlier cases left in its variables (default false)"`
 	With      config.Any    `yaml:"with" kind:"mapping" help:"results of functions in Go: {module.function: value}, or {module: {function: value}}"`
 	Fails     config.Any    `yaml:"fails" kind:"mapping" help:"errors of functions in Go: {module.function: message}"`
@@ -36,7 +37,14 @@ type CaseSettings struct {
 	Dead      config.Any    `yaml:"dead" kind:"list or mapping" help:"list of dead letters in order, or one (default: none)"`
 	Log       config.Any    `yaml:"log" kind:"list" help:"list of lines that the script logs, in order, each a pattern or {level, message}; other lines may stand between. [] means no line"`
 	Routes    config.Any    `yaml:"routes" kind:"list or mapping" help:"names of the sinks that get rows, or the number of rows by sink"`
+	State     config.Any    `yaml:"state" kind:"mapping" help:"values of nodes of the pipeline's state at the end, by their paths; null means that the node has none. Other nodes may have any"`
 	Snapshot  string        `yaml:"snapshot" help:"file with all that comes out; the first run writes it, later ones compare"`
+}
+
+// StepSettings are the keys of a step.
+type StepSettings struct {
+	Events config.Any    `yaml:"events" kind:"list or path" help:"events, as those of a case"`
+	Wait   time.Duration `yaml:"wait" help:"time by which the clock moves, such as 30s or 1h; 0s runs the timers that are due already"`
 }
 
 // CallSettings are the keys of a call.
@@ -70,7 +78,8 @@ type Section struct {
 func Sections() []Section {
 	return []Section{
 		{"The file", "The keys at the top of a test file.", config.Fields(FileSettings{})},
-		{"A case", "The keys of an item of `cases`. A case has `events`, `each` or `call`, and at least one expectation.", config.Fields(CaseSettings{})},
+		{"A case", "The keys of an item of `cases`. A case has `events`, `steps`, `each` or `call`, and at least one expectation.", config.Fields(CaseSettings{})},
+		{"A step", "The keys of an item of `steps`, which has one of them.", config.Fields(StepSettings{})},
 		{"A call", "The keys below `call`.", config.Fields(CallSettings{})},
 		{"A dead letter", "The keys of an item of `dead`.", config.Fields(DeadSettings{})},
 		{"A log line", "The keys of an item of `log` that is a mapping.", config.Fields(LogSettings{})},

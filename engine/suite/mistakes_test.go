@@ -34,6 +34,17 @@ func TestMistakes(t *testing.T) {
 		"two cases of one name":      {"cases:\n  - {name: a, events: [{}], dropped: 1}\n  - {name: a, events: [{}], dropped: 1}\n", []string{`3:12: two cases are called "a", the first on line 2|give each case a name of its own`}},
 		"a case without events":      {"cases:\n  - {name: a, dropped: 1}\n", []string{`2:6: case "a" has no events|write events: [{…}]`}},
 		"events and each":            {one("    each: [{}]\n    dropped: 1\n"), []string{`5:11: case "a" has both events and each|make two cases`}},
+		"events and steps":           {one("    steps: [{wait: 1s}]\n    dropped: 1\n"), []string{`5:12: case "a" has both events and steps|make two cases`}},
+		"steps that are no list":     {"cases:\n  - name: a\n    steps: {wait: 1s}\n    dropped: 1\n", []string{`3:13: steps must be a list, not a mapping|write steps: [{events: [{…}]}, {wait: 30s}]`}},
+		"no step":                    {"cases:\n  - name: a\n    steps: []\n    dropped: 1\n", []string{`3:12: case "a" has no step|write steps: [`}},
+		"a step of both keys":        {"cases:\n  - name: a\n    steps: [{events: [{}], wait: 1s}]\n    dropped: 1\n", []string{`3:14: step 1 must have either events or wait|make a step of each`}},
+		"a step of neither":          {"cases:\n  - name: a\n    steps: [{events: [{}]}, {}]\n    dropped: 1\n", []string{`3:29: step 2 must have either events or wait|make a step of each`}},
+		"a step that is text":        {"cases:\n  - name: a\n    steps: [30s]\n    dropped: 1\n", []string{`3:13: step 1 must be a mapping, not "30s"|write {events: [{…}]} or {wait: 30s}`}},
+		"a misspelt key of steps":    {"cases:\n  - name: a\n    steps: [{event: [{}]}]\n    dropped: 1\n", []string{`3:14: unknown key "event" in step 1|did you mean "events"?`}},
+		"a wait without a unit":      {"cases:\n  - name: a\n    steps: [{wait: 30}]\n    dropped: 1\n", []string{`3:20: wait |`}},
+		"a wait into the past":       {"cases:\n  - name: a\n    steps: [{wait: -1s}]\n    dropped: 1\n", []string{`3:20: wait |`}},
+		"events of a step":           {"cases:\n  - name: a\n    steps: [{events: []}]\n    dropped: 1\n", []string{`3:22: events of case "a" has no event|`}},
+		"nodes without a state":      {one("    state: {'^a': 1}\n"), []string{`5:13: pipeline mails has no state|write state: {name: NAME} in the pipeline`}},
 		"a case that expects nothing": {one(""), []string{
 			`3:5: case "a" expects nothing|say what must come out: rows, documents`}},
 		"a file of events that is not there": {"cases:\n  - name: a\n    events: mail_tset.yaml\n    dropped: 1\n", []string{

@@ -37,17 +37,24 @@ func (r *runner) close() {
 	}
 }
 
-// An outcome is what came of the events of a case.
+// An outcome is what came of the events of a case, and of the timers that ran.
 type outcome struct {
+	ran     int     // events and timers
 	rows    [][]row // by sink
 	dropped int
-	dead    []event.DeadLetter
+	dead    []deadLetter
 	lines   []trial.Line
+}
+
+// A deadLetter is one of an event, or of a timer.
+type deadLetter struct {
+	event.DeadLetter
+	timer bool
 }
 
 // A row is a row of a sink as JSON, and as the document that it was.
 type row struct {
-	event      int
+	input      int // number of its event or timer, in the order in which they ran
 	value, doc []byte
 }
 
@@ -62,52 +69,80 @@ func (r *runner) run(ctx context.Context, c *testCase) Result {
 		}
 	}
 	r.pipeline.TakeLog() // what code logged while it was loaded
-	r.pipeline.Freeze(c.settings.Now.Time)
 	r.pipeline.Replace(c.with)
 	switch {
 	case c.settings.Call != nil:
-		j.call(ctx)
+		j.runCall(ctx)
 	case c.settings.Each.IsSet():
 		for i := range c.events {
 			j.prefix = fmt.Sprintf("event %d (line %d), ", i+1, c.events[i].line)
-			j.runEvents(ctx, c.events[i:i+1])
+			j.runSteps(ctx, []step{{events: c.events[i : i+1]}})
 		}
 	default:
-		j.runEvents(ctx, c.events)
+		j.runSteps(ctx, c.steps)
 	}
 	j.result.Took = time.Since(began)
 	return j.result
 }
 
-// process runs events through the pipeline.
-func (r *runner) process(ctx context.Context, events []input) (*outcome, error) {
+// standstill is the time of a case that says none, where it must be the same in each run.
+var standstill = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// begin sets the clock to that of the case, and empties the state.
+func (j *judge) begin() error {
+	now := j.settings.Now.Time
+	if now.IsZero() && (j.pipeline.State != nil || j.settings.Steps.IsSet()) {
+		now = standstill
+	}
+	j.pipeline.Freeze(now)
+	if j.pipeline.State == nil {
+		return nil
+	}
+	return j.pipeline.State.Clear()
+}
+
+// process runs steps through the pipeline.
+func (r *runner) process(ctx context.Context, steps []step) (*outcome, error) {
 	p := r.pipeline
 	o := &outcome{rows: make([][]row, len(p.Sinks))}
+	add := func(part *event.Batch, res *event.Result) error {
+		o.add(p, part, res)
+		r.shortenPaths(o.dead)
+		return nil
+	}
 	batch := event.Batch{Partition: "test"}
-	for first := 0; first < len(events); first += batch.Len() {
-		batch.Reset()
-		for _, one := range events[first:] {
-			if batch.Len() == engine.DefaultBatchEvents || batch.Len() > 0 && len(batch.Data) > engine.DefaultBatchBytes {
-				break
+	for _, s := range steps {
+		for events := s.events; len(events) > 0; events = events[batch.Len():] {
+			fill(&batch, events)
+			if err := p.Run(ctx, &batch, add); err != nil {
+				return nil, err
 			}
-			batch.Append(one.doc)
 		}
-		batch.Range = event.Range{First: uint64(first), Count: uint64(batch.Len())}
-		err := p.Run(ctx, &batch, func(part *event.Batch, res *event.Result) error {
-			o.add(p, int(part.Range.First), res)
-			r.shortenPaths(o.dead)
-			return nil
-		})
-		if err != nil {
-			return nil, err
+		if s.events == nil {
+			if err := p.Wait(ctx, s.wait, add); err != nil {
+				return nil, err
+			}
 		}
 	}
 	o.lines, _ = p.TakeLog()
 	return o, nil
 }
 
+// fill makes a batch that follows its last one of as many events as it may have.
+func fill(b *event.Batch, events []input) {
+	first := b.Range.End()
+	b.Reset()
+	for _, one := range events {
+		if b.Len() == engine.DefaultBatchEvents || b.Len() > 0 && len(b.Data) > engine.DefaultBatchBytes {
+			break
+		}
+		b.Append(one.doc)
+	}
+	b.Range = event.Range{First: first, Count: uint64(b.Len())}
+}
+
 // shortenPaths makes the messages of dead letters the same on all machines.
-func (r *runner) shortenPaths(dead []event.DeadLetter) {
+func (r *runner) shortenPaths(dead []deadLetter) {
 	for _, code := range r.pipeline.Codes {
 		short, err := filepath.Rel(r.folder, code.Name)
 		if err != nil || !filepath.IsAbs(code.Name) {
@@ -119,15 +154,19 @@ func (r *runner) shortenPaths(dead []event.DeadLetter) {
 	}
 }
 
-// add adds the results of a part that begins with event first.
-func (o *outcome) add(p *trial.Pipeline, first int, res *event.Result) {
+// add adds the results of a part of a batch, all of which ran.
+func (o *outcome) add(p *trial.Pipeline, part *event.Batch, res *event.Result) {
+	first := o.ran
+	o.ran += part.Len()
 	o.dropped += res.Dropped
-	o.dead = append(o.dead, res.Dead...)
+	for _, dead := range res.Dead {
+		o.dead = append(o.dead, deadLetter{dead, part.Timers})
+	}
 	for i := range res.Outputs {
 		out := &res.Outputs[i]
 		for k := range out.Len() {
 			o.rows[i] = append(o.rows[i], row{
-				event: first + int(out.From[k]),
+				input: first + int(out.From[k]),
 				value: rowtext.AppendRow(nil, p.Sinks[i].Columns, p.Sinks[i].Documents, p.Sinks[i].Rest, out, k),
 				doc:   bytes.Clone(out.Doc(k)),
 			})
@@ -135,14 +174,14 @@ func (o *outcome) add(p *trial.Pipeline, first int, res *event.Result) {
 	}
 }
 
-// documents returns the documents of all sinks by event, each once: those of the first sink,
+// documents returns the documents of all sinks by event and timer, each once: those of the first sink,
 // and those that only later sinks have.
 func (o *outcome) documents() (docs []row) {
 	for _, rows := range o.rows {
 		var missing []row
 		rest := slices.Clone(docs)
 		for _, one := range rows {
-			same := func(other row) bool { return other.event == one.event && bytes.Equal(other.doc, one.doc) }
+			same := func(other row) bool { return other.input == one.input && bytes.Equal(other.doc, one.doc) }
 			if at := slices.IndexFunc(rest, same); at >= 0 {
 				rest = slices.Delete(rest, at, at+1)
 			} else {
@@ -151,7 +190,7 @@ func (o *outcome) documents() (docs []row) {
 		}
 		docs = append(docs, missing...)
 	}
-	slices.SortStableFunc(docs, func(a, b row) int { return cmp.Compare(a.event, b.event) })
+	slices.SortStableFunc(docs, func(a, b row) int { return cmp.Compare(a.input, b.input) })
 	return docs
 }
 
@@ -168,8 +207,12 @@ func (j *judge) differ(what string, line int, want, got string) {
 	j.result.Differences = append(j.result.Differences, Difference{j.prefix + what, line, want, got})
 }
 
-func (j *judge) runEvents(ctx context.Context, events []input) {
-	o, err := j.process(ctx, events)
+func (j *judge) runSteps(ctx context.Context, steps []step) {
+	err := j.begin()
+	var o *outcome
+	if err == nil {
+		o, err = j.process(ctx, steps)
+	}
 	if err != nil {
 		j.differ("the run", 0, "", err.Error())
 		return
@@ -200,6 +243,7 @@ func (j *judge) runEvents(ctx context.Context, events []input) {
 	if j.settings.Routes.IsSet() {
 		j.compareRoutes(o)
 	}
+	j.compareState(ctx)
 	if j.settings.Snapshot != "" {
 		j.compareSnapshot(filepath.Join(filepath.Dir(j.file.path), j.settings.Snapshot), o)
 	}
@@ -244,17 +288,17 @@ func (j *judge) compareRows(what string, line int, want []expected, got [][]byte
 }
 
 // compareDead compares dead letters. Each must be expected.
-func (j *judge) compareDead(got []event.DeadLetter) {
+func (j *judge) compareDead(got []deadLetter) {
 	want := j.expect.dead
 	for i := range max(len(want), len(got)) {
 		what := fmt.Sprintf("dead letter %d", i+1)
 		switch {
 		case i >= len(want):
-			j.differ("unexpected "+what, j.settings.Dead.Line(), "", describeDead(&got[i]))
+			j.differ("unexpected "+what, j.settings.Dead.Line(), "", describeDead(&got[i].DeadLetter))
 		case i >= len(got):
 			j.differ(what, want[i].line, want[i].describe(), "")
-		case !want[i].matches(&got[i]):
-			j.differ(what, want[i].line, want[i].describe(), describeDead(&got[i]))
+		case !want[i].matches(&got[i].DeadLetter):
+			j.differ(what, want[i].line, want[i].describe(), describeDead(&got[i].DeadLetter))
 		}
 	}
 }

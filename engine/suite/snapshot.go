@@ -18,7 +18,11 @@ func (r *runner) snapshot(o *outcome) []string {
 		}
 	}
 	for i := range o.dead {
-		lines = append(lines, fmt.Sprintf("dead event %d: %s", o.dead[i].Position+1, oneLine(describeDead(&o.dead[i]))))
+		of := "event"
+		if o.dead[i].timer {
+			of = "timer"
+		}
+		lines = append(lines, fmt.Sprintf("dead %s %d: %s", of, o.dead[i].Position+1, oneLine(describeDead(&o.dead[i].DeadLetter))))
 	}
 	for _, line := range o.lines {
 		lines = append(lines, "log "+oneLine(describeLine(line)))

@@ -116,7 +116,7 @@ var may = map[string][]string{
 	"engine/compare":      {"engine/rowtext", "event", "internal/document/pure", "internal/terminal"},
 	"engine/shadow":       {"admin", "engine/compare", "event", "script", "script/reload"},
 	"engine/trial":        {"engine", "engine/config", "event", "internal/document/pure", "script", "script/stdlib"},
-	"engine/suite":        {"engine", "engine/config", "engine/rowtext", "engine/trial", "event", "internal/terminal", "script", "script/luasyntax"},
+	"engine/suite":        {"engine", "engine/config", "engine/rowtext", "engine/trial", "event", "internal/terminal", "nodedb", "script", "script/luasyntax"},
 	"engine/replay":       {"engine", "engine/config", "event", "internal/datafolder", "internal/durable", "internal/frame", "sink", "source"},
 	"engine/eventservice": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/catalog", "eventstore/fileimport", "eventstore/output", "eventstore/queryhttp", "eventstore/systemtable", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 

@@ -1,5 +1,5 @@
 std = "luajit"
-globals = { "main" }
+globals = { "main", "timer" }
 files["source/redis/*.lua"] = { read_globals = { "redis", "KEYS", "ARGV" } }
 files["sink/redis/*.lua"] = { read_globals = { "redis", "KEYS", "ARGV", "cjson", "struct", "less" } }
 files["internal/luajit/*.lua"] = { globals = { "perigee_library", "perigee_log", "perigee_wait" }, read_globals = { "rawlen" } }

@@ -354,8 +354,14 @@ func (r *crashRound) finish() {
 	r.t.Helper()
 	r.stopPushing()
 	<-r.pusherEnded
-	want := 0
+	want, letters := 0, 0
 	for _, e := range r.events() {
+		if e.fails() || e.isRejected() {
+			letters++
+		}
+		if e.timerFails() {
+			letters++
+		}
 		if !e.fails() && !e.isRejected() {
 			want++
 		}
@@ -374,6 +380,9 @@ func (r *crashRound) finish() {
 	}
 	if have < want {
 		r.t.Errorf("MariaDB has %d rows and gets no more, want %d", have, want)
+	}
+	for end := time.Now().Add(20 * time.Second); len(r.letters()) != letters && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond) // check reports what is missing
 	}
 	r.engine.says("partition opened") // a signal kills an engine that has just started
 	r.engine.signal(syscall.SIGTERM)

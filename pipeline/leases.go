@@ -169,6 +169,14 @@ func (m *leaseManager) assignNew(work map[string][]*assignment) {
 	}
 }
 
+// removeEnded removes the assignments that have ended, and returns the number of the others.
+func (h *heldLease) removeEnded(s *supervisor) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.assignments = slices.DeleteFunc(h.assignments, func(a *assignment) bool { return !s.isAssigned(a) })
+	return len(h.assignments)
+}
+
 // isStopping reports whether one of the assignments drains.
 func (h *heldLease) isStopping() bool {
 	return slices.ContainsFunc(h.assignments, (*assignment).isStopping)
@@ -178,8 +186,7 @@ func (h *heldLease) isStopping() bool {
 func (m *leaseManager) releaseUnassigned(ctx context.Context) error {
 	var ended []string
 	for partition, h := range m.held {
-		h.assignments = slices.DeleteFunc(h.assignments, func(a *assignment) bool { return !m.s.isAssigned(a) })
-		if len(h.assignments) == 0 {
+		if h.removeEnded(m.s) == 0 {
 			h.expiry.Stop()
 			ended = append(ended, partition)
 		}

@@ -287,7 +287,7 @@ func (s *supervisor) stopTimers() {
 // without state.
 func (s *supervisor) isLeased(partition string) bool {
 	isLocal := s.p.config.Source.Traits().Local
-	return s.leasing && partition != s.retryBatch && !(isLocal != nil && isLocal(partition))
+	return s.leasing && !(isLocal != nil && isLocal(partition))
 }
 
 // assign starts an assignment. It returns false if the partition is assigned or

@@ -59,7 +59,7 @@ type Pipeline struct {
 	Running *pipeline.Pipeline // nil without an engine
 	Code    func() Code        // of the running script; nil if there is none
 	Shadow  Shadow             // nil if there is none
-	State   *state.Config      // nil if there is none; without an engine its Home may be nil
+	State   *state.Config      // nil without a state
 }
 
 // A Code is the text of a script.

@@ -13,13 +13,11 @@ import (
 	"github.com/perigeedb/perigee/internal/nearest"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/pipeline/state"
-	"github.com/perigeedb/perigee/sink"
 )
 
-// A StateFilter selects units. An empty field selects all.
+// A StateFilter selects the units of a state; of all states if it is empty.
 type StateFilter struct {
 	State string `json:"state,omitempty"`
-	Unit  string `json:"unit,omitempty"`
 }
 
 // A StateUnit is one unit of a pipeline's state.
@@ -47,7 +45,7 @@ func (a *Admin) States(ctx context.Context, f StateFilter) (all []StateUnit, err
 		if p.State == nil || f.State != "" && p.State.Name != f.State {
 			continue
 		}
-		some, err := p.stateUnits(ctx, f.Unit)
+		some, err := p.stateUnits(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -61,13 +59,13 @@ func (a *Admin) States(ctx context.Context, f StateFilter) (all []StateUnit, err
 	return all, nil
 }
 
-func (p *Pipeline) stateUnits(ctx context.Context, unit string) (all []StateUnit, err error) {
+func (p *Pipeline) stateUnits(ctx context.Context) (all []StateUnit, err error) {
 	names, err := p.State.Copies()
 	if err != nil {
 		return nil, err
 	}
-	var atHome map[string]sink.UnitStatus
-	if atHome, err = p.State.Units(ctx); err != nil {
+	atHome, err := p.State.Units(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("ask sink %s: %w", p.State.HomeName, err)
 	}
 	for name := range atHome {
@@ -75,9 +73,6 @@ func (p *Pipeline) stateUnits(ctx context.Context, unit string) (all []StateUnit
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if unit != "" && unit != name {
-			continue
-		}
 		home := atHome[name]
 		one := StateUnit{
 			State: p.State.Name, Pipeline: p.Name, Unit: name, Home: p.State.HomeName,
@@ -284,7 +279,7 @@ func (a *Admin) findState(name string) (Pipeline, error) {
 
 // findUnit returns the name of a unit, which may be empty if there is one only.
 func (p *Pipeline) findUnit(ctx context.Context, name string) (string, error) {
-	units, err := p.stateUnits(ctx, "")
+	units, err := p.stateUnits(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -38,7 +38,7 @@ func (s *session) openFeed(ctx context.Context, done event.Ranges) (err error) {
 	case s.assignment.retries:
 		s.feed, err = s.openRetries(ctx, done)
 	case s.assignment.timers:
-		s.feed = &timerFeed{s: s, unit: s.units[0]}
+		s.feed = &timerFeed{s.units[0]}
 	default:
 		s.feed, err = s.p.openSource(ctx, s.partition, done)
 	}

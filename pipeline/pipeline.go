@@ -27,8 +27,8 @@
 //	script over the deltas in flight → dead letters → home (rows, range and note) → other sinks → ack
 //
 // and any error but a retry ends all sessions of the unit and drops its deltas, so that the
-// state is always that of the events that the home has. What the other sinks get stands in the
-// note, and no outbox is used. Timers that are due are fed to the pipeline as a partition of
+// state is always that of the events that the home has. The note has what the other sinks
+// get, and no outbox is used. Timers that are due are fed to the pipeline as a partition of
 // each unit.
 //
 // Dead letters whose retry was requested are fed to the pipeline beside the

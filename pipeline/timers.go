@@ -9,15 +9,13 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/script"
 )
 
 // A timerFeed waits until a timer of a unit is due. The lane looks for the timers that are due in
 // the turn of the script, since scripts before it may set or cancel some.
-type timerFeed struct {
-	s    *session
-	unit *unit
-}
+type timerFeed struct{ unit *unit }
 
 func (f *timerFeed) read(ctx context.Context, c *claim) error {
 	c.batch.Reset()
@@ -48,14 +46,10 @@ func (s *session) deliverTimers(ctx context.Context, run *scriptRun, c *claim) e
 		return errors.Join(err, began.discard())
 	}
 	b := &c.batch
-	b.Timers, b.Range.First = true, s.nextTimer
-	for _, t := range due {
-		if b.Data, err = t.AppendTo(b.Data); err != nil {
-			return err
-		}
-		b.Ends = append(b.Ends, uint32(len(b.Data)))
+	b.Range.First = s.nextTimer
+	if err := state.AppendTimers(b, due); err != nil {
+		return err
 	}
-	b.Range.Count = uint64(b.Len())
 	run.next = b.Range.First
 	err = run.runIn(ctx, began, b, &c.result, func() error {
 		for _, dead := range c.result.Dead { // what failed was undone, with the removal of its timer

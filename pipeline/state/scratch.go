@@ -156,16 +156,8 @@ func (s *Scratch) ReadTimers(ctx context.Context, b *event.Batch, limit int) err
 	if err != nil {
 		return err
 	}
-	b.Timers = true
-	for _, t := range s.due {
-		if b.Data, err = t.AppendTo(b.Data); err != nil {
-			return err
-		}
-		b.Ends = append(b.Ends, uint32(len(b.Data)))
-	}
-	b.Range = event.Range{First: b.Range.First, Count: uint64(b.Len())}
 	s.first = b.Range.First
-	return nil
+	return AppendTimers(b, s.due)
 }
 
 // Clear empties the state, and lets its clock begin at any time.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/nodedb/lua"
 )
 
@@ -13,6 +14,19 @@ import (
 func (d *Delivery) DueTimers(ctx context.Context, limit int) ([]lua.Timer, error) {
 	due, _, err := lua.DueTimers(ctx, d.Tx(), d.Clock, limit)
 	return due, err
+}
+
+// AppendTimers appends timers to an empty batch, from its first position on.
+func AppendTimers(b *event.Batch, due []lua.Timer) (err error) {
+	b.Timers = true
+	for _, t := range due {
+		if b.Data, err = t.AppendTo(b.Data); err != nil {
+			return err
+		}
+		b.Ends = append(b.Ends, uint32(len(b.Data)))
+	}
+	b.Range.Count = uint64(b.Len())
+	return nil
 }
 
 // NextTimer returns when a clock, which counts whole milliseconds, shows that the first timer is

@@ -45,8 +45,6 @@ type Config struct {
 	HomeName string
 	// Folder has a folder for each unit.
 	Folder string
-	// PendingBytes bounds what waits for the disk; 0 means the default of nodedb.
-	PendingBytes int64
 	// FlushAge is how long a change may wait for the disk; 0 means the default of nodedb.
 	FlushAge time.Duration
 	Log      *slog.Logger
@@ -119,7 +117,7 @@ func (u *Unit) open(ctx context.Context) (err error) {
 	if err := durable.MkdirAll(c.Folder, 0o700); err != nil {
 		return fmt.Errorf("create the folder of state %s: %w", c.Name, err)
 	}
-	u.copy, err = nodedb.OpenUnit(c.folderOf(u.name), nodedb.UnitOptions{PendingBytes: c.PendingBytes, FlushAge: c.FlushAge})
+	u.copy, err = nodedb.OpenUnit(c.folderOf(u.name), nodedb.UnitOptions{FlushAge: c.FlushAge})
 	switch {
 	case errors.Is(err, nodedb.ErrCorrupt):
 		return u.refuse(fmt.Errorf("the copy of unit %s in %s: %w", u.name, c.folderOf(u.name), err), "replace the folder by a copy of it; without one the state is lost")
@@ -213,9 +211,6 @@ func (u *Unit) restore(stored *sink.Note, lacking bool) error {
 func (u *Unit) refuse(err error, hint string) error {
 	return &RefusedError{u.name, &event.PermanentError{Err: err, Hint: hint}}
 }
-
-// Name returns the unit's name.
-func (u *Unit) Name() string { return u.name }
 
 // Undelivered passes the notes that have outputs which a sink may lack to visit, in order.
 func (u *Unit) Undelivered(ctx context.Context, visit func(*Note) error) error {

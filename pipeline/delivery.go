@@ -420,8 +420,13 @@ func (d *delivery) tryWrite(ctx context.Context, i int, write func() error) erro
 			d.maybeWritten = true
 		}
 		began := time.Now()
-		defer func() { d.p.counters.sinks[i].time.Add(int64(time.Since(began))) }()
-		return write()
+		err := write()
+		took := time.Since(began)
+		d.p.counters.sinks[i].time.Add(int64(took))
+		if err == nil {
+			d.p.counters.sinks[i].commits.add(took)
+		}
+		return err
 	})
 	if err == nil {
 		d.maybeWritten = true

@@ -58,6 +58,10 @@ func TestRunToTheEnd(t *testing.T) {
 		}
 		got := r.Stats()
 		got.ScriptTime, got.BackpressureTime, got.Sinks[0].Time, got.Leases.Worker = 0, 0, 0, ""
+		if commits := got.Sinks[0].Commits.Count; commits != 11 {
+			t.Errorf("got %d commits, want 11", commits)
+		}
+		got.Sinks[0].Commits = Latencies{}
 		want := Stats{
 			Read: 102, Committed: 102, Batches: 11, Bytes: got.Bytes,
 			Dropped: 21, Dead: map[string]uint64{"script": 20, "sink": 20}, DeadEvents: 20,

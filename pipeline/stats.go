@@ -90,6 +90,7 @@ type SinkStats struct {
 	Lag     uint64        // events that are not durable in the sink: in the source or in flight
 	Retries uint64        // failed attempts to write
 	Time    time.Duration // in the sink, summed over lanes
+	Commits Latencies     // of the writes that succeeded
 }
 
 // Stats returns the current counts.
@@ -109,7 +110,7 @@ func (p *Pipeline) Stats() Stats {
 	for i, sink := range p.config.Sinks {
 		s.Sinks = append(s.Sinks, SinkStats{
 			Name: sink.Name, Rows: c.sinks[i].rows.Load(), Lag: sinkLags[i],
-			Retries: p.sinks[i].failureCount(), Time: time.Duration(c.sinks[i].time.Load()),
+			Retries: p.sinks[i].failureCount(), Time: time.Duration(c.sinks[i].time.Load()), Commits: c.sinks[i].commits.read(),
 		})
 	}
 	s.Leases.Worker = p.config.Worker
@@ -145,8 +146,9 @@ type counters struct {
 }
 
 type sinkCounters struct {
-	rows atomic.Uint64
-	time atomic.Int64 // nanoseconds
+	rows    atomic.Uint64
+	time    atomic.Int64 // nanoseconds
+	commits latencyCounter
 }
 
 // countOpened records where reading of a partition begins.

@@ -10,7 +10,7 @@ import (
 // A Metric is one metric that an engine exposes, for the reference.
 type Metric struct {
 	Name   string
-	Type   string // counter or gauge
+	Type   string // counter, gauge or histogram
 	Labels []string
 	Help   string
 }
@@ -31,14 +31,17 @@ func Metrics() (all []Metric) {
 }
 
 const (
-	counter = "counter"
-	gauge   = "gauge"
+	counter   = "counter"
+	gauge     = "gauge"
+	histogram = "histogram"
 )
 
 // A metric is a Metric and the way to collect it from a T.
 type metric[T any] struct {
 	Metric
 	collect func(s *T, emit func(value float64, labels ...string))
+	// distribute collects a histogram instead.
+	distribute func(s *T, emit func(l *pipeline.Latencies, labels ...string))
 }
 
 // one collects a metric that has one value.
@@ -56,7 +59,7 @@ func perSink(value func(*pipeline.SinkStats) float64) func(*pipeline.Stats, func
 }
 
 func pipelineMetric(kind, name string, labels []string, help string, collect func(*pipeline.Stats, func(float64, ...string))) metric[pipeline.Stats] {
-	return metric[pipeline.Stats]{Metric{"perigee_" + name, kind, append([]string{"pipeline"}, labels...), help}, collect}
+	return metric[pipeline.Stats]{Metric: Metric{"perigee_" + name, kind, append([]string{"pipeline"}, labels...), help}, collect: collect}
 }
 
 // pipelineMetrics have the label pipeline first.
@@ -101,6 +104,13 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 	add(gauge, "sink_lag_events", sinkLabel, "Events that are not committed in a sink: in the source or in flight.", perSink(func(s *sink) float64 { return float64(s.Lag) }))
 	add(counter, "sink_retries_total", sinkLabel, "Failed attempts to write to a sink.", perSink(func(s *sink) float64 { return float64(s.Retries) }))
 	add(counter, "sink_seconds_total", sinkLabel, "Time spent writing to a sink, summed over lanes.", perSink(func(s *sink) float64 { return s.Time.Seconds() }))
+	commits := pipelineMetric(histogram, "sink_commit_seconds", sinkLabel, "Time of a write that a sink committed: the rows of a batch, positions and the note of the state.", nil)
+	commits.distribute = func(s *stats, emit func(*pipeline.Latencies, ...string)) {
+		for i := range s.Sinks {
+			emit(&s.Sinks[i].Commits, s.Sinks[i].Name)
+		}
+	}
+	all = append(all, commits)
 	add(counter, "dead_letter_store_retries_total", nil, "Failed attempts to store dead letters.", one(func(s *stats) float64 { return float64(s.DeadLetterRetries) }))
 	add(counter, "outbox_retries_total", nil, "Failed attempts to store output in the outbox.", one(func(s *stats) float64 { return float64(s.OutboxRetries) }))
 	add(counter, "lease_retries_total", nil, "Failed attempts to acquire or renew leases.", one(func(s *stats) float64 { return float64(s.Leases.Retries) }))
@@ -127,7 +137,7 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 var vmMetrics = func() (all []metric[pool.Stats]) {
 	type stats = pool.Stats
 	add := func(kind, name, help string, value func(*stats) float64) {
-		all = append(all, metric[stats]{Metric{"perigee_vms_" + name, kind, nil, help}, one(value)})
+		all = append(all, metric[stats]{Metric: Metric{"perigee_vms_" + name, kind, nil, help}, collect: one(value)})
 	}
 	add(gauge, "scripts", "Scripts that have VMs.", func(s *stats) float64 { return float64(s.Scripts) })
 	add(gauge, "idle", "VMs that are idle.", func(s *stats) float64 { return float64(s.Idle) })
@@ -187,11 +197,26 @@ func (c *collector[T]) Describe(ch chan<- *prometheus.Desc) {
 func (c *collector[T]) Collect(ch chan<- prometheus.Metric) {
 	c.stats(func(labels []string, s *T) {
 		for i := range c.metrics {
+			all := func(more []string) []string { return append(labels[:len(labels):len(labels)], more...) }
+			if distribute := c.metrics[i].distribute; distribute != nil {
+				distribute(s, func(l *pipeline.Latencies, more ...string) {
+					ch <- prometheus.MustNewConstHistogram(c.descs[i], l.Count, l.Sum.Seconds(), bucketsOf(l), all(more)...)
+				})
+				continue
+			}
 			c.metrics[i].collect(s, func(value float64, more ...string) {
-				ch <- prometheus.MustNewConstMetric(c.descs[i], c.metrics[i].valueType(), value, append(labels[:len(labels):len(labels)], more...)...)
+				ch <- prometheus.MustNewConstMetric(c.descs[i], c.metrics[i].valueType(), value, all(more)...)
 			})
 		}
 	})
+}
+
+func bucketsOf(l *pipeline.Latencies) map[float64]uint64 {
+	buckets := make(map[float64]uint64, len(l.Buckets))
+	for i, count := range l.Buckets {
+		buckets[pipeline.LatencyBounds[i].Seconds()] = count
+	}
+	return buckets
 }
 
 func collectPipelines(pipelines func() []*pipeline.Pipeline) prometheus.Collector {

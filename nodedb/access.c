@@ -84,7 +84,7 @@ static void pending_view(const ndb_store *store, ndb_view *out) {
 	out->base = store->base, out->count = 0;
 	out->now = atomic_load_explicit(&store->clock, memory_order_relaxed);
 	ndb_roots pending = ndb_layer_roots(&store->pending);
-	pending.filter = NULL; /* it changes, and the view may be kept */
+	pending.index = NULL; /* it changes, and the view may be kept */
 	ndb_view_add(out, pending);
 	ndb_view_add(out, ndb_layer_roots(&store->frozen));
 }
@@ -101,7 +101,7 @@ static void own_view(const ndb_session *s, ndb_view *out) {
 
 static void local_view(const ndb_session *s, ndb_view *out) {
 	out->base = NULL, out->now = s->clock, out->count = 0;
-	ndb_view_add(out, (ndb_roots){s->local.root, NULL, NULL});
+	ndb_view_add(out, (ndb_roots){.entries = s->local.root});
 }
 
 /* In a delta: makes frozen and base those of the store, which belong to its pending. Lock: held. */

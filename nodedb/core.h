@@ -28,7 +28,7 @@
  *   commit, lease                  the committer thread, and the right to write
  *   shared, locktable, process     state shared by the processes of a folder
  *   delta                          the encoding of a layer
- *   reads, cache, sweep, scan, view, filter, sum, overlay, zwrite, key, number, error
+ *   reads, cache, sweep, scan, view, filter, index, sum, overlay, zwrite, key, number, error
  */
 #ifndef NODEDB_CORE_H
 #define NODEDB_CORE_H
@@ -67,15 +67,20 @@ typedef struct {
 } ndb_snapshot;
 
 typedef struct ndb_filter ndb_filter;
+typedef struct ndb_index ndb_index;
 typedef struct {
 	ndb_tree entries, kills;
-	ndb_filter *filter; /* of the entries; NULL: none, as in all layers but those of units */
+	/* Of the entries; NULL: none. Frozen deltas of a unit have a filter; the unit's pending and
+	 * frozen layers have an index. */
+	ndb_filter *filter;
+	ndb_index *index;
 } ndb_layer;
 
 /* The roots of a layer. */
 typedef struct {
 	ndb_tree_node *entries, *kills;
 	ndb_filter *filter;
+	ndb_index *index;
 } ndb_roots;
 
 enum {
@@ -181,24 +186,44 @@ int ndb_store_refresh(ndb_store *store);
 
 /* ---- filter.c ---- */
 void ndb_filter_build(ndb_layer *l); /* of a layer that does not change any more */
-void ndb_filter_add(ndb_layer *l, const ndb_entry *e);       /* after e was put into the layer */
 int ndb_filter_may_have(const ndb_filter *f, uint64_t hash); /* 0: no key has this ndb_hash */
 uint64_t ndb_filter_bytes(const ndb_filter *f);
 ndb_filter *ndb_filter_ref(ndb_filter *f); /* NULL is allowed */
 void ndb_filter_unref(ndb_filter *f);
 
+/* ---- index.c ---- */
+/* Makes room for count more entries in the layer's index, which it creates if necessary. */
+int ndb_index_reserve(ndb_layer *l, uint32_t count);
+typedef struct {
+	uint64_t hash;    /* ndb_hash of the key */
+	ndb_entry *entry; /* NULL: free */
+} ndb_index_slot;
+/* The slot of a key, or the free one where it belongs. */
+ndb_index_slot *ndb_index_find(ndb_index *x, uint64_t hash, const char *key, size_t len);
+/* Puts e into the slot of its key. Call ndb_index_reserve before ndb_index_find. */
+void ndb_index_fill(ndb_index *x, ndb_index_slot *s, uint64_t hash, ndb_entry *e);
+void ndb_index_remove(ndb_index *x, const char *key, size_t len); /* while the entry exists */
+/* Request the memory that ndb_index_find will read; the second one after the first has arrived. */
+void ndb_index_prefetch(const ndb_index *x, uint64_t hash);
+void ndb_index_prefetch_entry(const ndb_index *x, uint64_t hash);
+uint64_t ndb_index_bytes(const ndb_index *x);
+ndb_index *ndb_index_ref(ndb_index *x); /* NULL is allowed */
+void ndb_index_unref(ndb_index *x);
+
 static inline ndb_roots ndb_layer_roots(const ndb_layer *l) {
-	return (ndb_roots){l->entries.root, l->kills.root, l->filter};
+	return (ndb_roots){l->entries.root, l->kills.root, l->filter, l->index};
 }
 static inline void ndb_roots_ref(const ndb_roots *r) {
 	ndb_root_ref(r->entries);
 	ndb_root_ref(r->kills);
 	ndb_filter_ref(r->filter);
+	ndb_index_ref(r->index);
 }
 static inline void ndb_roots_unref(const ndb_roots *r) {
 	ndb_root_unref(r->entries);
 	ndb_root_unref(r->kills);
 	ndb_filter_unref(r->filter);
+	ndb_index_unref(r->index);
 }
 /* Adds a layer below the others, unless it is empty. It may only be used while the view is. */
 static inline void ndb_view_add(ndb_view *v, ndb_roots layer) {
@@ -210,6 +235,12 @@ void ndb_layer_clear(ndb_layer *l);
 void ndb_layer_fork(ndb_layer *l, ndb_layer *copy);
 /* Kills a node and its descendants in the layer; below says whether there are layers below it. */
 int ndb_layer_kill(ndb_layer *l, const char *key, size_t len, int below);
+/* Merges entries, at most NDB_ADOPT_MAX, of a layer that does not change any more. It may be repeated
+ * after an error. */
+int ndb_layer_adopt(ndb_layer *l, ndb_entry *const *entries, uint32_t count);
+enum {
+	NDB_ADOPT_MAX = 64
+};
 static inline uint64_t ndb_layer_bytes(const ndb_layer *l) {
 	return l->entries.bytes + l->kills.bytes;
 }

@@ -1,10 +1,9 @@
 //go:build cgo && lmdb
 
-/* filter.c: Bloom filters of the keys of a unit's layers, so that a lookup searches only those of up
- * to 17 layers that have the key, and few others: about one in 200.
+/* filter.c: Bloom filters of the keys of a unit's frozen deltas, so that a lookup searches only those
+ * of up to 16 that have the key, and few others: about one in 200.
  *
- * A key sets three bits of one block, which is a line of the processor's cache. Keys that leave a
- * layer keep their bits. */
+ * A key sets three bits of one block, which is a line of the processor's cache. */
 #include <stdlib.h>
 
 #include "core.h"
@@ -15,14 +14,12 @@ enum {
 	BLOCK_WORDS = 8,
 	BITS_PER_KEY = 16,
 	KEYS_MIN = 8, /* a smaller tree is searched as quickly */
-	GROWTH = 4,   /* room of a filter that grows, in its present keys */
 	BITS_MAX = 1 << 26
 };
 
 struct ndb_filter {
 	_Atomic uint32_t refs;
 	uint32_t blocks; /* a power of two */
-	uint64_t keys;   /* for which it is large enough */
 	uint64_t words[];
 };
 
@@ -40,14 +37,13 @@ static void add(ndb_filter *f, const ndb_entry *e) {
 	EACH_BIT(hash, bit) block[bit / 64] |= (uint64_t)1 << (bit % 64);
 }
 
-/* A filter of the layer, with room for a number of keys; NULL: out of memory. */
-static ndb_filter *make(const ndb_layer *l, uint64_t keys) {
+/* A filter of the layer; NULL: out of memory. */
+static ndb_filter *make(const ndb_layer *l) {
 	uint64_t bits = BLOCK_WORDS * 64;
-	while (bits < keys * BITS_PER_KEY && bits < BITS_MAX) bits *= 2;
+	while (bits < l->entries.count * BITS_PER_KEY && bits < BITS_MAX) bits *= 2;
 	ndb_filter *f = calloc(1, sizeof *f + bits / 8);
 	if (!f) return NULL;
 	atomic_init(&f->refs, 1);
-	f->keys = bits == BITS_MAX ? UINT64_MAX : bits / BITS_PER_KEY;
 	f->blocks = (uint32_t)(bits / (BLOCK_WORDS * 64));
 	ndb_tree_cursor at;
 	for (const ndb_entry *e = ndb_cursor_first(&at, l->entries.root); e; e = ndb_cursor_next(&at))
@@ -55,22 +51,9 @@ static ndb_filter *make(const ndb_layer *l, uint64_t keys) {
 	return f;
 }
 
-/* Without memory, lookups search the tree, or the filter is less selective. */
+/* Without memory, lookups search the tree. */
 void ndb_filter_build(ndb_layer *l) {
-	if (l->entries.count >= KEYS_MIN) l->filter = make(l, l->entries.count);
-}
-
-void ndb_filter_add(ndb_layer *l, const ndb_entry *e) {
-	uint64_t count = l->entries.count;
-	if (count >= KEYS_MIN && (!l->filter || count > l->filter->keys)) {
-		ndb_filter *grown = make(l, count * GROWTH);
-		if (grown) {
-			ndb_filter_unref(l->filter);
-			l->filter = grown;
-			return;
-		}
-	}
-	if (l->filter) add(l->filter, e);
+	if (l->entries.count >= KEYS_MIN) l->filter = make(l);
 }
 
 int ndb_filter_may_have(const ndb_filter *f, uint64_t hash) {

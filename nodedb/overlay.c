@@ -53,7 +53,7 @@ ndb_entry *ndb_entry_new(const char *key, size_t len, const ndb_scalar *value, u
 	e->value_len = e->value_cap = (uint32_t)bytes;
 	e->key_len = (uint16_t)len;
 	e->type = (uint8_t)value->type;
-	e->generation = 0;
+	atomic_init(&e->generation, 0);
 	e->expiry = expiry;
 	e->number = value->type == NDB_NUMBER ? value->number : 0;
 	memcpy(e->data, key, len);
@@ -63,6 +63,10 @@ ndb_entry *ndb_entry_new(const char *key, size_t len, const ndb_scalar *value, u
 
 void ndb_entry_unref(ndb_entry *e) {
 	if (e && atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) == 1) free(e);
+}
+
+static void stamp(ndb_entry *e, uint64_t generation) {
+	atomic_store_explicit(&e->generation, generation, memory_order_relaxed);
 }
 
 static separator *separator_new(const char *key, size_t len) {
@@ -260,8 +264,10 @@ void ndb_tree_seal(ndb_tree *t) {
 static inline int put(ndb_tree *t, ndb_entry *e, ndb_entry **old) {
 	int error = NDB_OK;
 	/* A shared entry belongs to no tree, also once it is not shared any more. */
-	if (atomic_load_explicit(&e->refs, memory_order_relaxed) == 1) e->generation = t->generation;
-	else if (e->generation == t->generation) e->generation = 0;
+	if (atomic_load_explicit(&e->refs, memory_order_relaxed) == 1)
+		stamp(e, t->generation);
+	else if (atomic_load_explicit(&e->generation, memory_order_relaxed) == t->generation)
+		stamp(e, 0);
 	node *tail = t->tail; /* keys often arrive in order */
 	if (tail && tail->count < FAN) {
 		const ndb_entry *last = tail->slot[tail->count - 1].entry;
@@ -333,6 +339,22 @@ int ndb_tree_put(ndb_tree *t, ndb_entry *e) { return put(t, e, NULL); }
 int ndb_tree_replace(ndb_tree *t, ndb_entry *e, ndb_entry **old) {
 	*old = NULL;
 	return put(t, e, old);
+}
+
+int ndb_tree_adopt(ndb_tree *t, ndb_entry *e) {
+	int error = put(t, e, NULL);
+	if (error == NDB_OK) stamp(e, t->generation);
+	return error;
+}
+
+int ndb_tree_overwrite(ndb_tree *t, ndb_entry *e, const ndb_entry *value) {
+	if (!ndb_tree_owns(t, e) || value->value_len > e->value_cap) return 0;
+	t->expiring += (value->expiry != 0);
+	t->expiring -= (e->expiry != 0);
+	e->type = value->type, e->number = value->number, e->expiry = value->expiry;
+	e->value_len = value->value_len;
+	memcpy(e->data + e->key_len, ndb_entry_value(value), value->value_len);
+	return 1;
 }
 
 /* Subtracts the entries below n from the tree's totals. shared: a snapshot holds an ancestor of

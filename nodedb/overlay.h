@@ -24,7 +24,7 @@ typedef struct {
 	uint32_t value_len, value_cap;
 	uint16_t key_len;
 	uint8_t type;
-	uint64_t generation;
+	_Atomic uint64_t generation; /* of the tree that may change it in place; see ndb_tree_owns */
 	uint64_t expiry; /* ms since 1970; 0: never */
 	double number;   /* NDB_NUMBER */
 	char data[];     /* key, then value */
@@ -70,14 +70,20 @@ void ndb_root_unref(ndb_tree_node *root);
 int ndb_tree_put(ndb_tree *t, ndb_entry *e);
 /* The same; *old receives the replaced entry, or NULL. */
 int ndb_tree_replace(ndb_tree *t, ndb_entry *e, ndb_entry **old);
+/* ndb_tree_put of an entry that other trees share which will not change any more: once they are gone,
+ * the tree may change it in place. */
+int ndb_tree_adopt(ndb_tree *t, ndb_entry *e);
+/* Gives an entry of the tree the value and expiry of another. Returns 0, and changes nothing, if the
+ * tree may not change it in place, or the value is too large for it. */
+int ndb_tree_overwrite(ndb_tree *t, ndb_entry *e, const ndb_entry *value);
 /* Makes the tree copy its entries before it changes them, as if a snapshot shared them. */
 void ndb_tree_seal(ndb_tree *t);
 /* Removes the entries from low (included) to high. */
 int ndb_tree_cut(ndb_tree *t, const char *low, size_t low_len, const char *high, size_t high_len);
 /* True if the tree may change e in place: no snapshot shares it. */
 static inline int ndb_tree_owns(const ndb_tree *t, const ndb_entry *e) {
-	return e->generation == t->generation &&
-	       atomic_load_explicit(&e->refs, memory_order_relaxed) == 1;
+	return atomic_load_explicit(&e->generation, memory_order_relaxed) == t->generation &&
+	       atomic_load_explicit(&e->refs, memory_order_acquire) == 1;
 }
 
 ndb_entry *ndb_root_find(const ndb_tree_node *root, const char *key, size_t len);

@@ -169,7 +169,7 @@ static int conflicts(const ndb_session *s) {
 	    s->begin_foreign) { /* it is unknown which nodes another process changed */
 		ndb_view before = s->view, now = {.base = store->base, .now = s->clock};
 		before.now = s->clock, before.count = 0;
-		ndb_view_add(&before, (ndb_roots){s->begin_entries, s->begin_kills, NULL});
+		ndb_view_add(&before, (ndb_roots){.entries = s->begin_entries, .kills = s->begin_kills});
 		for (uint32_t i = 0; i < s->view.count; i++) ndb_view_add(&before, s->view.layers[i]);
 		ndb_view_add(&now, ndb_layer_roots(&store->pending));
 		ndb_view_add(&now, ndb_layer_roots(&store->frozen));

@@ -24,7 +24,7 @@
 
 enum {
 	SLICES_OF_SWEEP = 64, /* transactions that only delete expired nodes, after a write */
-	MERGE_STEP = 64,      /* nodes merged before other threads get the lock */
+	MERGE_STEP = NDB_ADOPT_MAX, /* nodes merged before other threads get the lock */
 	MERGE_YIELDS = 1000,  /* how often a merge yields to them */
 	RETRY_MS = 50,        /* delay after a failed write, doubled each time */
 	RETRY_MAX_MS = 1000
@@ -137,9 +137,13 @@ int ndb_delta_begin(ndb_store *store, uint64_t clock, ndb_delta **out) {
 ndb_session *ndb_delta_session(const ndb_delta *d) { return d->session; }
 uint64_t ndb_delta_clock(const ndb_delta *d) { return d->clock; }
 
+static uint64_t layer_memory(const ndb_layer *l) {
+	return ndb_layer_bytes(l) + ndb_filter_bytes(l->filter) + ndb_index_bytes(l->index);
+}
+
 uint64_t ndb_delta_bytes(const ndb_delta *d) {
 	return d->session ? ndb_session_bytes(d->session)
-	                  : ndb_layer_bytes(&d->layer) + ndb_filter_bytes(d->layer.filter);
+	                  : layer_memory(&d->layer);
 }
 
 /* Ends the transaction of the delta's session, without its changes. Lock: not held. */
@@ -188,8 +192,7 @@ void ndb_delta_encode(const ndb_delta *d, char *out) { ndb_layer_encode(&d->laye
 /* ---- commits ---- */
 
 static uint64_t waiting_bytes(const ndb_store *store) {
-	return ndb_layer_bytes(&store->pending) + ndb_filter_bytes(store->pending.filter) +
-	       ndb_layer_bytes(&store->frozen) + ndb_filter_bytes(store->frozen.filter);
+	return layer_memory(&store->pending) + layer_memory(&store->frozen);
 }
 
 /* Waits until pending has room, or fails like the disk does. Lock: held, dropped while it waits. */
@@ -203,9 +206,8 @@ static int wait_for_room(ndb_store *store) {
 	return NDB_OK;
 }
 
-/* Lets other threads have the lock from time to time. Lock: held, dropped meanwhile. */
-static void pause_merge(ndb_store *store, uint32_t *steps) {
-	if (++*steps % MERGE_STEP) return;
+/* Lets other threads have the lock. Lock: held, dropped meanwhile. */
+static void pause_merge(ndb_store *store) {
 	pthread_mutex_unlock(&store->lock);
 	for (int i = 0; i < MERGE_YIELDS && atomic_load(&store->readers); i++) sched_yield();
 	pthread_mutex_lock(&store->lock);
@@ -216,23 +218,24 @@ static void pause_merge(ndb_store *store, uint32_t *steps) {
 /* Merges a layer into pending. It may be repeated after an error. Lock: held, dropped in between. */
 static int merge(ndb_store *store, const ndb_layer *l) {
 	ndb_tree_cursor at;
-	uint32_t steps = 0;
+	uint32_t kills = 0;
 	int error = NDB_OK;
 	store->merging = 1;
 	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
 	for (ndb_entry *e = ndb_cursor_first(&at, l->kills.root); e && error == NDB_OK;
 	     e = ndb_cursor_next(&at)) {
 		error = ndb_layer_kill(&store->pending, e->data, e->key_len, 1);
-		pause_merge(store, &steps);
+		if (++kills % MERGE_STEP == 0) pause_merge(store);
 	}
-	if (error == NDB_OK)
-		for (ndb_entry *e = ndb_cursor_first(&at, l->entries.root); e && error == NDB_OK;
-		     e = ndb_cursor_next(&at)) {
-			error = ndb_tree_put(&store->pending.entries, ndb_entry_ref(e));
-			if (error == NDB_OK) ndb_filter_add(&store->pending, e);
-			pause_merge(store, &steps);
-		}
+	ndb_entry *step[MERGE_STEP];
+	for (ndb_entry *e = ndb_cursor_first(&at, l->entries.root); e && error == NDB_OK;) {
+		uint32_t count = 0;
+		for (; e && count < MERGE_STEP; e = ndb_cursor_next(&at)) step[count++] = e;
+		error = ndb_layer_adopt(&store->pending, step, count);
+		pause_merge(store);
+	}
 	store->merging = 0;
+	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
 	pthread_cond_broadcast(&store->done);
 	return error;
 }
@@ -462,7 +465,7 @@ static uint64_t due(const ndb_store *store) {
 	if (u->writing) return u->retry;
 	if (!store->dirty_since || store->merging) return UINT64_MAX;
 	if (store->stop || store->sync_to > store->durable ||
-	    ndb_layer_bytes(&store->pending) >= store->options.pending_bytes / 2)
+	    layer_memory(&store->pending) >= store->options.pending_bytes / 2)
 		return 0;
 	return store->dirty_since + (uint64_t)store->options.flush_ms;
 }

@@ -212,16 +212,17 @@ type modelDelta struct {
 	now   int64
 }
 
-// TestUnitModel runs random operations on a unit, with deltas in flight and a committer that always
-// writes small slices, and compares it with a model, and with a copy that applies encoded deltas.
+// TestUnitModel runs random operations on a unit, with deltas in flight and a committer that
+// writes small slices, always or when asked, and compares it with a model, and with a copy that applies encoded deltas.
 func TestUnitModel(t *testing.T) {
 	openUnit(t, t.TempDir(), lazy) // skips the test in a build without the database
-	options := nodedb.UnitOptions{NoSync: true, FlushAge: time.Millisecond}.SliceNodes(3)
 	var folders int
 	top := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		folders++
 		folder := filepath.Join(top, fmt.Sprint(folders))
+		age := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Hour}).Draw(t, "flush age")
+		options := nodedb.UnitOptions{NoSync: true, FlushAge: age}.SliceNodes(3)
 		must := func(err error) {
 			t.Helper()
 			if err != nil {

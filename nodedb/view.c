@@ -132,20 +132,21 @@ int ndb_store_refresh(ndb_store *store) {
 /* ---- layers ---- */
 
 void ndb_layer_init(ndb_layer *l) {
-	l->filter = NULL;
+	l->filter = NULL, l->index = NULL;
 	ndb_tree_init(&l->entries);
 	ndb_tree_init(&l->kills);
 }
 
 void ndb_layer_clear(ndb_layer *l) {
 	ndb_filter_unref(l->filter);
-	l->filter = NULL;
+	ndb_index_unref(l->index);
+	l->filter = NULL, l->index = NULL;
 	ndb_tree_clear(&l->entries);
 	ndb_tree_clear(&l->kills);
 }
 
 void ndb_layer_fork(ndb_layer *l, ndb_layer *copy) {
-	copy->filter = NULL; /* the copy will change */
+	copy->filter = NULL, copy->index = NULL; /* the copy will change */
 	ndb_tree_fork(&l->entries, &copy->entries);
 	ndb_tree_fork(&l->kills, &copy->kills);
 }
@@ -160,16 +161,57 @@ const ndb_entry *ndb_kill_of(const ndb_tree_node *kills, const char *key, size_t
 	return before && ndb_key_within(key, len, before->data, before->key_len) ? before : NULL;
 }
 
+/* Removes the entries within key from the layer's index. */
+static void remove_indexed(ndb_layer *l, const char *key, size_t len) {
+	ndb_tree_cursor c;
+	for (const ndb_entry *e = ndb_cursor_seek(&c, l->entries.root, key, len);
+	     e && ndb_key_within(e->data, e->key_len, key, len); e = ndb_cursor_next(&c))
+		ndb_index_remove(l->index, e->data, e->key_len);
+}
+
+/* Removes the entries within key. */
+static int cut_entries(ndb_layer *l, const char *key, size_t len) {
+	char end[NDB_KEY_MAX + 1];
+	ndb_key_end(end, key, len);
+	if (l->index) remove_indexed(l, key, len);
+	int error = ndb_tree_cut(&l->entries, key, len, end, len + 1);
+	if (error < 0) { /* some of them may be there still */
+		ndb_index_unref(l->index);
+		l->index = NULL;
+	}
+	return error;
+}
+
 int ndb_layer_kill(ndb_layer *l, const char *key, size_t len, int below) {
 	char end[NDB_KEY_MAX + 1];
 	ndb_key_end(end, key, len);
-	int error = ndb_tree_cut(&l->entries, key, len, end, len + 1);
+	int error = cut_entries(l, key, len);
 	if (error < 0 || !below || ndb_kill_of(l->kills.root, key, len)) return error;
 	if ((error = ndb_tree_cut(&l->kills, key, len, end, len + 1)) < 0) return error;
 	ndb_scalar none = {.type = NDB_ABSENT};
 	ndb_entry *e = ndb_entry_new(key, len, &none, 0);
 	if (!e) return ndb_fail(NDB_E_MEMORY, "out of memory");
 	return ndb_tree_put(&l->kills, e);
+}
+
+int ndb_layer_adopt(ndb_layer *l, ndb_entry *const *entries, uint32_t count) {
+	uint64_t hashes[NDB_ADOPT_MAX];
+	int error = ndb_index_reserve(l, count);
+	if (error < 0) return error;
+	/* The memory that the loop needs arrives while it is requested for the others. */
+	for (uint32_t i = 0; i < count; i++) {
+		hashes[i] = ndb_hash(entries[i]->data, entries[i]->key_len);
+		ndb_index_prefetch(l->index, hashes[i]);
+	}
+	for (uint32_t i = 0; i < count; i++) ndb_index_prefetch_entry(l->index, hashes[i]);
+	for (uint32_t i = 0; i < count; i++) {
+		ndb_entry *e = entries[i];
+		ndb_index_slot *s = ndb_index_find(l->index, hashes[i], e->data, e->key_len);
+		if (s->entry && ndb_tree_overwrite(&l->entries, s->entry, e)) continue;
+		if ((error = ndb_tree_adopt(&l->entries, ndb_entry_ref(e))) < 0) return error;
+		ndb_index_fill(l->index, s, hashes[i], e); /* the entry that it had may be freed */
+	}
+	return NDB_OK;
 }
 
 void ndb_view_hold(ndb_view *v) {
@@ -376,9 +418,10 @@ int ndb_layers_find(const ndb_roots *layers, uint32_t count, uint64_t now, uint6
     const char *key, size_t len, ndb_scalar *out, uint64_t *expiry, ndb_entry **entry) {
 	for (const ndb_roots *l = layers; l < layers + count; l++) {
 		ndb_entry *e = NULL;
-		if (NDB_UNLIKELY(l->filter != NULL)) {
+		if (NDB_UNLIKELY(l->filter || l->index)) {
 			if (!hash) hash = ndb_hash(key, len);
-			if (ndb_filter_may_have(l->filter, hash)) e = ndb_root_find(l->entries, key, len);
+			if (l->index) e = ndb_index_find(l->index, hash, key, len)->entry;
+			else if (ndb_filter_may_have(l->filter, hash)) e = ndb_root_find(l->entries, key, len);
 		} else {
 			e = ndb_root_find(l->entries, key, len);
 		}

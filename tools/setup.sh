@@ -7,6 +7,7 @@
 #   tools/setup.sh servers    the above, and Redis, MariaDB, PostgreSQL and strace for tests and demos
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
+#   tools/setup.sh kafka-streams  to compile, and the jars of Kafka Streams in .build/kafka-streams
 #   tools/setup.sh questdb    to compile, and QuestDB's jars in .build/questdb
 #   tools/setup.sh nodes      what lua installs, and GT.M, to compare the node database with
 #   tools/setup.sh versions   servers of other versions in .build/versions
@@ -103,6 +104,17 @@ kafka() {
   touch .build/kafka/complete
 }
 
+kafka_streams() {
+  to=.build/kafka-streams
+  [ -f $to/complete ] && return
+  packages maven default-jdk-headless # its compiler reads a program from source
+  say "getting Kafka Streams"
+  rm -rf $to
+  mvn -q -B -f tools/kafka-streams/pom.xml dependency:copy-dependencies "-DoutputDirectory=$PWD/$to" >.build/kafka-streams.log 2>&1 ||
+    fail "Maven could not get Kafka Streams; its output is in .build/kafka-streams.log"
+  touch $to/complete
+}
+
 # nats: the server and the command, which have no package in Debian.
 nats() {
   [ -x .build/nats/nats ] && return
@@ -187,6 +199,7 @@ case ${1:-} in
   servers) build; lua; servers ;;
   bench) build; lua; servers; packages postgresql-client libredis-perl libdbd-mysql-perl libjson-xs-perl python3-redis python3-pymysql ;;
   kafka) build; kafka ;;
+  kafka-streams) build; kafka_streams ;;
   nats) build; nats ;;
   questdb) build; questdb ;;
   pyarrow) build; pyarrow ;;
@@ -195,5 +208,5 @@ case ${1:-} in
   versions) build; lua; servers; versions ;;
   lint) build; lua; servers; packages clang clang-format lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|nats|questdb|pyarrow|duckdb|versions|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|questdb|pyarrow|duckdb|versions|nodes|lint|debootstrap" ;;
 esac

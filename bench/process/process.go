@@ -71,15 +71,20 @@ const (
 // Memory returns a figure of the memory of pid and its running descendants together, in bytes.
 func Memory(pid int, figure string) (total int64) {
 	for _, member := range Tree(pid) {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", member))
-		_, after, found := strings.Cut(string(text), figure+":")
-		if err != nil || !found {
-			continue
-		}
-		kib, _ := strconv.ParseInt(strings.Fields(after)[0], 10, 64)
-		total += kib << 10
+		total += MemoryOf(member, figure)
 	}
 	return total
+}
+
+// MemoryOf returns a figure of the memory of pid alone, in bytes; 0 if it does not exist.
+func MemoryOf(pid int, figure string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, after, found := strings.Cut(string(text), figure+":")
+	if err != nil || !found {
+		return 0
+	}
+	kib, _ := strconv.ParseInt(strings.Fields(after)[0], 10, 64)
+	return kib << 10
 }
 
 // WatchMemory samples a figure of the memory of pid and its descendants. The function that it

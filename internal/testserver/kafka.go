@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -21,7 +23,8 @@ type KafkaServer struct {
 }
 
 // StartKafka starts a Kafka with its data in dir. Settings are lines of its configuration,
-// such as "auto.create.topics.enable=false". PERIGEE_KAFKA_JARS in the environment names
+// such as "auto.create.topics.enable=false", or options of Java, which begin with "-" and
+// override those for a quick start. PERIGEE_KAFKA_JARS in the environment names
 // the folder with its jars; "tools/setup.sh kafka" downloads them.
 func StartKafka(ctx context.Context, dir string, settings ...string) (*KafkaServer, error) {
 	jars := os.Getenv("PERIGEE_KAFKA_JARS")
@@ -40,8 +43,15 @@ func StartKafka(ctx context.Context, dir string, settings ...string) (*KafkaServ
 		return nil, err
 	}
 	config := filepath.Join(dir, "server.properties")
+	options := []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+	for _, s := range settings {
+		if strings.HasPrefix(s, "-") {
+			options = append(options, s)
+		}
+	}
+	settings = slices.DeleteFunc(slices.Clone(settings), func(s string) bool { return strings.HasPrefix(s, "-") })
 	java := func(class string, args ...string) []string {
-		return append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(jars, "*"), class}, args...)
+		return append(slices.Concat(options, []string{"-cp", filepath.Join(jars, "*"), class}), args...)
 	}
 	k.ready = k.ping
 	k.command = func(port int) []string {

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/state"
+	"github.com/perigeedb/perigee/pipeline/tap"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
@@ -48,6 +50,7 @@ type Admin struct {
 	engine      bool // this Admin belongs to a running engine
 	pipelines   func() []Pipeline
 	deadLetters *deadletter.Store // nil until their file exists
+	logLevel    *slog.LevelVar    // nil if it cannot be changed
 	closers     []io.Closer
 }
 
@@ -60,6 +63,7 @@ type Pipeline struct {
 	Code    func() Code        // of the running script; nil if there is none
 	Shadow  Shadow             // nil if there is none
 	State   *state.Config      // nil without a state
+	Tap     *tap.Hub           // nil without an engine
 }
 
 // A Code is the text of a script.
@@ -76,9 +80,9 @@ type Sink struct {
 }
 
 // New returns the Admin of a running engine, which owns the data folder. pipelines
-// returns the present pipelines.
-func New(data string, deadLetters *deadletter.Store, pipelines func() []Pipeline) *Admin {
-	return &Admin{data: data, engine: true, deadLetters: deadLetters, pipelines: pipelines}
+// returns the present pipelines. level is that of the engine's log; nil if it cannot be changed.
+func New(data string, deadLetters *deadletter.Store, pipelines func() []Pipeline, level *slog.LevelVar) *Admin {
+	return &Admin{data: data, engine: true, deadLetters: deadLetters, pipelines: pipelines, logLevel: level}
 }
 
 // Open returns the Admin of a data folder. A running engine performs the operations.

@@ -283,7 +283,7 @@ func TestQueueOfEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	a := New(data, store, func() []Pipeline { return []Pipeline{{Name: "lines"}} })
+	a := New(data, store, func() []Pipeline { return []Pipeline{{Name: "lines"}} }, nil)
 	result, err := a.RetryDeadLetters(t.Context(), Filter{})
 	want := RetryResult{Queued: 2, Queue: Queue{Waiting: map[string]int{"lines": 1, "removed": 1}, Orphans: []string{"removed"}}}
 	if diff := cmp.Diff(want, result); diff != "" || err != nil {
@@ -301,7 +301,7 @@ func TestLettersCannotBeRead(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	a := New(data, store, func() []Pipeline { return []Pipeline{{Name: "lines"}} })
+	a := New(data, store, func() []Pipeline { return []Pipeline{{Name: "lines"}} }, nil)
 	for name, operate := range map[string]func() error{
 		"status": func() error { _, err := a.Status(t.Context()); return err },
 		"count":  func() error { _, err := a.CountDeadLetters(t.Context(), Filter{}); return err },
@@ -394,7 +394,7 @@ func TestEngineFindsPipelines(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	a := New(t.TempDir(), store, func() []Pipeline { return []Pipeline{{Name: "lines"}, {Name: "mail"}} })
+	a := New(t.TempDir(), store, func() []Pipeline { return []Pipeline{{Name: "lines"}, {Name: "mail"}} }, nil)
 	for name, operate := range map[string]func(context.Context, string) error{
 		"pause":  func(ctx context.Context, name string) error { return a.Pause(ctx, name, "") },
 		"resume": a.Resume,
@@ -473,7 +473,7 @@ func TestRemote(t *testing.T) {
 	lines := pipeline.New(pipeline.Config{Name: "lines", Source: silentSource{}, Sinks: []pipeline.Sink{{Name: "table", Sink: table}}, Log: slog.New(slog.DiscardHandler), Worker: "w"})
 	engine := New(data, store, func() []Pipeline {
 		return []Pipeline{{Name: "lines", Source: silentSource{}, Sinks: []Sink{{"table", table}}, Running: lines}}
-	})
+	}, nil)
 	routes := http.NewServeMux()
 	for pattern, h := range engine.Handlers() {
 		routes.Handle(pattern, h)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -56,10 +57,14 @@ func (a *Admin) Handlers() map[string]http.Handler {
 		"purge-dead-letters": Handle(a.PurgeDeadLetters),
 		"retry-dead-letters": Handle(a.RetryDeadLetters),
 		"dead-letter-queue":  Handle(func(ctx context.Context, _ struct{}) (Queue, error) { return a.DeadLetterQueue(ctx) }),
-		"states":             Handle(a.States),
-		"state-nodes":        handleStream(a.StateNodes),
-		"positions":          Handle(a.Positions),
-		"set-position":       Handle(a.SetPosition),
+		"tap":                a.handleTap(),
+		"log-level": Handle(func(ctx context.Context, r logLevelRequest) (slog.Level, error) {
+			return a.SetLogLevel(ctx, r.Level)
+		}),
+		"states":       Handle(a.States),
+		"state-nodes":  handleStream(a.StateNodes),
+		"positions":    Handle(a.Positions),
+		"set-position": Handle(a.SetPosition),
 	}
 	routes := make(map[string]http.Handler, len(handlers))
 	for name, h := range handlers {

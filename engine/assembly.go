@@ -16,6 +16,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/state"
+	"github.com/perigeedb/perigee/pipeline/tap"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/loader"
 	"github.com/perigeedb/perigee/script/pool"
@@ -69,6 +70,7 @@ type Pipeline struct {
 	loader    *loader.Loader
 	pool      *pool.Pool    // of the script alone; nil when it uses the shared one
 	beside    *pool.Pool    // of the shadow; nil without one
+	tap       *tap.Hub      // in a running engine
 	state     *state.Config // in a running engine; nil without a state
 	changelog sink.Sink     // the home of the state in a running engine; nil if a sink is it
 	closed    bool
@@ -317,6 +319,7 @@ func (p *Pipeline) close() error {
 		return nil
 	}
 	p.closed = true
+	p.tap.Close()
 	p.loader.Close() // only connections that are idle
 	var errs []error
 	if p.Shadow != nil {
@@ -391,7 +394,7 @@ func (a *Assembly) AdminPipelines() (pipelines []admin.Pipeline) {
 }
 
 func (p *Pipeline) admin() admin.Pipeline {
-	described := admin.Pipeline{Name: p.Config.Name, Source: p.Source, State: p.state}
+	described := admin.Pipeline{Name: p.Config.Name, Source: p.Source, State: p.state, Tap: p.tap}
 	if running, ok := p.Script.(*reload.Script); ok && p.Config.Script != nil {
 		described.Code = func() admin.Code {
 			code, files := running.Code()

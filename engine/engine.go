@@ -47,6 +47,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/pipeline/tap"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/isolate"
 	"github.com/perigeedb/perigee/script/pool"
@@ -84,6 +85,9 @@ type Options struct {
 
 	// Log gets what happens to pipelines; nil discards it.
 	Log *slog.Logger
+
+	// LogLevel is the level of Log, which perigee log-level changes; nil means that it cannot.
+	LogLevel *slog.LevelVar
 
 	// Reached is called at each Point that a batch passes, for tests that kill the
 	// process there. It may be nil.
@@ -272,11 +276,12 @@ func (e *Engine) newRunners(pipelines []*Pipeline) (runners []*runner, err error
 		e.closers = append(e.closers, e.outbox)
 	}
 	for _, p := range pipelines {
+		p.tap = tap.NewHub(p.tappedSinks())
 		settings := pipeline.Config{
 			Name: p.Config.Name, Source: p.Source, Script: p.running(), Sinks: p.pipelineSinks(),
 			DeadLetters: e.deadLetters, Outbox: e.outbox, Lanes: p.Config.Lanes, Limits: p.limits,
 			MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent),
-			Worker:   e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Reached: e.opts.Reached,
+			Worker:   e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Tap: p.tap, Reached: e.opts.Reached,
 		}
 		if err := e.keepState(p, &settings); err != nil {
 			return nil, err
@@ -343,6 +348,7 @@ func (e *Engine) start(r *runner) {
 	}
 	go func() {
 		err := r.pipeline.Run(e.ctx)
+		r.parts.tap.Close()
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if err != nil && e.ctx.Err() == nil && e.active > 1 { // otherwise Run returns it now
@@ -422,7 +428,9 @@ func (e *Engine) Status() (all []admin.Status) {
 
 // Admin returns the operations on the engine's dead letters, positions and pauses, which
 // its socket serves to other processes. It must not be used after Close.
-func (e *Engine) Admin() *admin.Admin { return admin.New(e.data, e.deadLetters, e.adminPipelines) }
+func (e *Engine) Admin() *admin.Admin {
+	return admin.New(e.data, e.deadLetters, e.adminPipelines, e.opts.LogLevel)
+}
 
 // Log returns the engine's log, which also keeps what Host.Recent returns.
 func (e *Engine) Log() *slog.Logger { return e.log }

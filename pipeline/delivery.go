@@ -11,6 +11,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/pipeline/tap"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
@@ -97,6 +98,7 @@ func (s *session) claimBatch(ctx context.Context, c *claim) error {
 		return fmt.Errorf("source returned %d events for the positions %s: this is a bug in the source", b.Len(), b.Range)
 	}
 	s.p.counters.countClaim(s.partition, b, s.feed.lag())
+	s.p.config.Tap.OfferBatch(b)
 	return s.compareFingerprints(b)
 }
 
@@ -290,6 +292,9 @@ func (d *delivery) deliver(ctx context.Context, number uint64, last bool) error 
 	if !d.storedRows {
 		d.selectRequested()
 	}
+	for i := range d.p.rowSinks() {
+		d.p.config.Tap.OfferRows(tap.Output, i, &d.result.Outputs[i])
+	}
 	var err error
 	if d.run == nil {
 		err = d.commitInTurn(ctx, number, last)
@@ -339,9 +344,15 @@ func (d *delivery) commit(ctx context.Context) error {
 		}
 	}
 	d.removeStored()
+	d.reportResult()
+	return nil
+}
+
+// reportResult counts and shows what every sink has now.
+func (d *delivery) reportResult() {
 	d.p.counters.countDelivery(d)
 	d.p.deadLetterLog.report(d.p.log, d.partition, d.result.Dead)
-	return nil
+	d.p.config.Tap.OfferDead(d.partition, d.result.Dead)
 }
 
 // replaceDeadLetters makes the dead letters of this run the only ones of its range.
@@ -432,6 +443,7 @@ func (d *delivery) tryWrite(ctx context.Context, i int, write func() error) erro
 		d.maybeWritten = true
 		d.p.config.Reached(AfterCommit)
 		d.p.counters.countWritten(d.partition, i, d.result.Ran)
+		d.p.config.Tap.OfferRows(tap.Sink, i, &d.result.Outputs[i])
 	}
 	return err
 }

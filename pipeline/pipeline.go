@@ -60,6 +60,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
 	"github.com/perigeedb/perigee/pipeline/state"
+	"github.com/perigeedb/perigee/pipeline/tap"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
@@ -100,6 +101,8 @@ type Config struct {
 	Lease  time.Duration // duration of leases; 0 means DefaultLease
 	Folder string        // data folder, to remember a pause; "" means not to
 	Log    *slog.Logger
+	// Tap passes samples of the events to readers; nil for none.
+	Tap *tap.Hub
 	// Reached is called at each Point that a batch passes, for tests that stop the
 	// process there. It may be nil.
 	Reached func(Point)

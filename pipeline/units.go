@@ -393,8 +393,7 @@ func (d *delivery) commitNote(ctx context.Context) error {
 	}
 	u.Delivered(note.Number)
 	u.others.endTurn()
-	d.p.counters.countDelivery(d)
-	d.p.deadLetterLog.report(d.p.log, d.partition, d.result.Dead)
+	d.reportResult()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"net/http/pprof"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -22,8 +23,12 @@ func (c *Config) routes(socket bool) http.Handler {
 	)
 	registry.MustRegister(c.Metrics...)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ping", ping)
-	mux.Handle("GET /ready", ready(c.Pipelines))
+	for _, path := range []string{"/livez", "/ping"} {
+		mux.HandleFunc("GET "+path, ping)
+	}
+	for _, path := range []string{"/readyz", "/ready"} {
+		mux.Handle("GET "+path, ready(c.Pipelines))
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, // a script may choose a name that is taken
 	}))
@@ -33,6 +38,9 @@ func (c *Config) routes(socket bool) http.Handler {
 	for pattern, handler := range c.Handlers {
 		mux.Handle(pattern, handler)
 	}
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
 }
 

@@ -1,12 +1,12 @@
 // Package server serves HTTP for a running engine: on a loopback port for monitors,
 // and on a socket in the data folder for the command line.
 //
-//	/ping     200 while the process serves
-//	/ready    200 when every pipeline is connected and running, else 503 with the reasons
-//	/metrics  Prometheus
+//	/livez, /ping    200 while the process serves
+//	/readyz, /ready  200 when every pipeline is connected and running, else 503 with the reasons
+//	/metrics         Prometheus
 //
 // The socket has further routes, because only the owner of the folder can open it: those
-// of package admin, and those of the engine's services.
+// of package admin, those of the engine's services, and the profiles below /debug/pprof/.
 //
 // A Server is safe for concurrent use.
 package server

@@ -160,7 +160,10 @@ func TestRoutes(t *testing.T) {
 	}{
 		{tcp, port + "/ping", 200, "pong\n"},
 		{unix, socket + "/ping", 200, "pong\n"},
+		{tcp, port + "/livez", 200, "pong\n"},
+		{tcp, port + "/debug/pprof/cmdline", 404, "404 page not found\n"},
 		{tcp, port + "/ready", 200, ""},
+		{tcp, port + "/readyz", 200, ""},
 		{unix, socket + "/query", 200, "rows"},
 		{tcp, port + "/query", 404, "404 page not found\n"},
 		{tcp, port + "/", 404, "404 page not found\n"},
@@ -168,6 +171,9 @@ func TestRoutes(t *testing.T) {
 		if status, body := get(t, test.client, test.url); status != test.status || body != test.body {
 			t.Errorf("%s: %d %q", test.url, status, body)
 		}
+	}
+	if status, body := get(t, unix, socket+"/debug/pprof/heap?debug=1"); status != 200 || !strings.Contains(body, "heap profile") {
+		t.Errorf("the heap profile: %d %.100q", status, body)
 	}
 }
 

@@ -42,8 +42,10 @@ type commands struct {
 	Restore    restoreCommand    `cmd:"" group:"Event store:" help:"Restore the event store from a backup."`
 	Replay     replayCommand     `cmd:"" group:"Pipelines:" help:"Send stored events through a pipeline once more, into another table or folder."`
 	Status     statusCommand     `cmd:"" group:"Pipelines:" help:"Show the state of the pipelines of a running engine."`
+	Tap        tapCommand        `cmd:"" group:"Pipelines:" help:"Show events live as they flow through a pipeline of a running engine."`
 	Pause      pauseCommand      `cmd:"" group:"Pipelines:" help:"Pause a pipeline until it is resumed, even after a restart."`
 	Resume     resumeCommand     `cmd:"" group:"Pipelines:" help:"Resume a paused pipeline."`
+	LogLevel   logLevelCommand   `cmd:"" group:"Pipelines:" help:"Show or change the log level of a running engine."`
 	Shadow     shadowCommand     `cmd:"" group:"Pipelines:" help:"Show how the new version of a script that runs beside it differs, on live events."`
 	Promote    promoteCommand    `cmd:"" group:"Pipelines:" help:"Make the new version that runs beside a script the script of the pipeline."`
 	DLQ        dlqCommand        `cmd:"" group:"Pipelines:" name:"dlq" help:"Show, retry and delete dead letters (failed events)."`

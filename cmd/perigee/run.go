@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ reject the new configuration, nothing changes. SIGHUP also checks for new versio
 it, the engine detects changed files within a second, and checks other hosts every 30 s. It tries each
 new version first, and rejects one that fails.
 
-While the engine runs, /metrics, /ready and /ping answer at the http address (default 127.0.0.1:4290),
+While the engine runs, /metrics, /readyz and /livez answer at the http address (default 127.0.0.1:4290),
 and "perigee status", "query", "dlq", "pause" and "position" reach it through its data folder.
 
 Exit code: 0 if all events that were read are committed; 1 if a pipeline failed, if every event of one
@@ -44,7 +45,10 @@ Examples:
 
 func (r *runCommand) Run(c *console) error {
 	display := newDisplay(c.err)
-	options := engineOptions(c, r.Allow, r.newLogger(c, display))
+	level := new(slog.LevelVar)
+	level.Set(r.LogLevel)
+	options := engineOptions(c, r.Allow, r.newLoggerAt(level, c, display))
+	options.LogLevel = level
 	reached, err := killAt(os.Getenv(killVariable))
 	if err != nil {
 		return err

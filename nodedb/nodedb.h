@@ -250,7 +250,7 @@ void ndb_delta_encode(const ndb_delta *d, char *out);
 int ndb_delta_commit(ndb_delta *d, uint64_t number, uint64_t mark);
 /* Commits an encoded delta while none is in flight. NDB_E_CORRUPT: nothing has changed. */
 int ndb_unit_apply(ndb_store *unit, uint64_t number, uint64_t mark, const char *data, size_t len);
-/* drops and frees the delta, which is not frozen */
+/* drops and frees the latest delta, also if it is frozen */
 int ndb_delta_discard(ndb_delta *d);
 void ndb_unit_drop(ndb_store *unit); /* drops and frees all deltas in flight */
 /* ndb_begin_view on the committed state of a unit, in a session opened by ndb_session_open. */

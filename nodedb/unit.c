@@ -298,10 +298,13 @@ int ndb_unit_apply(ndb_store *store, uint64_t number, uint64_t mark, const char 
 int ndb_delta_discard(ndb_delta *d) {
 	ndb_store *store = d->store;
 	ndb_unit *u = store->unit;
-	if (!d->session) return ndb_fail(NDB_E_LEVEL, "the delta is frozen");
-	leave(d);
 	pthread_mutex_lock(&store->lock);
-	u->count--; /* one that is not frozen is the last */
+	int last = u->count && u->deltas[u->count - 1] == d;
+	pthread_mutex_unlock(&store->lock);
+	if (!last) return ndb_fail(NDB_E_LEVEL, "a later delta reads the delta: drop them together");
+	if (d->session) leave(d);
+	pthread_mutex_lock(&store->lock);
+	u->count--;
 	u->latest = u->count ? u->deltas[u->count - 1]->clock : atomic_load(&store->clock);
 	pthread_mutex_unlock(&store->lock);
 	free_delta(d);

@@ -122,6 +122,13 @@ func (u *Unit) status() (stats UnitStats, err error) {
 	return stats, err
 }
 
+// Memory returns the bytes of frozen deltas and of committed ones that wait for the disk, with the
+// error of the last attempt to write, which is repeated.
+func (u *Unit) Memory() (int64, error) {
+	s, err := u.status()
+	return int64(s.WaitingBytes + s.InFlightBytes), err
+}
+
 // Sync waits until all committed deltas are on disk, or ctx ends. It fails with ErrDisk if an
 // attempt to write fails; the unit continues to retry.
 func (u *Unit) Sync(ctx context.Context) error {
@@ -308,6 +315,8 @@ type Delta struct {
 
 	mu   sync.Mutex  // guards core; taken before the session's
 	core nativeDelta // nil: committed or dropped
+
+	frozen bool // guarded by mu
 }
 
 // over returns the error of a call on a delta that was committed or dropped.
@@ -326,7 +335,7 @@ func (d *Delta) Session() unsafe.Pointer { return d.tx.Session() }
 // Tx returns the delta for Go code. It can be used until Freeze.
 func (d *Delta) Tx() *Tx { return d.tx }
 
-// Discard drops the delta, which must not be frozen, as if it had not begun.
+// Discard drops the delta, which must be the latest, as if it had not begun. It may be frozen.
 func (d *Delta) Discard() error {
 	d.unit.mu.Lock()
 	defer d.unit.mu.Unlock()
@@ -335,7 +344,11 @@ func (d *Delta) Discard() error {
 	if d.core == nil {
 		return named(d.over(), "discard", Path{})
 	}
-	if err := named(d.session.finish(d.core.discard), "discard", Path{}); err != nil {
+	discard := d.core.discard
+	if !d.frozen {
+		discard = func() error { return d.session.finish(d.core.discard) }
+	}
+	if err := named(discard(), "discard", Path{}); err != nil {
 		return err
 	}
 	d.tx.end()
@@ -354,6 +367,7 @@ func (d *Delta) Freeze() error {
 	if err := named(d.session.finish(d.core.freeze), "freeze", Path{}); err != nil {
 		return err
 	}
+	d.frozen = true
 	d.tx.end()
 	return nil
 }

@@ -22,7 +22,7 @@ func TestTorture(t *testing.T) {
 	for _, mode := range []string{"compiled", "interpreted"} {
 		store := hostileStore(t)
 		for _, script := range hostileScripts(mode == "compiled") {
-			if script.Nodes && store == nil {
+			if (script.Nodes || script.State) && store == nil {
 				continue
 			}
 			t.Run(mode+"/"+script.Name, func(t *testing.T) {
@@ -77,6 +77,11 @@ func attack(t *testing.T, opts Options, script torture.Script, store *nodedb.Sto
 	if store != nil {
 		setup.Extension = lua.NewExtension(store)
 	}
+	batch := hostileBatch()
+	if script.State {
+		delta := hostileState(t)
+		setup.Extension, batch.State, batch.Time = lua.ForState(), delta, delta.Clock()
+	}
 	e, err := NewEngine(w, opts, setup)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +90,7 @@ func attack(t *testing.T, opts Options, script torture.Script, store *nodedb.Sto
 	if err := e.Load(context.Background(), "hostile.lua", []byte(script.Code())); err != nil {
 		t.Fatal(err)
 	}
-	out := e.Run(context.Background(), hostileBatch(), 0)
+	out := e.Run(context.Background(), batch, 0)
 	end, message := out.Limit, ""
 	for _, dead := range out.DeadEvents() {
 		f := dead.ScriptError
@@ -104,6 +109,25 @@ func attack(t *testing.T, opts Options, script torture.Script, store *nodedb.Sto
 	if !slices.Contains(out.From, 0) {
 		t.Errorf("the event before is lost; outputs are of %v", out.From)
 	}
+}
+
+// hostileState returns a delta for scripts that need a state.
+func hostileState(t *testing.T) *nodedb.Delta {
+	t.Helper()
+	u, err := nodedb.OpenUnit(t.TempDir(), nodedb.UnitOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := u.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	delta, err := torture.FillState(u, 10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return delta
 }
 
 // hostileStore returns a store for scripts that need one; nil if this build has none.

@@ -28,6 +28,11 @@ var vm string
 //go:embed nodes.lua
 var nodes string
 
+// state attacks the state of a pipeline.
+//
+//go:embed state.lua
+var state string
+
 // Batch returns the events for each script: one that triggers the attack, between two that must not
 // be affected.
 var Batch = []string{`{"innocent":1}`, `{"a":1,"list":[3,1,2],"sub":{"x":"y"}}`, `{"innocent":2}`}
@@ -37,6 +42,7 @@ type Script struct {
 	Name        string
 	AllowedEnds []string // the kinds of error that may end it; "ok" if it may just return
 	Body        string
+	State       bool // it needs the state of a pipeline, filled by FillState
 	Nodes       bool // it needs a store filled by Fill, in which another session holds the lock of ^held
 }
 
@@ -76,9 +82,42 @@ func Fill(store *nodedb.Store, n int) error {
 	return nil
 }
 
+// FillState sets n children of ^big and of ^kill in a delta, half of them in committed ones before it.
+func FillState(u *nodedb.Unit, n int) (*nodedb.Delta, error) {
+	const deltas = 4
+	for number := range deltas {
+		d, err := u.Begin(time.Now())
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range []string{"^big", "^kill"} {
+			for i := number * n / deltas; i < (number+1)*n/deltas; i++ {
+				if err := d.Tx().Set(nodedb.Name(name).At(i), i); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if number == deltas-1 {
+			return d, nil
+		}
+		if err := d.Freeze(); err != nil {
+			return nil, err
+		}
+		if number < deltas/2 {
+			if err := u.Commit(d, uint64(number)+1, 0); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return nil, nil
+}
+
 // Code returns the text of the script.
 func (s Script) Code() string {
 	text := ""
+	if s.State {
+		text = "local nodedb, timers, window = require 'nodedb', require 'timer', require 'window'\nfunction timer() end\n"
+	}
 	if s.Nodes {
 		text = "local nodedb, log = require 'nodedb', require 'log'\n"
 	}
@@ -89,10 +128,10 @@ func (s Script) Code() string {
 // stack may also end at the time limit.
 func Scripts() []Script {
 	var all []Script
-	for _, section := range strings.Split("\n"+scripts+"\n"+library+"\n"+vm+"\n"+nodes, "\n--- ")[1:] {
+	for _, section := range strings.Split("\n"+scripts+"\n"+library+"\n"+vm+"\n"+nodes+"\n"+state, "\n--- ")[1:] {
 		header, body, _ := strings.Cut(section, "\n")
 		name, ends, _ := strings.Cut(header, ": ")
-		script := Script{Name: name, AllowedEnds: strings.Split(ends, ", "), Body: body + "\n", Nodes: strings.HasPrefix(name, "nodes, ")}
+		script := Script{Name: name, AllowedEnds: strings.Split(ends, ", "), Body: body + "\n", Nodes: strings.HasPrefix(name, "nodes, "), State: strings.HasPrefix(name, "state, ")}
 		if slices.Contains(script.AllowedEnds, "memory") || slices.Contains(script.AllowedEnds, "stack overflow") {
 			script.AllowedEnds = append(script.AllowedEnds, "event time")
 		}

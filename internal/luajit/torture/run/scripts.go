@@ -52,6 +52,22 @@ func openHeld(folder string) (store *nodedb.Store, closeAll func(), err error) {
 	return store, func() { holder.Close(); store.Close() }, holder.Lock(context.Background(), nodedb.Name("^held"))
 }
 
+// nodesOfState is the number of nodes below each tree of a state.
+const nodesOfState = 100_000
+
+// openState returns a delta of a new unit, over others that are committed or in flight.
+func openState() (delta *nodedb.Delta, closeAll func(), err error) {
+	folder, err := os.MkdirTemp("", "torture-state")
+	if err != nil {
+		return nil, nil, err
+	}
+	unit, err := nodedb.OpenUnit(folder, nodedb.UnitOptions{NoSync: true})
+	if err == nil {
+		delta, err = torture.FillState(unit, nodesOfState)
+	}
+	return delta, func() { unit.Close(); os.RemoveAll(folder) }, err
+}
+
 // runScript runs one script in this process and prints "kind,µs,µs starved,remark".
 func runScript(name string, jit bool, memory int, folder string) {
 	script := findScript(name)
@@ -65,6 +81,16 @@ func runScript(name string, jit bool, memory int, folder string) {
 		defer closeAll()
 		store = opened
 	}
+	var delta *nodedb.Delta
+	if script.State {
+		opened, closeAll, err := openState()
+		if err != nil {
+			fmt.Printf("none,0,0,%v\n", err)
+			return
+		}
+		defer closeAll()
+		delta = opened
+	}
 	w := luajit.NewWatchdog()
 	defer w.Close()
 	setup := luajit.Setup{Output: 64 << 20, Sinks: []luajit.Sink{{}}, Host: &luajit.Host{Functions: []luajit.Function{
@@ -72,6 +98,9 @@ func runScript(name string, jit bool, memory int, folder string) {
 	}}}
 	if store != nil {
 		setup.Extension = lua.NewExtension(store)
+	}
+	if delta != nil {
+		setup.Extension = lua.ForState()
 	}
 	e, err := luajit.NewEngine(w, luajit.Options{
 		EventTime: deadline, BatchTime: 2 * time.Second, WallTime: 3 * deadline, Memory: memory, NoJIT: !jit,
@@ -88,6 +117,9 @@ func runScript(name string, jit bool, memory int, folder string) {
 	batch := new(event.Batch)
 	for _, doc := range torture.Batch {
 		batch.Append([]byte(doc))
+	}
+	if delta != nil {
+		batch.State, batch.Time = delta, delta.Clock()
 	}
 	before, start := threadWaits(), time.Now()
 	out := e.Run(context.Background(), batch, 0)

@@ -33,9 +33,20 @@ type Batch struct {
 	// the state as it begins, and drops one that the state does not have any more. The state keeps
 	// a timer that failed.
 	Timers bool
+	// Origins says of each document which pipeline wrote it, if the source knows; empty otherwise.
+	// The pipeline drops documents that a state has seen before by it.
+	Origins []Origin
 	// Retry says that the documents are dead letters that run again: timers among them run
 	// although the state does not have them any more.
 	Retry bool
+}
+
+// An Origin names a row of another pipeline that has become a document. Rows of one name arrive in
+// the order of position and number, and may be repeated from an earlier one on.
+type Origin struct {
+	Name     string // of the pipeline and the partition; "" for none
+	Position uint64 // of the event in the partition
+	Number   uint32 // of the row among those of the event
 }
 
 // A State is the state that a script reads and changes during the run on one batch. Its owner
@@ -59,7 +70,7 @@ func (b *Batch) Len() int { return len(b.Ends) }
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
 	b.Data, b.Ends, b.Time, b.State, b.Timers, b.Retry = b.Data[:0], b.Ends[:0], time.Time{}, nil, false, false
-	b.Range = Range{Prints: b.Range.Prints[:0]}
+	b.Range, b.Origins = Range{Prints: b.Range.Prints[:0]}, b.Origins[:0]
 }
 
 // Append adds a copy of doc at the end. It does not change the range.
@@ -72,6 +83,9 @@ func (b *Batch) Append(doc []byte) {
 func (b *Batch) Tail(n int) Batch {
 	from := uint32(start(b.Ends, n))
 	t := Batch{Partition: b.Partition, Range: b.Range.Tail(uint64(n)), Data: b.Data[from:], Time: b.Time, State: b.State, Timers: b.Timers, Retry: b.Retry}
+	if len(b.Origins) > 0 {
+		t.Origins = b.Origins[n:]
+	}
 	t.Ends = make([]uint32, 0, len(b.Ends)-n)
 	for _, end := range b.Ends[n:] {
 		t.Ends = append(t.Ends, end-from)
@@ -83,6 +97,9 @@ func (b *Batch) Tail(n int) Batch {
 func (b *Batch) Head(n int) Batch {
 	head := *b
 	head.Range, head.Data, head.Ends = b.Range.Head(uint64(n)), b.Data[:start(b.Ends, n)], b.Ends[:n]
+	if len(b.Origins) > 0 {
+		head.Origins = b.Origins[:n]
+	}
 	return head
 }
 

@@ -97,6 +97,11 @@ type Traits struct {
 	// name is its unit.
 	Unit func(partition string) string
 
+	// KeySet returns the name of the set of partitions among which events are distributed by key, as
+	// are those of a Kafka topic: a partition that is added to the set gets keys that others had.
+	// It is empty for a partition whose keys are its own. nil means that all are such.
+	KeySet func(partition string) string
+
 	// AtMostOnce says why a killed process loses events that it had read, as the end
 	// of a sentence: "XREADGROUP NOACK …". It is empty for a source that keeps events
 	// until they are acknowledged.

@@ -78,7 +78,7 @@ var may = map[string][]string{
 
 	"pipeline":            {"event", "nodedb", "source", "source/format", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "internal/durable"},
 	"pipeline/tap":        {"event"},
-	"pipeline/state":      {"event", "nodedb", "nodedb/lua", "script", "sink", "internal/durable"},
+	"pipeline/state":      {"event", "nodedb", "nodedb/lua", "script", "sink", "internal/document", "internal/durable"},
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
@@ -109,7 +109,7 @@ var may = map[string][]string{
 	"admin":  {"engine/compare", "event", "nodedb", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "internal/datafolder", "internal/durable", "internal/nearest"},
 
 	"engine": {
-		"admin", "engine/compare", "engine/config", "engine/rowtext", "engine/shadow", "event", "internal/datafolder", "nodedb", "nodedb/lua", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "sink/changelog",
+		"admin", "engine/compare", "engine/config", "engine/rowtext", "engine/shadow", "event", "internal/datafolder", "internal/nearest", "nodedb", "nodedb/lua", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "sink/changelog",
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":       {"eventstore/catalog", "internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},
@@ -136,7 +136,7 @@ var may = map[string][]string{
 	"internal/audit":            {"pipeline/deadletter", "source/generate"},
 
 	"cmd/perigee": {
-		"admin", "engine", "engine/compare", "engine/config", "engine/eventservice", "engine/replay", "engine/suite", "engine/trial", "event", "pipeline", "pipeline/tap",
+		"admin", "engine", "engine/compare", "engine/config", "engine/eventservice", "engine/replay", "engine/suite", "engine/trial", "event", "pipeline", "pipeline/state", "pipeline/tap",
 		"eventstore/catalog", "eventstore/fileimport", "internal/datafolder", "internal/durable", "internal/lines", "internal/sqltext", "internal/terminal", "nodedb", "nodedb/lua",
 		"source", "source/file", "source/format", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/stubs", "script/tuning",
@@ -147,7 +147,7 @@ var may = map[string][]string{
 	"examples":            {},
 	"internal/address":    {},
 	"internal/nearest":    {},
-	"internal/kafka":      {"internal/address"},
+	"internal/kafka":      {"event", "internal/address"},
 	"internal/httpserver": {"internal/address"},
 	"internal/sqltext":    {},
 	"internal/terminal":   {},

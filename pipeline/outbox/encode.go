@@ -30,7 +30,7 @@ func encodeEntry(e *Entry) ([]byte, error) {
 // Encode returns the entry in a form that Decode reads. It has no checksum.
 func (e *Entry) Encode() ([]byte, error) {
 	s := storedEntry{Entry: *e, Same: make([]int, len(e.Result.Outputs))}
-	s.Batch.State = nil // belongs to the run of the script
+	s.Batch.State, s.Batch.Origins = nil, nil // belong to the run of the script
 	s.Result.Outputs = slices.Clone(e.Result.Outputs)
 	for i := range s.Result.Outputs {
 		for j := range i {

@@ -57,9 +57,10 @@ func Kind() sink.Kind {
 
 // A Sink is one topic.
 type Sink struct {
-	config Config
-	order  sink.Order
-	opts   []kgo.Opt
+	config   Config
+	pipeline string
+	order    sink.Order
+	opts     []kgo.Opt
 
 	mu     sync.Mutex
 	client *kgo.Client // nil until the first use
@@ -94,7 +95,7 @@ func New(env sink.Env, c Config) (*Sink, error) {
 	opts = append(opts, kgo.DefaultProduceTopic(c.Topic), kgo.ProducerBatchCompression(codec, kgo.NoCompression()),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(1),
 		kgo.RecordDeliveryTimeout(deliveryTimeout), kgo.AllowIdempotentProduceCancellation())
-	return &Sink{config: c, order: order, opts: opts}, nil
+	return &Sink{config: c, pipeline: env.Pipeline, order: order, opts: opts}, nil
 }
 
 // Traits implements sink.Sink. The key of a record is a column.
@@ -268,12 +269,16 @@ func (w *writer) produce(ctx context.Context, records []*kgo.Record) (tooLarge [
 func (w *writer) records(out *event.Output, rows []int) []*kgo.Record {
 	data := bytes.Clone(out.Data)
 	all := make([]*kgo.Record, len(rows))
+	origin := []byte(w.sink.pipeline + "/" + out.Partition)
 	for i, row := range rows {
 		begin := uint32(0)
 		if row > 0 {
 			begin = out.Ends[row-1]
 		}
 		all[i] = &kgo.Record{Value: data[begin:out.Ends[row]], Key: recordKey(out, row)}
+		if w.sink.order != sink.AnyOrder {
+			all[i].Headers = kafka.OriginHeaders(origin, event.Origin{Position: out.Position(row), Number: out.RowNumber(row, nil)})
+		}
 	}
 	return all
 }

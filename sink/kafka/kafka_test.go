@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -251,3 +252,35 @@ func TestConfig(t *testing.T) {
 }
 
 func TestKind(t *testing.T) { sinktest.Kind(t, kafka.Kind()) }
+
+// TestOrigins: records say which row of which pipeline they are, unless lanes write them in any order.
+func TestOrigins(t *testing.T) {
+	address := broker(t)
+	for _, order := range []string{"source", "any"} {
+		topic := newTopic(t, address, nil)
+		s := newSink(t, address, kafka.Config{Topic: topic, Order: order})
+		w, _, err := s.Open(t.Context(), "part@1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := sinktest.Docs(5, `{"n":1}`, `{"n":2}`, `{"n":3}`)
+		out.Partition, out.From, out.Range.Count = "part@1", []uint32{0, 0, 1}, 2
+		if err := w.Write(t.Context(), out); err != nil {
+			t.Fatal(err)
+		}
+		var got []event.Origin
+		for _, r := range records(t, address, topic) {
+			got = append(got, client.OriginOf(r.Headers))
+		}
+		want := []event.Origin{{Name: "p/part@1", Position: 5}, {Name: "p/part@1", Position: 5, Number: 1}, {Name: "p/part@1", Position: 6}}
+		if order == "any" {
+			want = make([]event.Origin, 3)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("order %s: the origins are %+v, want %+v", order, got, want)
+		}
+		if err := errors.Join(w.Close(), s.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}

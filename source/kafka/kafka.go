@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -133,6 +134,9 @@ func partitionName(topic kadm.TopicDetail, partition int32) string {
 	return fmt.Sprintf("%s/%d@%s", topic.Topic, partition, topic.ID)
 }
 
+// topicOf is the inverse of partitionName, for source.Traits.KeySet.
+func topicOf(partition string) string { return partition[:max(strings.LastIndex(partition, "/"), 0)] }
+
 // Partitions implements source.Source.
 func (s *Source) Partitions(ctx context.Context) ([]string, error) {
 	topic, err := s.describeTopic(ctx)
@@ -148,7 +152,7 @@ func (s *Source) Partitions(ctx context.Context) ([]string, error) {
 
 // Traits implements source.Source. Records arrive as long as the topic exists.
 func (s *Source) Traits() source.Traits {
-	return source.Traits{Growing: true, Unit: source.UnitBefore("@"), Bounds: s.bounds, Peek: s.peek, Check: s.check, Format: s.format}
+	return source.Traits{Growing: true, Unit: source.UnitBefore("@"), KeySet: topicOf, Bounds: s.bounds, Peek: s.peek, Check: s.check, Format: s.format}
 }
 
 // peek reads the records that the topic has, also where a pipeline would start at the latest.

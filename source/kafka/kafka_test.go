@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -387,3 +388,42 @@ func TestConfig(t *testing.T) {
 }
 
 func TestKind(t *testing.T) { sourcetest.Kind(t, kafka.Kind()) }
+
+// TestOrigins: the reader passes on which rows of another pipeline its records are.
+func TestOrigins(t *testing.T) {
+	topic := newTopic(t, 1)
+	origin := event.Origin{Name: "p/part", Position: 7, Number: 2}
+	records := []*kgo.Record{
+		{Value: []byte(`{"n":1}`)},
+		{Value: []byte(`{"n":2}`), Headers: client.OriginHeaders([]byte(origin.Name), origin)},
+		{Value: []byte(`{"n":3}`)},
+	}
+	if err := topic.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	s := topic.source(t, usual)
+	names, err := s.Partitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set := s.Traits().KeySet(names[0]); set != topic.name {
+		t.Errorf("the key set of %s is %q, want the topic", names[0], set)
+	}
+	r, err := s.Open(t.Context(), names[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(t.Context())
+	var b event.Batch
+	var got []event.Origin
+	for read := 0; read < 3; read += b.Len() {
+		if err := r.Read(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, b.Origins...)
+		got = append(got, make([]event.Origin, b.Len()-len(b.Origins))...)
+	}
+	if want := []event.Origin{{}, origin, {}}; !slices.Equal(got, want) {
+		t.Errorf("the origins are %+v, want %+v", got, want)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/kafka"
 	"github.com/perigeedb/perigee/source"
 	"github.com/perigeedb/perigee/source/format"
 )
@@ -79,8 +80,24 @@ func (r *reader) readRecords(ctx context.Context, b *event.Batch) error {
 		b.Range.Count++
 		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(record.Value, castagnoli))
 		b.Append(record.Value)
+		appendOrigin(b, record)
 	}
 	return nil
+}
+
+// appendOrigin adds the origin of the last record of a batch, if that or one before it has one.
+func appendOrigin(b *event.Batch, record *kgo.Record) {
+	var o event.Origin
+	if len(record.Headers) > 0 {
+		o = kafka.OriginOf(record.Headers)
+	}
+	if o.Name == "" && len(b.Origins) == 0 {
+		return
+	}
+	for len(b.Origins) < b.Len()-1 {
+		b.Origins = append(b.Origins, event.Origin{})
+	}
+	b.Origins = append(b.Origins, o)
 }
 
 // ackMissing acknowledges the offsets before at that have no record.

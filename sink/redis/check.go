@@ -18,13 +18,13 @@ func (s *Sink) check(ctx context.Context) error {
 		if info["cluster_enabled"] == "1" {
 			return resp.ReplyError("MOVED the server is part of a cluster")
 		}
-		if s.kind != "hash" {
-			have, err := c.Do(ctx, "TYPE", s.target)
+		for _, key := range s.targets() {
+			have, err := c.Do(ctx, "TYPE", key)
 			if err != nil {
 				return err
 			}
 			if have != "none" && have != s.kind {
-				return s.wrongType(s.target, fmt.Sprint(have))
+				return s.wrongType(key, fmt.Sprint(have))
 			}
 		}
 		denied, err := c.DeniedCommand(ctx, s.commands()...)
@@ -38,8 +38,11 @@ func (s *Sink) check(ctx context.Context) error {
 // commands are examples of all that the sink asks of the server.
 func (s *Sink) commands() [][]string {
 	target, ours := s.target, s.partitionKey("owner", "x")
-	if s.kind == "hash" {
+	switch {
+	case s.kind == "hash":
 		target = s.template.text[0] + "x"
+	case s.config.Shards > 0:
+		target = s.shardKey(0)
 	}
 	write := map[string][]string{
 		"list":   {"RPUSH", target, "x"},

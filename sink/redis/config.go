@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/perigeedb/perigee/internal/resp"
 	"github.com/perigeedb/perigee/sink"
@@ -17,6 +18,8 @@ type Config struct {
 	CA       string `yaml:"ca" default:"(those of the system)" example:"tls/ca.pem" help:"file with the certificates to trust, in PEM"`
 	List     string `yaml:"list" example:"emails" help:"key of the list that documents are appended to"`
 	Stream   string `yaml:"stream" example:"emails" help:"key of the stream that documents are appended to"`
+	Shards   int    `yaml:"shards" example:"16" help:"with list or stream: number of lists or streams, emails:0, emails:1, …, among which documents are distributed by the field by"`
+	By       string `yaml:"by" example:"user.id" help:"with shards: field, as a.b.c, that decides the shard of a document: the FNV-1a hash of its text, 64 bits, modulo shards"`
 	Field    string `yaml:"field" default:"data" example:"event" help:"field of a stream's entry that holds the document"`
 	Order    string `yaml:"order" default:"source" choices:"source,any" help:"order of the documents of a partition in a list or stream: source, or any, which lets lanes write without waiting for each other"`
 	Hash     string `yaml:"hash" example:"user:{user.id}" help:"key of the hash that each document becomes, with fields of the document in braces: user:{user.id}"`
@@ -54,6 +57,9 @@ func (c *Config) order(kind string) (sink.Order, error) {
 	return sink.StrictOrder, nil
 }
 
+// shardsMax is the greatest number of shards.
+const shardsMax = 10_000
+
 // target returns what is written to, and an error about settings that contradict.
 func (c *Config) target() (kind, name string, err error) {
 	given := 0
@@ -67,6 +73,12 @@ func (c *Config) target() (kind, name string, err error) {
 		return "", "", errors.New("list is missing: name what is written to with list, stream or hash")
 	case given > 1:
 		return "", "", errors.New("more than one of list, stream and hash is given: keep one; several sinks go under sinks")
+	case (c.Shards != 0 || c.By != "") && kind == "hash":
+		return "", "", errors.New("shards and by are for lists and streams: hashes are keys of their own")
+	case c.Shards < 0 || c.Shards > shardsMax:
+		return "", "", fmt.Errorf("invalid shards %d: use 1 to %d", c.Shards, shardsMax)
+	case (c.Shards > 0) != (c.By != ""):
+		return "", "", errors.New("shards and by go together: by: user.id names the field that decides the shard")
 	case c.Field != "" && kind != "stream":
 		return "", "", errors.New("field is for streams")
 	}

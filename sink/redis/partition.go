@@ -147,16 +147,18 @@ func (p *partitionStore) queueWrite(c *resp.Conn, rows *positions.Rows, hashes [
 		noteArguments = append([]string{u.epoch}, u.noteArguments(note.Note)...)
 	}
 	arguments := 3 + len(noteArguments) + 2*len(ranges)
-	switch {
-	case len(rows.Index) == 0:
-	case p.sink.kind == "hash":
+	var groups []group
+	if p.sink.kind == "hash" {
 		for _, h := range hashes {
 			keys = append(keys, h.key)
 			arguments += 1 + len(h.fields)
 		}
-	default:
-		keys = append(keys, p.sink.target)
-		arguments += len(rows.Index)
+	} else {
+		groups = p.sink.groups(rows.Output, rows.Index)
+		for _, g := range groups {
+			keys = append(keys, g.key)
+			arguments += 1 + len(g.rows)
+		}
 	}
 	field := p.sink.kind == "stream" && len(rows.Index) > 0
 	if field {
@@ -182,8 +184,9 @@ func (p *partitionStore) queueWrite(c *resp.Conn, rows *positions.Rows, hashes [
 	if field {
 		c.QueueArg(p.sink.field())
 	}
-	if p.sink.kind != "hash" {
-		for _, row := range rows.Index {
+	for _, g := range groups {
+		c.QueueArg(strconv.Itoa(len(g.rows)))
+		for _, row := range g.rows {
 			c.QueueBytes(rows.Output.Doc(row))
 		}
 	}
@@ -215,7 +218,8 @@ func (p *partitionStore) checkReply(v any, rows *positions.Rows, hashes []hashRo
 		return nil
 	case []any: // pairs of a row and the type of what is there
 		if p.sink.kind != "hash" {
-			return p.sink.wrongType(p.sink.target, fmt.Sprint(v[1]))
+			n, _ := v[0].(int64)
+			return p.sink.wrongType(p.sink.groups(rows.Output, rows.Index)[n].key, fmt.Sprint(v[1]))
 		}
 		rejected := &sink.RowErrors{}
 		for i := 0; i+1 < len(v); i += 2 {

@@ -95,7 +95,11 @@ func (s *Sink) sharedKey(what string) string { return "perigee:" + what + ":" + 
 
 // Traits implements sink.Sink.
 func (s *Sink) Traits() sink.Traits {
-	return sink.Traits{Order: s.order, Leases: s, Positions: s, Units: s, Check: s.check}
+	t := sink.Traits{Order: s.order, Leases: s, Positions: s, Units: s, Check: s.check}
+	if s.config.Shards > 0 {
+		t.Columns = []event.Column{{Name: s.config.By, Path: strings.Split(s.config.By, "."), Type: event.JSON, Required: true}}
+	}
+	return t
 }
 
 // Open implements sink.Sink.

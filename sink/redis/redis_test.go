@@ -230,6 +230,10 @@ func TestSettings(t *testing.T) {
 		{redis.Config{Hash: "user:{id"}, "not closed"},
 		{redis.Config{Hash: "user:{a..b}"}, "{a..b}"},
 		{redis.Config{List: "a", CA: "x"}, "tls: true"},
+		{redis.Config{List: "a", Shards: 2}, "go together"},
+		{redis.Config{List: "a", By: "id"}, "go together"},
+		{redis.Config{List: "a", Shards: -1, By: "id"}, "invalid shards -1"},
+		{redis.Config{Hash: "user:{id}", Shards: 2, By: "id"}, "shards and by are for lists"},
 		{redis.Config{List: "a", Order: "no"}, "use source or any"},
 		{redis.Config{Hash: "user:{id}", Order: "any"}, "order is for lists and streams"},
 	} {

@@ -1,11 +1,11 @@
 -- Writes rows, the ranges that they came from, and the note of a unit if there is one, if the
 -- writer is still the owner, or changes nothing: everything that can fail is checked before the
 -- first write.
--- KEYS: owner, ranges; with a note, unit and notes; then the list or stream, or a hash for each row.
+-- KEYS: owner, ranges; with a note, unit and notes; then lists or streams, or a hash for each row.
 -- ARGV: epoch, kind, number of ranges, epoch of the unit or '' without a note;
 -- with a note its number, the number before, its value and the bytes of its data;
--- for each range first and value; then for a list the documents; for a stream the field and the
--- documents; for hashes, of each row, how many arguments follow for it: fields and values.
+-- for each range first and value; for streams the field; then for each list or stream, or each hash,
+-- how many arguments follow for it: documents, or fields and values.
 -- Returns OK, FENCED, or the rejected rows, each with the type that its key has. If the note is not
 -- the next, returns LAST, the number of the last note and what its value begins with.
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
@@ -37,22 +37,22 @@ if #rejected > 0 then
   return rejected
 end
 local row = at + 2 * ranges
-if kind == 'list' then
-  for i = row, #ARGV, 1000 do
-    redis.call('RPUSH', KEYS[target], unpack(ARGV, i, math.min(i + 999, #ARGV)))
-  end
-elseif kind == 'stream' then
-  for i = row + 1, #ARGV do
-    redis.call('XADD', KEYS[target], '*', ARGV[row], ARGV[i])
-  end
-else
-  for i = target, #KEYS do
-    local last = row + tonumber(ARGV[row])
-    for from = row + 1, last, 1000 do
-      redis.call('HSET', KEYS[i], unpack(ARGV, from, math.min(from + 999, last)))
+local field = ARGV[row]
+if kind == 'stream' then
+  row = row + 1
+end
+for i = target, #KEYS do
+  local last = row + tonumber(ARGV[row])
+  if kind == 'stream' then
+    for n = row + 1, last do
+      redis.call('XADD', KEYS[i], '*', field, ARGV[n])
     end
-    row = last + 1
+  else
+    for from = row + 1, last, 1000 do
+      redis.call(kind == 'list' and 'RPUSH' or 'HSET', KEYS[i], unpack(ARGV, from, math.min(from + 999, last)))
+    end
   end
+  row = last + 1
 end
 local now = redis.call('TIME')[1]
 for i = at, at + 2 * ranges - 1, 2 do

@@ -23,6 +23,7 @@ type Config struct {
 	Lists      Keys   `yaml:"lists" kind:"string or list of string" example:"[emails, bounces]" help:"several lists; a name with *, ? or [ is a pattern, and new keys that match are read too"`
 	Stream     string `yaml:"stream" example:"emails" help:"key of the stream, instead of a list"`
 	Streams    Keys   `yaml:"streams" kind:"string or list of string" example:"emails:*" help:"several streams, as in lists"`
+	Shards     int    `yaml:"shards" example:"16" help:"with list or stream: number of shards among which the events are distributed by key; the keys are emails:0, emails:1, …"`
 	Field      string `yaml:"field" default:"(the only field; several fields become an object)" example:"data" help:"field of a stream's entries that contains the event"`
 	Script     string `yaml:"script" example:"peek.lua" help:"file with a Redis script in Lua that reads the key of list"`
 	Trim       Trim   `yaml:"trim" default:"(true for a stream)" example:"trim.lua" help:"with script: file with the script that removes events; with a stream: false keeps committed entries"`
@@ -100,6 +101,10 @@ func (c *Config) keyKindAndNames() (keyKind, Keys, error) {
 	switch {
 	case given == 0:
 		return 0, nil, event.WithHint(errors.New("no key"), "set list, lists, stream or streams")
+	case c.Shards < 0 || c.Shards > shardsMax:
+		return 0, nil, fmt.Errorf("invalid shards %d: use 1 to %d", c.Shards, shardsMax)
+	case c.Shards > 0 && c.List == "" && c.Stream == "":
+		return 0, nil, errors.New("shards needs list or stream")
 	case given > 1:
 		return 0, nil, event.WithHint(errors.New("list, lists, stream and streams exclude each other"), "keep one of them")
 	case streams && c.Script != "":
@@ -118,8 +123,22 @@ func (c *Config) keyKindAndNames() (keyKind, Keys, error) {
 			return 0, nil, errors.New("the name of a key is empty")
 		}
 	}
+	if c.Shards > 0 {
+		keys = shardKeys(keys[0], c.Shards)
+	}
 	f, err := c.kindByScript(streams)
 	return f, keys, err
+}
+
+// shardsMax is the greatest number of shards.
+const shardsMax = 10_000
+
+// shardKeys returns the keys of shards, as the sink names them.
+func shardKeys(name string, shards int) (keys Keys) {
+	for i := range shards {
+		keys = append(keys, fmt.Sprintf("%s:%d", name, i))
+	}
+	return keys
 }
 
 // kindByScript decides by script and trim.

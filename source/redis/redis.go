@@ -98,6 +98,10 @@ func (s *Source) Traits() source.Traits {
 		Check:    s.check,
 		Format:   s.format,
 	}
+	if s.config.Shards > 0 {
+		set := s.config.List + s.config.Stream
+		t.KeySet = func(string) string { return set }
+	}
 	if s.kind != poppedKey {
 		t.Peek = s.peekKeys
 	} else {

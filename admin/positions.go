@@ -148,9 +148,10 @@ type Move struct {
 	Next      uint64  `json:"next"`                // the position of the event to continue with
 	Rewind    *uint64 `json:"rewind,omitempty"`    // number of events to go back, instead of Next
 	Force     bool    `json:"force,omitempty"`     // proceed even if a worker owns the partition; that worker is fenced
-	// KeepState lets a pipeline with a state move, and leaves the state as it is.
-	KeepState bool `json:"keep_state,omitempty"`
-	DryRun    bool `json:"dry_run,omitempty"` // change nothing
+	// State says what happens to the unit of a pipeline with a state: StateKeep leaves it as it is,
+	// StateEmpty empties it. It is required for such a pipeline.
+	State  string `json:"state,omitempty"`
+	DryRun bool   `json:"dry_run,omitempty"` // change nothing
 }
 
 // A MoveResult describes the effect of a Move.
@@ -159,6 +160,8 @@ type MoveResult struct {
 	Partition string     `json:"partition"`
 	Next      uint64     `json:"next"`
 	Sinks     []SinkMove `json:"sinks"`
+	// EmptiedUnit is the unit of the state that the move empties; "" for none.
+	EmptiedUnit string `json:"emptied_unit,omitempty"`
 }
 
 // A SinkMove describes the effect of a Move in one sink.
@@ -186,6 +189,9 @@ func (a *Admin) SetPosition(ctx context.Context, m Move) (*MoveResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := plan.emptyUnit(ctx); err != nil {
+		return nil, err
+	}
 	for _, c := range plan.committed {
 		if err := c.store.SetPosition(ctx, plan.partition, plan.next); err != nil {
 			return nil, fmt.Errorf("sink %s: %w", c.sink, err)
@@ -200,6 +206,8 @@ type movePlan struct {
 	committed []committedRanges
 	partition string
 	next      uint64
+
+	emptyState bool
 }
 
 func (a *Admin) planMove(ctx context.Context, m Move) (*movePlan, error) {
@@ -207,13 +215,10 @@ func (a *Admin) planMove(ctx context.Context, m Move) (*movePlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.State != nil && !m.KeepState {
-		return nil, &event.PermanentError{
-			Err:  fmt.Errorf("pipeline %s has a state, %s: events that are read again would change it again, and events that are skipped would be missing in it", p.Name, p.State.Name),
-			Hint: "--keep-state moves the position and leaves the state as it is",
-		}
+	if err := p.checkMoveOfState(m); err != nil {
+		return nil, err
 	}
-	plan := &movePlan{pipeline: p, next: m.Next}
+	plan := &movePlan{pipeline: p, next: m.Next, emptyState: m.State == StateEmpty}
 	if plan.committed, err = p.committed(ctx, m.Sink); err != nil {
 		return nil, err
 	}
@@ -276,6 +281,9 @@ func (m *movePlan) result() *MoveResult {
 		return nil
 	}
 	r := &MoveResult{Pipeline: m.pipeline.Name, Partition: m.partition, Next: m.next}
+	if m.emptyState {
+		r.EmptiedUnit = m.pipeline.unitOf(m.partition)
+	}
 	for _, c := range m.committed {
 		committed := c.ranges[m.partition]
 		again := committed.Intersect(event.Ranges{{First: m.next, Count: math.MaxUint64 - m.next}})

@@ -22,6 +22,7 @@ import (
 	"github.com/perigeedb/perigee/script/pool"
 	"github.com/perigeedb/perigee/script/reload"
 	"github.com/perigeedb/perigee/sink"
+	"github.com/perigeedb/perigee/sink/changelog"
 	"github.com/perigeedb/perigee/source"
 )
 
@@ -41,9 +42,12 @@ type Assembly struct {
 
 	functions []Function
 
-	opts   Options
-	loader *loader.Loader
-	shared *shared
+	opts      Options
+	loader    *loader.Loader
+	shared    *shared
+	changelog *changelog.Store // while a command changes states; else nil
+	// changelogSinks are the sinks of that changelog, by pipeline: units belong to one.
+	changelogSinks map[string]*changelog.Sink
 }
 
 // A Pipeline is one pipeline of an Assembly.
@@ -117,7 +121,7 @@ func assemble(ctx context.Context, c *config.Config, opts Options, s *shared) (*
 	if c == nil {
 		return nil, err
 	}
-	a := &Assembly{Config: c, opts: opts, shared: s}
+	a := &Assembly{Config: c, opts: opts, shared: s, changelogSinks: map[string]*changelog.Sink{}}
 	faults := []error{err, checkData(c), a.createLoader()}
 	if a.loader != nil {
 		faults = append(faults, a.readSchemas(ctx))
@@ -300,6 +304,10 @@ func (a *Assembly) Close() error {
 	var errs []error
 	for _, p := range a.Pipelines {
 		errs = append(errs, p.close())
+	}
+	if a.changelog != nil {
+		errs = append(errs, a.changelog.Close())
+		a.changelog = nil
 	}
 	errs = append(errs, closeFunctions(a.functions))
 	a.functions = nil

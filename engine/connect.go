@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -41,7 +43,13 @@ func (a *Assembly) Connect(ctx context.Context, timeout time.Duration) []Connect
 				c.Part += " " + s.Config.Name
 			}
 			traits := s.Sink.Traits()
-			add(c, traits.Check, traits.Tables)
+			check := traits.Check
+			if traits.Units != nil && check != nil {
+				check = func(ctx context.Context) error {
+					return cmp.Or(traits.Check(ctx), a.checkStateAt(ctx, p, state.Home{Name: s.Config.Name, Units: traits.Units}))
+				}
+			}
+			add(c, check, traits.Tables)
 		}
 	}
 	if address, required := a.HTTP(); required {

@@ -47,6 +47,7 @@ import (
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/pipeline/tap"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/isolate"
@@ -173,6 +174,7 @@ type Engine struct {
 	functions []Function
 	outbox    *outbox.Store    // nil until a pipeline needs it
 	changelog *changelog.Store // nil until a pipeline needs it
+	budget    *state.Budget    // of all states
 	watch     *watch
 	ctx       context.Context // of Run; nil before
 	active    int             // pipelines that run, and reloads
@@ -213,6 +215,7 @@ func Open(ctx context.Context, c *config.Config, opts Options) (*Engine, error) 
 		return nil, err
 	}
 	e.config, e.data = a.Config, a.Config.Data
+	e.budget = state.NewBudget(int64(e.config.StateMemory))
 	if err := e.open(a); err != nil {
 		if len(e.runners) == 0 {
 			err = errors.Join(err, a.Close())

@@ -54,6 +54,7 @@ func (e *Engine) Reload(ctx context.Context, c *config.Config) (*Changes, error)
 	if err := closeFunctions(e.setFunctions(a)); err != nil {
 		e.log.Warn("closing a function failed", "error", err)
 	}
+	e.budget.SetLimit(int64(a.Config.StateMemory))
 	e.warnOfKeywords(a.Config)
 	return e.replace(ctx, a)
 }

@@ -229,7 +229,7 @@ func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks 
 	}
 	stages.Script, stages.Codes = loaded, texts
 	if p.Config.State != nil {
-		stages.State = state.NewScratch(with.Trial.Clock())
+		stages.State = state.NewScratch(with.Trial.Clock(), eventTimeOf(p.Config.State))
 		stages.Script = stages.State.Wrap(loaded)
 	}
 	return stages, nil

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
@@ -53,9 +56,31 @@ func (p *Pipeline) home() int {
 func (p *Pipeline) stateConfig(data string, home sink.UnitStore, homeName string, log *slog.Logger) *state.Config {
 	s := p.Config.State
 	return &state.Config{
-		Name: s.Name, Shared: s.Scope == config.ScopePipeline, Home: home, HomeName: homeName,
-		Folder: filepath.Join(data, stateFolder, s.Name), Log: log.With("pipeline", p.Config.Name),
+		Name: s.Name, Version: s.Version, Shared: s.Scope == config.ScopePipeline, EventTime: eventTimeOf(s), Home: home, HomeName: homeName,
+		Folder: stateFolderOf(data, s.Name, s.Version), Log: log.With("pipeline", p.Config.Name),
 	}
+}
+
+// eventTimeOf returns the settings of a clock that follows the times of events; nil if that of a
+// state does not.
+func eventTimeOf(s *config.State) *state.EventTime {
+	if s == nil || s.Time != config.TimeEvent {
+		return nil
+	}
+	unit, _ := event.ParseUnit(cmp.Or(s.Unit, event.Seconds.String())) // checked by package config
+	idle := s.Idle
+	if idle == 0 {
+		idle = config.DefaultIdle
+	}
+	return &state.EventTime{Field: strings.Split(s.Field, "."), Unit: unit, Lateness: s.Lateness, Idle: idle}
+}
+
+// stateFolderOf returns the folder of the copies of a state in one version.
+func stateFolderOf(data, name string, version int) string {
+	if version > 1 {
+		name += "@" + strconv.Itoa(version)
+	}
+	return filepath.Join(data, stateFolder, name)
 }
 
 // describeState is stateConfig for commands without an engine.
@@ -68,29 +93,50 @@ func (a *Assembly) describeState(p *Pipeline) *state.Config {
 
 // closedChangelog returns the changelog of a pipeline while no engine runs.
 func (a *Assembly) closedChangelog(p *Pipeline) *closedChangelog {
-	return &closedChangelog{a.Config.Data, p.Config.Name}
+	return &closedChangelog{a, p.Config.Name}
 }
 
-// A closedChangelog is the changelog while no engine runs, open only during a call. It can be
-// looked at and set to other positions, and no pipeline can write to it.
-type closedChangelog struct{ data, pipeline string }
+// A closedChangelog is the changelog while no engine runs. Looking at it opens the file for a
+// moment; what takes over units or partitions keeps it open until the Assembly is closed.
+type closedChangelog struct {
+	assembly *Assembly
+	pipeline string
+}
 
-// use calls f with the traits of the changelog, unless there is none.
-func (c *closedChangelog) use(f func(sink.Traits) error) error {
-	if !changelog.Exists(c.data) {
+// use calls f with the changelog, unless there is none.
+func (c *closedChangelog) use(f func(*changelog.Sink) error) error {
+	a := c.assembly
+	if a.changelog != nil {
+		return f(a.changelog.Sink(c.pipeline, nil))
+	}
+	if !changelog.Exists(a.Config.Data) {
 		return nil
 	}
-	store, err := changelog.Open(c.data)
+	store, err := changelog.Open(a.Config.Data)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(store.Sink(c.pipeline, nil).Traits()), store.Close())
+	return errors.Join(f(store.Sink(c.pipeline, nil)), store.Close())
+}
+
+// keepOpen opens the changelog, or creates it, for the rest of the Assembly's life.
+func (c *closedChangelog) keepOpen() (_ *changelog.Sink, err error) {
+	a := c.assembly
+	if a.changelog == nil {
+		if a.changelog, err = changelog.Open(a.Config.Data); err != nil {
+			return nil, err
+		}
+	}
+	if a.changelogSinks[c.pipeline] == nil {
+		a.changelogSinks[c.pipeline] = a.changelog.Sink(c.pipeline, nil)
+	}
+	return a.changelogSinks[c.pipeline], nil
 }
 
 // Units implements sink.UnitStore.
 func (c *closedChangelog) Units(ctx context.Context) (units map[string]sink.UnitStatus, err error) {
-	err = c.use(func(t sink.Traits) (err error) {
-		units, err = t.Units.Units(ctx)
+	err = c.use(func(s *changelog.Sink) (err error) {
+		units, err = s.Units(ctx)
 		return err
 	})
 	return units, err
@@ -98,8 +144,8 @@ func (c *closedChangelog) Units(ctx context.Context) (units map[string]sink.Unit
 
 // Positions implements sink.PositionStore.
 func (c *closedChangelog) Positions(ctx context.Context) (positions map[string]event.Ranges, err error) {
-	err = c.use(func(t sink.Traits) (err error) {
-		positions, err = t.Positions.Positions(ctx)
+	err = c.use(func(s *changelog.Sink) (err error) {
+		positions, err = s.Positions(ctx)
 		return err
 	})
 	return positions, err
@@ -107,22 +153,28 @@ func (c *closedChangelog) Positions(ctx context.Context) (positions map[string]e
 
 // SetPosition implements sink.PositionStore.
 func (c *closedChangelog) SetPosition(ctx context.Context, partition string, next uint64) error {
-	return c.use(func(t sink.Traits) error { return t.Positions.SetPosition(ctx, partition, next) })
+	return c.use(func(s *changelog.Sink) error { return s.SetPosition(ctx, partition, next) })
 }
 
 // Traits implements sink.Sink.
 func (c *closedChangelog) Traits() sink.Traits { return sink.Traits{Units: c, Positions: c} }
 
-var errClosedChangelog = errors.New("only a running engine writes to the changelog")
-
 // OpenUnit implements sink.UnitStore.
-func (c *closedChangelog) OpenUnit(context.Context, string) (sink.Unit, error) {
-	return nil, errClosedChangelog
+func (c *closedChangelog) OpenUnit(ctx context.Context, name string) (sink.Unit, error) {
+	s, err := c.keepOpen()
+	if err != nil {
+		return nil, err
+	}
+	return s.OpenUnit(ctx, name)
 }
 
 // Open implements sink.Sink.
-func (c *closedChangelog) Open(context.Context, string) (sink.Writer, event.Ranges, error) {
-	return nil, nil, errClosedChangelog
+func (c *closedChangelog) Open(ctx context.Context, partition string) (sink.Writer, event.Ranges, error) {
+	s, err := c.keepOpen()
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.Open(ctx, partition)
 }
 
 // Close implements sink.Sink.
@@ -131,15 +183,21 @@ func (c *closedChangelog) Close() error { return nil }
 // keepState adds the state of a pipeline to its settings. Where no sink can be its home, the
 // changelog in the data folder is.
 func (e *Engine) keepState(p *Pipeline, settings *pipeline.Config) error {
-	if p.Config.State == nil {
-		return nil
-	}
 	log := e.log.With("pipeline", p.Config.Name)
-	settings.Home = p.home()
-	if settings.Home < 0 {
+	isHome := p.Config.State != nil && p.home() < 0
+	if isHome || changelog.Exists(e.data) {
 		if err := e.openChangelog(); err != nil {
 			return err
 		}
+		if !isHome {
+			settings.FormerHome = &state.Home{Name: changelogName, Units: e.changelog.Sink(p.Config.Name, log)}
+		}
+	}
+	if p.Config.State == nil {
+		return nil
+	}
+	settings.Home = p.home()
+	if settings.Home < 0 {
 		settings.Home = len(settings.Sinks)
 		p.changelog = e.changelog.Sink(p.Config.Name, log)
 		settings.Sinks = append(settings.Sinks, pipeline.Sink{
@@ -148,7 +206,7 @@ func (e *Engine) keepState(p *Pipeline, settings *pipeline.Config) error {
 	}
 	home := settings.Sinks[settings.Home]
 	settings.State = p.stateConfig(e.data, home.Sink.Traits().Units, home.Name, e.log)
-	settings.State.FlushAge = e.opts.StateFlushAge
+	settings.State.FlushAge, settings.State.Budget = e.opts.StateFlushAge, e.budget
 	p.state = settings.State
 	return nil
 }

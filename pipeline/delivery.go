@@ -156,7 +156,7 @@ func (s *session) deliverEvents(ctx context.Context, run *scriptRun, c *claim) e
 func (s *session) newScriptRun(c *claim) *scriptRun {
 	return &scriptRun{
 		Script: s.p.config.Script, format: s.p.format, limit: script.MaxEvent{Bytes: s.p.config.MaxEvent}, time: &s.p.counters.script,
-		unit: c.unit, keepState: c.keepState, rows: s.p.rowSinks(),
+		session: s, unit: c.unit, keepState: c.keepState, rows: s.p.rowSinks(),
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *session) deliverRuns(ctx context.Context, run *scriptRun, c *claim, eve
 		if err := d.deliver(ctx, c.number, last); err != nil {
 			return err
 		}
-		if !last {
+		if !last && !isNoteLimit(limit) {
 			s.p.log.Warn("script hit a limit; running it again on the remaining events of the batch",
 				"partition", s.partition, "position", run.next, "error", limit)
 		}
@@ -198,6 +198,9 @@ type scriptRun struct {
 	time    *atomic.Int64 // in the script, in nanoseconds
 	rows    int           // sinks that the script has outputs for
 
+	session   *session
+	repeats   repeats
+	repeated  uint64 // events of the last run that were dropped as repeats
 	unit      *unit
 	keepState bool
 	state     *stateRun // of the last run; nil if the script changes no state
@@ -226,37 +229,6 @@ func (r *scriptRun) run(ctx context.Context, in *event.Batch, result *event.Resu
 		return err
 	}
 	return fmt.Errorf("run script %s: %w", r.version, err)
-}
-
-// runOnState is run in the turn of the unit's script.
-func (r *scriptRun) runOnState(ctx context.Context, in *event.Batch, result *event.Result) error {
-	began, err := r.unit.begin(ctx)
-	if err != nil {
-		return err
-	}
-	return r.runIn(ctx, began, in, result, func() error { return nil })
-}
-
-// runIn is run for a delivery that has begun. It calls finish, if any event has run, while the
-// delivery can still be changed.
-func (r *scriptRun) runIn(ctx context.Context, began *stateRun, in *event.Batch, result *event.Result, finish func() error) error {
-	in.State, in.Time = began.state, began.state.Clock
-	err := r.run(ctx, in, result)
-	in.State, r.state = nil, nil
-	if _, isLimit := errors.AsType[*script.LimitError](err); r.keepState || result.Ran == 0 || err != nil && !isLimit {
-		if discarded := began.discard(); discarded != nil {
-			return discarded
-		}
-		return err
-	}
-	if finished := finish(); finished != nil {
-		return finished
-	}
-	if ended := began.end(ctx); ended != nil {
-		return ended
-	}
-	r.state = began
-	return err
 }
 
 // explain says more about events that are not documents.

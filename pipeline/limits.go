@@ -146,6 +146,9 @@ func (l *limits) abandon(claims []*claim) {
 // countLimits records a run on events from position first on. Then it waits, if the script has
 // hit limits, or pauses the pipeline and returns errPaused.
 func (d *delivery) countLimits(ctx context.Context, c *claim, limit *script.LimitError, first uint64) error {
+	if isNoteLimit(limit) {
+		limit = nil // the events fit the next note
+	}
 	limits := d.p.limits
 	died := int(countDeadEvents(d.result, first))
 	wait, blocked := limits.count(limit != nil, d.result.Ran, died)

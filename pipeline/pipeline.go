@@ -88,10 +88,13 @@ type Config struct {
 	Outbox *outbox.Store
 	// State is that of the script; nil means none. Its notes are kept by the sink with the index
 	// Home, whose ranges alone say what is done.
-	State  *state.Config
-	Home   int
-	Lanes  int           // batches of a partition in flight; 0 means DefaultLanes
-	Limits source.Limits // of a batch, as the source was told
+	State *state.Config
+	Home  int
+	// FormerHome is a place besides the sinks that may have a state of the pipeline, which is then
+	// refused; nil means none.
+	FormerHome *state.Home
+	Lanes      int           // batches of a partition in flight; 0 means DefaultLanes
+	Limits     source.Limits // of a batch, as the source was told
 	// MaxEvent is the size beyond which an event becomes a dead letter that no script sees; 0
 	// means no limit.
 	MaxEvent int
@@ -149,6 +152,8 @@ type Pipeline struct {
 	breaker  circuitBreaker
 	limits   *limits
 	units    *units // nil if the pipeline has no state
+	// keySets is what the state was made for; see state.KeySets. Only the listing uses it.
+	keySets map[string]int
 
 	// One retrier for each dependency, shared by all lanes.
 	source      *retrier

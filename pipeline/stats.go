@@ -81,6 +81,11 @@ type UnitStats struct {
 	WaitingBytes uint64 // memory of committed changes that wait for the disk
 	InFlight     int    // deliveries whose changes are not committed
 	Timers       uint64 // that ran since New
+	Repeated     uint64 // events since New that were dropped, because another pipeline has written them again
+	Late         uint64 // events since New that were before the clock of their unit, with time: event
+	// WaitTime is how long scripts have waited since New because the changes in memory had reached
+	// their bound, or the disk was full.
+	WaitTime time.Duration
 }
 
 // SinkStats are the counts of one sink.

@@ -154,6 +154,9 @@ func (s *supervisor) requestListing() {
 			if l.partitions, err = s.p.sourcePartitions(s.reading); err != nil {
 				return err
 			}
+			if err := s.p.checkState(s.reading, l.partitions, first); err != nil {
+				return err
+			}
 			if l.retryBatch, err = s.p.retryBatch(s.reading); err != nil || s.p.units == nil || !first {
 				return err
 			}
@@ -217,6 +220,15 @@ func (s *supervisor) updateListed(l listing) (first bool) {
 			delete(s.exhausted, name)
 		}
 	}
+	if s.p.units != nil {
+		open := map[string][]string{}
+		for _, name := range l.partitions {
+			if unit := s.p.unitOfPartition(name); !s.exhausted[name] {
+				open[unit] = append(open[unit], name)
+			}
+		}
+		s.p.units.setPartitions(open)
+	}
 	return first
 }
 
@@ -253,7 +265,7 @@ func (s *supervisor) work() map[string][]*assignment {
 		work[lease] = append(work[lease], &assignment{partition: name})
 	}
 	for unit := range s.unitNames {
-		work[unit] = append(work[unit], &assignment{partition: timersOf(unit), timers: true})
+		work[unit] = append(work[unit], &assignment{partition: TimersOf(unit), timers: true})
 	}
 	if s.p.units != nil {
 		maps.DeleteFunc(work, func(unit string, _ []*assignment) bool { return s.p.units.isWaiting(unit) })

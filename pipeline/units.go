@@ -28,12 +28,17 @@ var errUnitEnded = errors.New("the state was given up")
 
 // units are the open units of a pipeline.
 type units struct {
-	p      *Pipeline
-	notes  atomic.Uint64 // committed
-	timers atomic.Uint64 // that ran
-	mu     sync.Mutex
+	p        *Pipeline
+	notes    atomic.Uint64 // committed
+	timers   atomic.Uint64 // that ran
+	repeated atomic.Uint64 // events that were dropped, because another pipeline has written them again
+	late     atomic.Uint64 // events before the clock of their unit
+	waited   atomic.Int64  // nanoseconds in which scripts waited for room, in memory or on the disk
+	mu       sync.Mutex
 	// open has the units that a session uses, also while they open and until they are closed.
 	open map[string]*unit
+	// partitions has those that the source lists and that are not exhausted, by unit.
+	partitions map[string][]string
 	// refused has the units that could not be opened when it was last tried.
 	refused map[string]*refusal
 	// firstWait and longestWait bound the waits before a unit that was refused is tried again.
@@ -61,6 +66,7 @@ type unit struct {
 	free    chan struct{} // has an item for each delivery that may be in flight besides those that are
 	script  chan struct{} // has an item while no script runs
 	begun   uint64        // deliveries whose script has run; changed in the turn of the script
+	fit     noteFit       // changed in the turn of the script
 	home    *sequencer    // turns of commits at the home
 	others  *sequencer    // turns of changes of the copy, and of writes to the other sinks
 	timers  *alarm        // when the next timer is due
@@ -168,6 +174,22 @@ func (us *units) isOpen(name string) bool {
 	return u != nil && u.ctx.Err() == nil
 }
 
+// setPartitions says which partitions of the source the units have.
+func (us *units) setPartitions(partitions map[string][]string) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	us.partitions = partitions
+	for name, u := range us.open {
+		select {
+		case <-u.ready:
+			if u.openErr == nil {
+				u.SetPartitions(partitions[name])
+			}
+		default: // it takes them when it is open
+		}
+	}
+}
+
 func (us *units) newUnit(name string) *unit {
 	u := &unit{
 		units: us, name: name, users: 1, ready: make(chan struct{}), closed: make(chan struct{}),
@@ -189,6 +211,12 @@ func (us *units) openUnit(ctx context.Context, u *unit) error {
 		return err
 	})
 	if err == nil {
+		if u.FollowsEvents() {
+			u.timers.clock = u.Now
+		}
+		us.mu.Lock()
+		u.SetPartitions(us.partitions[u.name])
+		us.mu.Unlock()
 		err = u.deliverOutputs(ctx)
 	}
 	if err == nil {
@@ -291,59 +319,6 @@ func (s *session) waitForScript(ctx context.Context, c *claim) error {
 // endScript says that the script has run on the whole batch.
 func (s *session) endScript() { s.scripts.endTurn() }
 
-// A stateRun is the delivery of one run of the script in its unit.
-type stateRun struct {
-	unit   *unit
-	state  *state.Delivery
-	number uint64 // of the delivery in the order of the unit
-}
-
-// deliveriesMax is how many deliveries of a unit are in flight between the begin of their script
-// and the commit at the home. A script reads over all of them.
-const deliveriesMax = 8
-
-// begin takes the turn of the script and returns the state for its run.
-func (u *unit) begin(ctx context.Context) (*stateRun, error) {
-	for _, turn := range []chan struct{}{u.free, u.script} {
-		select {
-		case <-turn:
-		case <-ctx.Done():
-			return nil, ctx.Err() // which gives up the unit
-		}
-	}
-	began, err := u.Unit.Begin()
-	if err != nil {
-		return nil, err
-	}
-	return &stateRun{unit: u, state: began}, nil
-}
-
-// end gives the turn of the script to the next run, whose state contains this one.
-func (r *stateRun) end(ctx context.Context) error {
-	defer func() { r.unit.script <- struct{}{} }()
-	at, found, err := r.state.NextTimer(ctx)
-	if err == nil {
-		err = r.state.Freeze()
-	}
-	if err != nil {
-		return fmt.Errorf("unit %s: %w", r.unit.name, err)
-	}
-	r.unit.timers.set(at, found)
-	r.number = r.unit.begun
-	r.unit.begun++
-	return nil
-}
-
-// discard gives the turn of the script to the next run, whose state is as if this one had not
-// been.
-func (r *stateRun) discard() error {
-	defer func() {
-		r.unit.script <- struct{}{}
-		r.unit.free <- struct{}{}
-	}()
-	return r.state.Discard()
-}
-
 // setAlarm sets when the first timer of the unit is due.
 func (u *unit) setAlarm(ctx context.Context) error {
 	r, err := u.begin(ctx)
@@ -425,15 +400,23 @@ func (d *delivery) writeHome(ctx context.Context, data []byte) (note *sink.Note,
 
 // encodeNote returns the data of the note, with the outputs for the sinks that are not the home.
 func (d *delivery) encodeNote() ([]byte, error) {
-	content := state.Note{Script: d.script, Partition: d.partition, Range: event.Range{First: d.batch.Range.First, Count: d.batch.Range.Count}}
-	if len(d.p.config.Sinks) > 1 {
-		entry := d.outboxEntry(func(i int) bool { return i != d.p.config.Home })
-		var err error
-		if content.Outputs, err = entry.Encode(); err != nil {
-			return nil, fmt.Errorf("encode outputs: %w", err)
-		}
+	content, err := d.noteContent()
+	if err != nil {
+		return nil, err
 	}
 	return d.run.unit.Encode(d.run.state, content)
+}
+
+// noteContent returns what the note has besides the changes of the state.
+func (d *delivery) noteContent() (content state.Note, err error) {
+	content = state.Note{Script: d.script, Partition: d.partition, Range: event.Range{First: d.batch.Range.First, Count: d.batch.Range.Count}}
+	if len(d.p.config.Sinks) > 1 {
+		entry := d.outboxEntry(func(i int) bool { return i != d.p.config.Home })
+		if content.Outputs, err = entry.Encode(); err != nil {
+			return content, fmt.Errorf("encode outputs: %w", err)
+		}
+	}
+	return content, nil
 }
 
 // writeOthers writes the outputs for the sinks that are not the home.
@@ -452,8 +435,8 @@ func (d *delivery) writeOthers(ctx context.Context) error {
 // timersPrefix begins the names of the partitions of timers: one for each unit.
 const timersPrefix = "timers@"
 
-// timersOf returns the partition of a unit's timers.
-func timersOf(unit string) string { return timersPrefix + unit }
+// TimersOf returns the partition of a unit's timers.
+func TimersOf(unit string) string { return timersPrefix + unit }
 
 // IsTimers reports whether a partition is that of the timers of a unit.
 func IsTimers(partition string) (unit string, yes bool) {
@@ -462,6 +445,9 @@ func IsTimers(partition string) (unit string, yes bool) {
 
 // An alarm is the time at which the first timer of a unit is due. It is safe for concurrent use.
 type alarm struct {
+	// clock shows the time where it is not that of the machine; else nil. It is set before the first
+	// wait.
+	clock   func() time.Time
 	mu      sync.Mutex
 	at      time.Time
 	isSet   bool
@@ -482,6 +468,18 @@ func (a *alarm) set(at time.Time, found bool) {
 	a.changed = make(chan struct{})
 }
 
+// clockInterval is how often a clock that follows events is looked at while none come: a partition
+// may have become idle.
+const clockInterval = 250 * time.Millisecond
+
+// advance says that the clock may show another time.
+func (a *alarm) advance() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
 // wait returns once the time has come, or with the error of ctx.
 func (a *alarm) wait(ctx context.Context) error {
 	for {
@@ -491,6 +489,11 @@ func (a *alarm) wait(ctx context.Context) error {
 		var due <-chan time.Time
 		if found {
 			left := time.Until(at)
+			if a.clock != nil {
+				if left = 0; at.After(a.clock()) {
+					left = clockInterval
+				}
+			}
 			if left <= 0 {
 				return nil
 			}
@@ -498,7 +501,6 @@ func (a *alarm) wait(ctx context.Context) error {
 		}
 		select {
 		case <-due:
-			return nil
 		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -528,7 +530,7 @@ func (us *units) stats() UnitStats {
 	us.mu.Lock()
 	names := slices.Collect(maps.Keys(us.open))
 	us.mu.Unlock()
-	all := UnitStats{Notes: us.notes.Load(), Timers: us.timers.Load()}
+	all := UnitStats{Notes: us.notes.Load(), Timers: us.timers.Load(), WaitTime: time.Duration(us.waited.Load()), Late: us.late.Load(), Repeated: us.repeated.Load()}
 	for _, name := range names {
 		u, done := us.peek(name)
 		if u == nil {

@@ -120,6 +120,9 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 	add(gauge, "state_nodes", nil, "Nodes of the state that are on this machine's disk.", one(func(s *stats) float64 { return float64(s.Units.Nodes) }))
 	add(gauge, "state_waiting_bytes", nil, "Memory of committed changes of the state that wait for the disk.", one(func(s *stats) float64 { return float64(s.Units.WaitingBytes) }))
 	add(gauge, "state_deliveries", nil, "Deliveries whose changes of the state are not committed.", one(func(s *stats) float64 { return float64(s.Units.InFlight) }))
+	add(counter, "state_repeated_events_total", nil, "Events dropped because another pipeline has written them to Kafka again after a crash; see the guide on state.", one(func(s *stats) float64 { return float64(s.Units.Repeated) }))
+	add(counter, "state_late_events_total", nil, "Events with a time before the clock of their unit, in a state with time: event.", one(func(s *stats) float64 { return float64(s.Units.Late) }))
+	add(counter, "state_wait_seconds_total", nil, "Time that scripts waited because changes of states in memory had reached state_memory, or the disk was full.", one(func(s *stats) float64 { return s.Units.WaitTime.Seconds() }))
 	add(counter, "timers_total", nil, "Timers that ran.", one(func(s *stats) float64 { return float64(s.Units.Timers) }))
 	add(gauge, "circuit_open", nil, "1 while nothing is read because nothing can be written.", one(func(s *stats) float64 { return boolean(s.CircuitOpen) }))
 	add(gauge, "partitions", []string{"state"}, "Partitions by state: open (being read), leased (by this worker) or not_leased (by this worker).",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/engine/eventservice"
@@ -93,6 +94,9 @@ func (k *checkCommand) check(c *console, out io.Writer) (warnings config.Errors,
 	for _, p := range a.Pipelines {
 		err = errors.Join(err, errors.Join(p.Mistakes...))
 	}
+	if running, _ := admin.IsRunning(a.Config.Data); !running { // an engine has checked its states
+		err = errors.Join(err, a.CheckStates(ctx))
+	}
 	if !k.Connect {
 		err = errors.Join(err, checkOffline(ctx, a))
 	} else {
@@ -128,6 +132,11 @@ func printAssembly(w io.Writer, a *engine.Assembly) {
 		}
 		kind := p.Config.Source.Kind
 		fmt.Fprintf(w, "pipeline %s: %s, %s, into %s\n", p.Config.Name, kind, through, describeSinks(p.Sinks))
+		if home, isChangelog := a.HomeOf(p); isChangelog {
+			fmt.Fprintf(w, "  state %s: its home is the changelog in the data folder, %s\n", p.Config.State.Name, a.Config.Data)
+		} else if home != "" {
+			fmt.Fprintf(w, "  state %s: its home is sink %s\n", p.Config.State.Name, home)
+		}
 		if p.Shadow != nil {
 			fmt.Fprintf(w, "  shadow: %s\n", p.Shadow.Status().Script)
 		}

@@ -79,7 +79,7 @@ type moveFlags struct {
 	Partition string `help:"Partition, or the first characters of its name; required if there are several."`
 	Sink      string `help:"Move the position only in this sink."`
 	Force     bool   `help:"Proceed even if a worker owns the partition; that worker is fenced, and continues from the new position."`
-	KeepState bool   `help:"Move a pipeline with a state, and leave the state as it is: events that are read again change it again."`
+	State     string `placeholder:"keep|empty" help:"Required for a pipeline with a state. keep: leave the state as it is, so that events that are read again change it again. empty: empty the unit of the partition."`
 	Yes       bool   `short:"y" help:"Do not ask for confirmation."`
 }
 
@@ -90,7 +90,7 @@ unless the sink upserts them. Events that the source has removed cannot be read 
 trimmed after a commit, a file is not.
 
 The command refuses to move a partition that a worker owns: pause the pipeline first, or use --force. It
-refuses to move a pipeline with a state, unless --keep-state is given.
+refuses to move a pipeline with a state, unless --state says what happens to it.
 `
 
 type positionSetCommand struct {
@@ -125,7 +125,7 @@ func (p *positionRewindCommand) Run(c *console) error {
 }
 
 func (f *moveFlags) move(c *console, m admin.Move) error {
-	m.Pipeline, m.Partition, m.Sink, m.Force, m.KeepState = f.Pipeline, f.Partition, f.Sink, f.Force, f.KeepState
+	m.Pipeline, m.Partition, m.Sink, m.Force, m.State = f.Pipeline, f.Partition, f.Sink, f.Force, f.State
 	return f.usePositions(c, func(ctx context.Context, a *admin.Admin) error {
 		if !f.Yes {
 			m.DryRun = true
@@ -151,6 +151,9 @@ func (f *moveFlags) move(c *console, m admin.Move) error {
 // printMove prints which events are read again and which are skipped.
 func printMove(w io.Writer, m *admin.MoveResult, data string) {
 	fmt.Fprintf(w, "pipeline %s, partition %s: continues from %d\n", m.Pipeline, m.Partition, m.Next)
+	if m.EmptiedUnit != "" {
+		fmt.Fprintf(w, "  unit %s of the state: emptied\n", m.EmptiedUnit)
+	}
 	for _, s := range m.Sinks {
 		fmt.Fprintf(w, "  sink %s: %s read again, %s skipped\n", s.Sink, countedRanges(s.EventsAgain, s.ReadAgain), countedRanges(s.EventsSkipped, s.Skipped))
 	}

@@ -15,6 +15,9 @@ type stateCommand struct {
 	List stateListCommand `cmd:"" help:"List the states of pipelines and their units."`
 	Get  stateGetCommand  `cmd:"" help:"Print the value of a node."`
 	Walk stateWalkCommand `cmd:"" help:"List nodes."`
+
+	Migrate stateMigrateCommand `cmd:"" help:"Convert a state to another version or scope."`
+	Drop    stateDropCommand    `cmd:"" help:"Give up a state that a pipeline has had."`
 }
 
 type stateListCommand struct {

@@ -39,18 +39,20 @@ import (
 // literal means the default, except for Reload: 0 disables regular checks for new
 // versions of scripts.
 type Config struct {
-	File      string        // path of the file; empty for a literal
-	Folder    string        // relative paths start here (default: the working folder)
-	Base      string        // relative paths of code start here: a folder or an address that ends in a slash (default Folder)
-	Data      string        // the data folder (default DefaultData in Folder)
-	HTTP      string        // address to listen on, or HTTPOff; empty for the address in the engine's options
-	Reload    time.Duration // interval between checks for new versions of scripts; 0 for none
-	Allow     Allow
-	S3        S3
-	Query     Query
-	Tables    []Table    // tables of the event store; other tables are created on first use
-	Functions []Computed // functions of SQL, with a row as argument
-	Pipelines []Pipeline
+	File   string        // path of the file; empty for a literal
+	Folder string        // relative paths start here (default: the working folder)
+	Base   string        // relative paths of code start here: a folder or an address that ends in a slash (default Folder)
+	Data   string        // the data folder (default DefaultData in Folder)
+	HTTP   string        // address to listen on, or HTTPOff; empty for the address in the engine's options
+	Reload time.Duration // interval between checks for new versions of scripts; 0 for none
+	Allow  Allow
+	S3     S3
+	Query  Query
+	// StateMemory bounds the memory of all states; 0 for the default.
+	StateMemory int
+	Tables      []Table    // tables of the event store; other tables are created on first use
+	Functions   []Computed // functions of SQL, with a row as argument
+	Pipelines   []Pipeline
 
 	faults    Errors // of the file
 	dataAt    origin

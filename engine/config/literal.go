@@ -46,6 +46,9 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 	if err := c.Query.validate(); err != nil && c.File == "" {
 		faults = append(faults, &Error{File: literalName, Message: "Query: " + err.Error()})
 	}
+	if err := c.validateStateMemory(); err != nil && c.File == "" {
+		faults = append(faults, &Error{File: literalName, Message: err.Error()})
+	}
 	if c.Reload != 0 && c.Reload < time.Second {
 		faults = append(faults, &Error{File: literalName, Message: "Reload must be at least 1s, or 0"})
 	}

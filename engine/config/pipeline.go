@@ -21,16 +21,17 @@ var pipelineName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 
 // topKeys are the keys of a configuration.
 type topKeys struct {
-	Data      string                  `yaml:"data" default:"perigee-data" example:"/var/lib/perigee" help:"data folder; a relative path starts in the folder of the configuration"`
-	HTTP      string                  `yaml:"http" default:"127.0.0.1:4290" example:"off" help:"address of metrics, readiness and status; off disables it"`
-	Reload    string                  `yaml:"reload" kind:"duration or off" default:"30s" example:"5m" help:"interval between checks for new versions of scripts, at least 1s; off disables the checks"`
-	Allow     []string                `yaml:"allow" example:"[code.example.com]" help:"hosts that scripts may be loaded from"`
-	S3        S3                      `yaml:"s3" help:"service of s3:// addresses"`
-	Query     Query                   `yaml:"query,apart" help:"HTTP address for SQL over the event store, and limits of a query"`
-	Tables    map[string]Table        `yaml:"tables,apart" help:"tables of the event store, by name; an undeclared table is created on first use"`
-	Functions []Computed              `yaml:"functions,apart" help:"functions of SQL, with a row as argument"`
-	Computed  []Computed              `yaml:"computed,apart" help:"columns whose value a function computes from the row, for every pipeline"`
-	Pipelines map[string]pipelineKeys `yaml:"pipelines,apart,required" help:"pipelines, by name"`
+	Data        string                  `yaml:"data" default:"perigee-data" example:"/var/lib/perigee" help:"data folder; a relative path starts in the folder of the configuration"`
+	HTTP        string                  `yaml:"http" default:"127.0.0.1:4290" example:"off" help:"address of metrics, readiness and status; off disables it"`
+	Reload      string                  `yaml:"reload" kind:"duration or off" default:"30s" example:"5m" help:"interval between checks for new versions of scripts, at least 1s; off disables the checks"`
+	Allow       []string                `yaml:"allow" example:"[code.example.com]" help:"hosts that scripts may be loaded from"`
+	S3          S3                      `yaml:"s3" help:"service of s3:// addresses"`
+	Query       Query                   `yaml:"query,apart" help:"HTTP address for SQL over the event store, and limits of a query"`
+	StateMemory int                     `yaml:"state_memory,size" default:"256MiB" example:"1GiB" help:"memory of all states for changes that are not committed, or wait for the disk; beyond it scripts wait"`
+	Tables      map[string]Table        `yaml:"tables,apart" help:"tables of the event store, by name; an undeclared table is created on first use"`
+	Functions   []Computed              `yaml:"functions,apart" help:"functions of SQL, with a row as argument"`
+	Computed    []Computed              `yaml:"computed,apart" help:"columns whose value a function computes from the row, for every pipeline"`
+	Pipelines   map[string]pipelineKeys `yaml:"pipelines,apart,required" help:"pipelines, by name"`
 }
 
 // pipelineKeys are the keys of a pipeline.
@@ -78,6 +79,10 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	c.Reload = d.readReload(root, orElse(top.Reload, DefaultReload))
 	c.Data, c.dataAt, c.dataNamed = dataFolder(c.Folder, top.Data), d.originOf(root, "data"), top.Data != ""
 	d.readQuery(root, c)
+	c.StateMemory = top.StateMemory
+	if err := c.validateStateMemory(); err != nil {
+		d.addFault(root.get("state_memory").value.at, "for example: state_memory: 256MiB", "%v", err)
+	}
 	c.HTTP = top.HTTP
 	if err := validateHTTP(c.HTTP); err != nil {
 		d.addFault(root.get("http").value.at, `write host:port, such as 127.0.0.1:4290, or "off" to disable the listener`, "http: %v", err)

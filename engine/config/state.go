@@ -1,17 +1,27 @@
 package config
 
 import (
+	"errors"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // A State is what the script of a pipeline remembers: nodes that are as exact as its rows.
 type State struct {
-	Name  string
-	Scope string // ScopePartition or ScopePipeline
-	Home  string // name of the sink that keeps the notes; "" for the first that can
+	Name    string
+	Version int    // of the layout of the nodes; 0 for 1
+	Scope   string // ScopePartition or ScopePipeline
+	Home    string // name of the sink that keeps the notes; "" for the first that can
+
+	Time     string        // TimeClock or TimeEvent
+	Field    string        // path of the time in events, with TimeEvent
+	Unit     string        // of times that are numbers: s, ms, us or ns; "" for s
+	Lateness time.Duration // how far the clock is behind the greatest time, with TimeEvent
+	Idle     time.Duration // how long a partition without events holds the clock back; 0 for DefaultIdle
 	origin
 }
 
@@ -21,12 +31,30 @@ const (
 	ScopePipeline  = "pipeline"  // all partitions share them
 )
 
+// What the time of a state is.
+const (
+	TimeClock = "clock" // that of the machine
+	TimeEvent = "event" // that of the events
+)
+
+// DefaultIdle is the default of Idle.
+const DefaultIdle = time.Minute
+
 // stateKeys are the keys of a state.
 type stateKeys struct {
-	Name  string `yaml:"name,required" example:"users" help:"name of the state, by which commands find it; no other pipeline has one of this name"`
-	Scope string `yaml:"scope" choices:"partition,pipeline" default:"partition" example:"pipeline" help:"partition: each partition of the source has nodes of its own, such as each Redis list or Kafka partition; pipeline: all share them, and their scripts run one after the other"`
-	Home  string `yaml:"home" kind:"name of a sink" example:"mysql" help:"sink that commits the changes of the state with its rows; default is the first sink that can, and without one a log in the data folder"`
+	Name     string        `yaml:"name,required" example:"users" help:"name of the state, by which commands find it; no other pipeline has one of this name"`
+	Version  int           `yaml:"version" default:"1" example:"2" help:"version of the layout of the nodes; the pipeline refuses units of another one until perigee state migrate has converted them"`
+	Scope    string        `yaml:"scope" choices:"partition,pipeline" default:"partition" example:"pipeline" help:"partition: each partition of the source has nodes of its own, such as each Redis list or Kafka partition; pipeline: all share them, and their scripts run one after the other"`
+	Time     string        `yaml:"time" choices:"clock,event" default:"clock" example:"event" help:"clock: nodes expire and timers fire by the clock of the machine; event: by the times in the events of field"`
+	Field    string        `yaml:"field" example:"user.seen_at" help:"field with the time of an event, with time: event; dots separate keys"`
+	Unit     string        `yaml:"unit" choices:"s,ms,us,ns" default:"s" example:"ms" help:"unit of times that are numbers since 1970, with time: event; RFC 3339 is always understood"`
+	Lateness time.Duration `yaml:"lateness" default:"0s" example:"10m" help:"with time: event, how far the clock stays behind the greatest time of a partition, for events out of order"`
+	Idle     time.Duration `yaml:"idle" default:"1m" example:"5m" help:"with time: event, how long a partition without events holds the clock back"`
+	Home     string        `yaml:"home" kind:"name of a sink" example:"mysql" help:"sink that commits the changes of the state with its rows; default is the first sink that can, and without one a log in the data folder"`
 }
+
+// stateVersionMax is the last version of a state.
+const stateVersionMax = 999_999_999
 
 // stateName matches the names of states, which become names of folders.
 var stateName = regexp.MustCompile(`^[a-z0-9_][a-z0-9_-]{0,63}$`)
@@ -42,16 +70,39 @@ func (d *document) readState(e *entry, p *Pipeline) *State {
 	}
 	var keys stateKeys
 	d.decodeStruct(e.value, reflect.ValueOf(&keys).Elem(), "state")
-	s := &State{Name: keys.Name, Scope: keys.Scope, Home: keys.Home, origin: d.originOf(e.value, "name")}
+	s := &State{Name: keys.Name, Version: keys.Version, Scope: keys.Scope, Home: keys.Home, origin: d.originOf(e.value, "name")}
+	s.Time, s.Field, s.Unit, s.Lateness, s.Idle = keys.Time, keys.Field, keys.Unit, keys.Lateness, keys.Idle
+	d.checkEventTime(e.value, s)
 	if s.Scope == "" {
 		s.Scope = ScopePartition
 	}
 	if s.Name != "" && !stateName.MatchString(s.Name) {
 		d.addFault(e.value.get("name").value.at, "use up to 64 small letters, digits, _ and -", "invalid name of a state %s", quoteShort(s.Name))
 	}
+	if s.Version < 0 || e.value.get("version") != nil && s.Version == 0 || s.Version > stateVersionMax {
+		d.addFault(e.value.get("version").value.at, "count from 1", "invalid version of a state: %d", s.Version)
+	}
 	d.checkHome(e.value, p, s)
 	d.checkStateScript(e, p)
 	return s
+}
+
+// checkEventTime checks the keys of the time of a state.
+func (d *document) checkEventTime(n *node, s *State) {
+	if s.Time == TimeEvent {
+		if s.Field == "" {
+			d.addFault(n.get("time").value.at, "for example: {time: event, field: seen_at}", "time: event needs the field that has the time of an event")
+		}
+		if s.Lateness < 0 || s.Idle < 0 {
+			d.addFault(n.at, "for example: {lateness: 10m, idle: 1m}", "lateness and idle must not be negative")
+		}
+		return
+	}
+	for _, key := range []string{"field", "unit", "lateness", "idle"} {
+		if e := n.get(key); e != nil {
+			d.addFault(e.at, "add time: event, or remove it", "%s needs time: event", key)
+		}
+	}
 }
 
 func (d *document) checkHome(n *node, p *Pipeline, s *State) {
@@ -81,6 +132,16 @@ func (d *document) checkStateScript(e *entry, p *Pipeline) {
 	}
 }
 
+// stateMemoryMin is the least memory of states with which batches of the default size overlap.
+const stateMemoryMin = 16 << 20
+
+func (c *Config) validateStateMemory() error {
+	if c.StateMemory != 0 && c.StateMemory < stateMemoryMin {
+		return errors.New("state_memory must be at least 16MiB")
+	}
+	return nil
+}
+
 // checkStateNames reports states of the same name.
 func (d *document) checkStateNames(pipelines []Pipeline) {
 	owners := map[string]string{}
@@ -100,11 +161,21 @@ func (d *document) checkStateNames(pipelines []Pipeline) {
 func (s *State) toNode() *node {
 	n := &node{shape: mapping}
 	n.set("name", scalarNode(s.Name))
+	if s.Version != 0 {
+		n.set("version", scalarNode(strconv.Itoa(s.Version)))
+	}
 	if s.Scope != "" {
 		n.set("scope", scalarNode(s.Scope))
 	}
-	if s.Home != "" {
-		n.set("home", scalarNode(s.Home))
+	for key, text := range map[string]string{"home": s.Home, "time": s.Time, "field": s.Field, "unit": s.Unit} {
+		if text != "" {
+			n.set(key, scalarNode(text))
+		}
+	}
+	for key, d := range map[string]time.Duration{"lateness": s.Lateness, "idle": s.Idle} {
+		if d != 0 {
+			n.set(key, scalarNode(d.String()))
+		}
 	}
 	return n
 }

@@ -117,6 +117,9 @@ func (r *runner) process(ctx context.Context, steps []step) (*outcome, error) {
 			if err := p.Run(ctx, &batch, add); err != nil {
 				return nil, err
 			}
+			if err := p.RunDue(ctx, add); err != nil {
+				return nil, err
+			}
 		}
 		if s.events == nil {
 			if err := p.Wait(ctx, s.wait, add); err != nil {

@@ -95,6 +95,10 @@ func (l limited) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 // timers count from that of the last call on.
 func (p *Pipeline) Wait(ctx context.Context, d time.Duration, handle func(part *event.Batch, res *event.Result) error) error {
 	until := p.now().Add(d)
+	if p.State != nil && p.State.FollowsEvents() {
+		p.Freeze(until)
+		return p.RunDue(ctx, handle)
+	}
 	for standing := 0; p.State != nil; {
 		at, found, err := p.State.NextTimer(ctx)
 		if err != nil {
@@ -108,7 +112,7 @@ func (p *Pipeline) Wait(ctx context.Context, d time.Duration, handle func(part *
 			standing = 0
 		}
 		if standing > standingMax {
-			return fmt.Errorf("timers have run %d times at %s: the script sets them again for a time that has come", standing, p.now().UTC().Format(time.RFC3339Nano))
+			return stuckTimers(standing, p.now())
 		}
 		if err := p.runTimers(ctx, handle); err != nil {
 			return err
@@ -116,6 +120,31 @@ func (p *Pipeline) Wait(ctx context.Context, d time.Duration, handle func(part *
 	}
 	p.Freeze(until)
 	return nil
+}
+
+// RunDue runs the timers that are due by a clock that follows the times of events. It calls handle as
+// Run does. It does nothing where the clock does not follow them.
+func (p *Pipeline) RunDue(ctx context.Context, handle func(part *event.Batch, res *event.Result) error) error {
+	for standing, last := 0, (time.Time{}); p.State != nil && p.State.FollowsEvents(); standing++ {
+		at, found, err := p.State.NextTimer(ctx)
+		if err != nil || !found || at.After(p.State.Clock()) {
+			return err
+		}
+		if at.After(last) {
+			standing, last = 0, at
+		}
+		if standing > standingMax {
+			return stuckTimers(standing, at)
+		}
+		if err := p.runTimers(ctx, handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stuckTimers(runs int, at time.Time) error {
+	return fmt.Errorf("timers have run %d times at %s: the script sets them again for a time that has come", runs, at.UTC().Format(time.RFC3339Nano))
 }
 
 // standingMax bounds how many batches of timers run while the clock stands still.

@@ -59,6 +59,28 @@ func RemoveTimer(tx *nodedb.Tx, t Timer) error {
 	return tx.KillValue(timersByTime.At(t.Due).At(t.Key))
 }
 
+// TimerAt returns the timer that a node holds. Each timer has two nodes: for one of them TimerAt
+// returns nil, and is true.
+func TimerAt(n nodedb.Node) (t *Timer, isTimer bool) {
+	if n.Path.Name() != timersByKey.Name() {
+		return nil, false
+	}
+	path := n.Path.Subscripts()
+	if len(path) != 3 || path[0].String() != "due" {
+		return nil, true
+	}
+	due, _ := path[1].Float()
+	return &Timer{Key: path[2], Due: due}, true
+}
+
+// AddTimer sets a timer, unless there is one with its key.
+func AddTimer(tx *nodedb.Tx, t Timer) (done bool, err error) {
+	if done, err = tx.SetNew(timersByKey.At(t.Key), t.Due); err != nil || !done {
+		return false, err
+	}
+	return true, tx.Set(timersByTime.At(t.Due).At(t.Key), "")
+}
+
 // AppendTo appends the timer as a document of a batch: {"key":…,"due":seconds}.
 func (t Timer) AppendTo(doc []byte) ([]byte, error) {
 	doc = append(doc, `{"key":`...)

@@ -39,6 +39,24 @@ const (
 // contentMax is the size of the largest content, before it is compressed.
 const contentMax = 4 * sink.NoteMax
 
+// NoteGoal is the size of the largest note that a delivery should have: one that would exceed it,
+// or four times as much before it is compressed, is split. Dead letters of rejected rows may make
+// a note larger, and versions before made notes of up to sink.NoteMax.
+const NoteGoal = 8 << 20
+
+// ShareOfNote returns the share of a note that a frozen delivery takes: above 1 it does not fit.
+func (u *Unit) ShareOfNote(d *Delivery, content Note) (share float64, err error) {
+	if content.Changes, err = d.AppendTo(nil); err != nil {
+		return 0, fmt.Errorf("encode the changes of unit %s: %w", u.name, err)
+	}
+	share = float64(len(content.Changes)+len(content.Outputs)) / (4 * NoteGoal)
+	if share > 1 {
+		return share, nil
+	}
+	data, err := content.encode()
+	return max(share, float64(len(data))/NoteGoal), err
+}
+
 var errDamagedNote = errors.New("the note is damaged")
 
 var (

@@ -21,7 +21,8 @@ import (
 //
 // A Scratch is safe for concurrent use.
 type Scratch struct {
-	now func() time.Time
+	now    func() time.Time
+	events *EventTime // nil if time is that of now
 
 	mu     sync.Mutex // held by a run
 	folder string     // "" before the first use
@@ -29,10 +30,25 @@ type Scratch struct {
 	last   uint64      // number of the last delivery
 	due    []lua.Timer // of the last batch of timers
 	first  uint64      // its first position
+
+	eventClock *eventClock
+	shown      time.Time // the latest time of a clock that follows events
 }
 
-// NewScratch returns an empty state whose clock is now.
-func NewScratch(now func() time.Time) *Scratch { return &Scratch{now: now} }
+// NewScratch returns an empty state whose clock is now, or follows the times of events.
+func NewScratch(now func() time.Time, events *EventTime) *Scratch {
+	return &Scratch{now: now, events: events}
+}
+
+// FollowsEvents reports whether the clock follows the times of events.
+func (s *Scratch) FollowsEvents() bool { return s.events != nil }
+
+// Clock returns the time of the next run.
+func (s *Scratch) Clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock()
+}
 
 // Wrap returns a script whose runs have the state. Several scripts may share it.
 func (s *Scratch) Wrap(of script.Script) script.Script { return &scratchScript{of, s} }
@@ -51,6 +67,9 @@ func (r *scratchScript) Run(ctx context.Context, in *event.Batch, res *event.Res
 func (s *Scratch) run(ctx context.Context, of script.Script, in *event.Batch, res *event.Result) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.preview(in); err != nil {
+		return err
+	}
 	d, err := s.begin()
 	if err != nil {
 		return err
@@ -68,8 +87,29 @@ func (s *Scratch) run(ctx context.Context, of script.Script, in *event.Batch, re
 			}
 		}
 	}
+	if s.eventClock != nil && !in.Timers {
+		ran := in.Head(res.Ran)
+		if _, failed := s.eventClock.observe(&ran, d.Clock, s.now(), endOfTime); failed != nil {
+			return errors.Join(failed, d.Discard())
+		}
+	}
 	return errors.Join(err, s.commit(d))
 }
+
+// preview tells a clock that follows events which ones are about to run.
+func (s *Scratch) preview(in *event.Batch) error {
+	if s.events == nil || in.Timers {
+		return nil
+	}
+	if err := s.open(); err != nil {
+		return err
+	}
+	s.eventClock.setPartitions([]string{in.Partition}, s.now())
+	return s.eventClock.preview(in, s.now(), endOfTime)
+}
+
+// endOfTime is the latest time of a timer.
+var endOfTime = time.UnixMicro(math.MaxInt64)
 
 // open opens the unit at its first use.
 func (s *Scratch) open() (err error) {
@@ -78,6 +118,9 @@ func (s *Scratch) open() (err error) {
 	}
 	if s.folder, err = os.MkdirTemp("", "perigee-state-"); err != nil {
 		return fmt.Errorf("create a folder for the state of a trial: %w", err)
+	}
+	if s.events != nil {
+		s.eventClock = newEventClock(*s.events)
 	}
 	s.unit, err = nodedb.OpenUnit(s.folder, nodedb.UnitOptions{NoSync: true, FlushAge: time.Hour})
 	return err
@@ -94,7 +137,15 @@ func (s *Scratch) begin() (*Delivery, error) {
 	return &Delivery{delta, delta.Clock()}, nil
 }
 
-func (s *Scratch) clock() time.Time { return s.now().Truncate(time.Millisecond) }
+func (s *Scratch) clock() time.Time {
+	if s.events == nil {
+		return s.now().Truncate(time.Millisecond)
+	}
+	if s.eventClock != nil {
+		s.shown = latest(s.shown, s.eventClock.at(s.now(), !s.shown.IsZero()))
+	}
+	return s.shown
+}
 
 func (s *Scratch) commit(d *Delivery) error {
 	if err := d.Freeze(); err != nil {
@@ -125,7 +176,7 @@ func (s *Scratch) view(ctx context.Context, f func(*nodedb.Tx) error) error {
 // there is none.
 func (s *Scratch) NextTimer(ctx context.Context) (at time.Time, found bool, err error) {
 	err = s.View(ctx, func(tx *nodedb.Tx) error {
-		timers, _, err := lua.DueTimers(ctx, tx, time.UnixMicro(math.MaxInt64), 1)
+		timers, _, err := lua.DueTimers(ctx, tx, endOfTime, 1)
 		if len(timers) > 0 {
 			at, found = deliveryAt(timers[0].Due), true
 		}
@@ -180,5 +231,6 @@ func (s *Scratch) remove() error {
 	}
 	removed := os.RemoveAll(s.folder)
 	s.folder, s.unit, s.last, s.due = "", nil, 0, nil
+	s.eventClock, s.shown = nil, time.Time{}
 	return errors.Join(closed, removed)
 }

@@ -23,8 +23,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -36,9 +38,14 @@ import (
 // Config describes the state of a pipeline.
 type Config struct {
 	Name string
+	// Version is that of the layout of the nodes; 0 means 1. Units of another version are refused
+	// until they are migrated.
+	Version int
 	// Shared says that all partitions have one unit. Otherwise each has its own, whatever
 	// its generation.
 	Shared bool
+	// EventTime says that time is that of the events; nil means that it is that of the machine.
+	EventTime *EventTime
 	// Home keeps the notes.
 	Home sink.UnitStore
 	// HomeName is the home's sink in messages.
@@ -47,7 +54,9 @@ type Config struct {
 	Folder string
 	// FlushAge is how long a change may wait for the disk; 0 means the default of nodedb.
 	FlushAge time.Duration
-	Log      *slog.Logger
+	// Budget bounds the memory of the units of an engine; nil means that nothing does.
+	Budget *Budget
+	Log    *slog.Logger
 	// BeforeTrim and AfterTrim are called around each removal of notes from the home, for tests
 	// that stop the process there. They may be nil.
 	BeforeTrim, AfterTrim func()
@@ -64,8 +73,15 @@ func (c *Config) UnitOf(partition string) string {
 	return partition
 }
 
-// homeName is the name of a unit at the home, which may keep several states.
-func (c *Config) homeName(unit string) string { return c.Name + "/" + unit }
+// homeName is the name of a unit at the home, which may keep several states and versions.
+func (c *Config) homeName(unit string) string { return c.homePrefix() + unit }
+
+func (c *Config) homePrefix() string {
+	if v := c.version(); v > 1 {
+		return fmt.Sprintf("%s@%d/", c.Name, v)
+	}
+	return c.Name + "/"
+}
 
 // A Unit is an open unit, which this process owns.
 type Unit struct {
@@ -73,6 +89,7 @@ type Unit struct {
 	name   string
 	home   sink.Unit
 	copy   *nodedb.Unit
+	events *eventClock // nil if time is that of the machine
 	log    *slog.Logger
 
 	mu        sync.Mutex
@@ -83,6 +100,9 @@ type Unit struct {
 	trimmed   uint64 // notes before it were removed from the home
 
 	stopTrimming func()
+
+	flushing atomic.Bool // a flush runs
+	flushes  sync.WaitGroup
 }
 
 // A RefusedError says why a unit cannot be opened before a person has put something right. It is
@@ -99,6 +119,9 @@ func (e *RefusedError) Unwrap() error { return e.err }
 // home do not fit. Any other error may be transient.
 func Open(ctx context.Context, c *Config, name string) (*Unit, error) {
 	u := &Unit{config: c, name: name, log: c.Log.With("state", c.Name, "unit", name)}
+	if c.EventTime != nil {
+		u.events = newEventClock(*c.EventTime)
+	}
 	if err := u.open(ctx); err != nil {
 		return nil, errors.Join(err, u.close())
 	}
@@ -117,14 +140,26 @@ func (u *Unit) open(ctx context.Context) (err error) {
 	if err := durable.MkdirAll(c.Folder, 0o700); err != nil {
 		return fmt.Errorf("create the folder of state %s: %w", c.Name, err)
 	}
-	u.copy, err = nodedb.OpenUnit(c.folderOf(u.name), nodedb.UnitOptions{FlushAge: c.FlushAge})
+	u.copy, err = nodedb.OpenUnit(c.folderOf(u.name), nodedb.UnitOptions{FlushAge: c.FlushAge, PendingBytes: c.pendingBytes()})
 	switch {
 	case errors.Is(err, nodedb.ErrCorrupt):
 		return u.refuse(fmt.Errorf("the copy of unit %s in %s: %w", u.name, c.folderOf(u.name), err), "replace the folder by a copy of it; without one the state is lost")
 	case err != nil:
 		return fmt.Errorf("open the copy of unit %s: %w", u.name, err)
 	}
+	if c.Budget != nil {
+		c.Budget.add(u)
+	}
 	return u.catchUp(ctx)
+}
+
+// pendingBytes is so large that commits never wait in the copy: runs of scripts wait for the budget
+// before they begin, and can be told to stop.
+func (c *Config) pendingBytes() int64 {
+	if c.Budget == nil {
+		return 0
+	}
+	return math.MaxInt64
 }
 
 // checkCopy refuses a unit that has no copy here and needs one, before it is taken over from the
@@ -174,6 +209,9 @@ func (u *Unit) catchUp(ctx context.Context) error {
 					"the copy belongs to another history, such as that of another database")
 			}
 		}
+		if err := u.WaitForRoom(ctx, u.reportWait); err != nil {
+			return err
+		}
 		return u.restore(stored, stored.Number > applied)
 	})
 	if err != nil {
@@ -187,6 +225,10 @@ func (u *Unit) catchUp(ctx context.Context) error {
 	}
 	u.trimmed = status.First
 	return u.readDelivered()
+}
+
+func (u *Unit) reportWait(reason error) {
+	u.log.Warn("completing the copy of the state waits", "reason", reason)
 }
 
 // restore takes a note from the home, and changes the copy if that lacks it.
@@ -245,11 +287,7 @@ type Delivery struct {
 // Begin returns the state for the next run of the script. It contains all deliveries that were
 // frozen before. One run goes on at a time.
 func (u *Unit) Begin() (*Delivery, error) {
-	u.mu.Lock()
-	u.clock = latest(u.clock, time.Now().Truncate(time.Millisecond))
-	clock := u.clock
-	u.mu.Unlock()
-	delta, err := u.copy.Begin(clock)
+	delta, err := u.copy.Begin(u.Now())
 	if err != nil {
 		return nil, fmt.Errorf("unit %s: %w", u.name, err)
 	}
@@ -419,12 +457,33 @@ func (u *Unit) close() error {
 	var errs []error
 	if u.copy != nil {
 		u.copy.Drop()
-		errs = append(errs, u.copy.Close())
+		if u.config.Budget != nil {
+			u.config.Budget.remove(u)
+		}
+		errs = append(errs, u.closeCopy())
 	}
 	if u.home != nil {
 		errs = append(errs, u.home.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// closeRetry is the wait before the copy is closed again, after the disk was full.
+const closeRetry = time.Second
+
+// closeCopy closes the copy. While the disk is full that fails, and the folder stays locked: then
+// it goes on in the background until there is room. The home keeps the notes that the copy lacks.
+func (u *Unit) closeCopy() error {
+	err := u.copy.Close()
+	if !errors.Is(err, nodedb.ErrDisk) {
+		return err
+	}
+	go func() {
+		for errors.Is(u.copy.Close(), nodedb.ErrDisk) {
+			time.Sleep(closeRetry)
+		}
+	}()
+	return err
 }
 
 // Home returns the unit at the home, for sink.NoteWriter.
@@ -435,7 +494,7 @@ func (c *Config) Units(ctx context.Context) (map[string]sink.UnitStatus, error) 
 	all, err := c.Home.Units(ctx)
 	units := map[string]sink.UnitStatus{}
 	for name, status := range all {
-		if unit, ok := strings.CutPrefix(name, c.Name+"/"); ok {
+		if unit, ok := strings.CutPrefix(name, c.homePrefix()); ok {
 			units[unit] = status
 		}
 	}

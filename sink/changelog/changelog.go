@@ -43,20 +43,31 @@ func Open(folder string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the changelog: %w", err)
 	}
-	err = file.Update(func(tx *bolt.Tx) error {
+	complete := true
+	err = file.View(func(tx *bolt.Tx) error {
 		for _, name := range buckets {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-				return err
-			}
+			complete = complete && tx.Bucket(name) != nil
 		}
 		return nil
 	})
+	if err == nil && !complete {
+		err = file.Update(createBuckets)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create the changelog: %w", err), file.Close())
 	}
 	s := &Store{file: file}
 	s.commits = durable.NewGroupCommit(s.commitAll)
 	return s, nil
+}
+
+func createBuckets(tx *bolt.Tx) error {
+	for _, name := range buckets {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Exists reports whether the data folder has a changelog.

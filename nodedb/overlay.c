@@ -264,8 +264,7 @@ void ndb_tree_seal(ndb_tree *t) {
 static inline int put(ndb_tree *t, ndb_entry *e, ndb_entry **old) {
 	int error = NDB_OK;
 	/* A shared entry belongs to no tree, also once it is not shared any more. */
-	if (atomic_load_explicit(&e->refs, memory_order_relaxed) == 1)
-		stamp(e, t->generation);
+	if (atomic_load_explicit(&e->refs, memory_order_relaxed) == 1) stamp(e, t->generation);
 	else if (atomic_load_explicit(&e->generation, memory_order_relaxed) == t->generation)
 		stamp(e, 0);
 	node *tail = t->tail; /* keys often arrive in order */

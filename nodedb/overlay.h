@@ -25,9 +25,9 @@ typedef struct {
 	uint16_t key_len;
 	uint8_t type;
 	_Atomic uint64_t generation; /* of the tree that may change it in place; see ndb_tree_owns */
-	uint64_t expiry; /* ms since 1970; 0: never */
-	double number;   /* NDB_NUMBER */
-	char data[];     /* key, then value */
+	uint64_t expiry;             /* ms since 1970; 0: never */
+	double number;               /* NDB_NUMBER */
+	char data[];                 /* key, then value */
 } ndb_entry;
 
 typedef struct ndb_tree_node ndb_tree_node;

@@ -23,10 +23,10 @@
 #include "core.h"
 
 enum {
-	SLICES_OF_SWEEP = 64, /* transactions that only delete expired nodes, after a write */
+	SLICES_OF_SWEEP = 64,       /* transactions that only delete expired nodes, after a write */
 	MERGE_STEP = NDB_ADOPT_MAX, /* nodes merged before other threads get the lock */
-	MERGE_YIELDS = 1000,  /* how often a merge yields to them */
-	RETRY_MS = 50,        /* delay after a failed write, doubled each time */
+	MERGE_YIELDS = 1000,        /* how often a merge yields to them */
+	RETRY_MS = 50,              /* delay after a failed write, doubled each time */
 	RETRY_MAX_MS = 1000
 };
 
@@ -142,8 +142,7 @@ static uint64_t layer_memory(const ndb_layer *l) {
 }
 
 uint64_t ndb_delta_bytes(const ndb_delta *d) {
-	return d->session ? ndb_session_bytes(d->session)
-	                  : layer_memory(&d->layer);
+	return d->session ? ndb_session_bytes(d->session) : layer_memory(&d->layer);
 }
 
 /* Ends the transaction of the delta's session, without its changes. Lock: not held. */

@@ -299,8 +299,9 @@ return function(core, marker, dialect)
     end
 
     local function new_node(key, parent, name)
-      local children = setmetatable({[KEY] = key}, children_mt)
-      if parent then children[parent] = name end
+      -- Room for all fields at once: a script may make a node for each event.
+      local children = parent and {[KEY] = key, [SELF] = false, [parent] = name} or {[KEY] = key, [SELF] = false}
+      setmetatable(children, children_mt)
       local metatable = {__index = children, __newindex = own and assign_own or assign, __call = call,
         __metatable = marker, __tostring = to_text, __pairs = children_of, __ipairs = no_ipairs, __add = add,
           __sub = subtract}

@@ -144,7 +144,7 @@ typedef struct {
 	/* for tests and bulk loads: a machine crash may lose everything since the last sync */
 	int no_sync;
 	/* Open the folder as a unit, see below. flush_ms is then the age at which committed deltas are
-	 * written, 0: 5 s, and transaction_bytes limits a delta. */
+	 * written, 0: 30 s, and transaction_bytes limits a delta. */
 	int unit;
 	uint32_t slice_nodes; /* of a unit, for tests: changes in one transaction of LMDB; 0: 65,536 */
 } ndb_options;

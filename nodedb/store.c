@@ -17,11 +17,11 @@
 #include "core.h"
 
 enum {
-	READERS_MAX = 1022,   /* slots of LMDB's reader table */
-	FIRST_MAP = 16 << 20, /* bytes */
-	FLUSH_MS = 10,        /* default of options.flush_ms */
-	FLUSH_UNIT_MS = 5000, /* the same for a unit */
-	SLICE_NODES = 1 << 16 /* default of options.slice_nodes */
+	READERS_MAX = 1022,    /* slots of LMDB's reader table */
+	FIRST_MAP = 16 << 20,  /* bytes */
+	FLUSH_MS = 10,         /* default of options.flush_ms */
+	FLUSH_UNIT_MS = 30000, /* the same for a unit */
+	SLICE_NODES = 1 << 16  /* default of options.slice_nodes */
 };
 /* Format 2 adds checksums. A store of format 1 keeps its format, so that older versions can read
  * it. */

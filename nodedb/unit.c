@@ -8,8 +8,9 @@
  * deltas behind it read it as a layer of theirs, so they do not see how far the merge is; other
  * sessions wait for its end.
  *
- * The committer freezes pending when it is old or large, and writes it in transactions of bounded
- * size. The meta sub-database has a record of the unit, which each of them writes: all deltas up to
+ * The committer freezes pending when it is old or large. It writes it, in transactions of bounded size,
+ * once the last delta in it is some seconds old, so that a home which loses its last second is not
+ * behind the file; a sync, a close and a lack of memory do not wait for that. The meta sub-database has a record of the unit, which each of them writes: all deltas up to
  * `applied` are complete in the file, and none after `begun` is there in part. A delta holds
  * after-images, so applying those between the two again, in order, completes a write that was cut
  * off. Until that is done the unit cannot be read.
@@ -26,6 +27,7 @@ enum {
 	SLICES_OF_SWEEP = 64,       /* transactions that only delete expired nodes, after a write */
 	MERGE_STEP = NDB_ADOPT_MAX, /* nodes merged before other threads get the lock */
 	MERGE_YIELDS = 1000,        /* how often a merge yields to them */
+	SETTLE_MS = 5000,           /* age of the youngest delta in the file */
 	RETRY_MS = 50,              /* delay after a failed write, doubled each time */
 	RETRY_MAX_MS = 1000
 };
@@ -48,6 +50,7 @@ struct ndb_unit {
 	uint64_t mark, frozen_mark, durable_mark;
 	int writing; /* frozen is being written, and may be empty */
 	uint64_t frozen_clock;
+	uint64_t settled;   /* monotonic ms from which frozen may be written */
 	ndb_session *spare; /* a session for the next delta */
 	/* Only the committer uses them: */
 	ndb_layer_place place; /* in frozen */
@@ -392,10 +395,11 @@ static int write_slice(
 	return NDB_OK;
 }
 
-/* Makes pending frozen, unless frozen was not written completely. Lock: held. */
+/* Makes pending frozen. Lock: held. */
 static void freeze_pending(ndb_store *store) {
 	ndb_unit *u = store->unit;
-	if (u->writing) return;
+	uint64_t age = (uint64_t)store->options.flush_ms;
+	u->settled = ndb_monotonic_ms() + (age < SETTLE_MS ? age : SETTLE_MS);
 	store->frozen = store->pending;
 	ndb_layer_init(&store->pending);
 	store->frozen_number = u->begun = store->number;
@@ -418,12 +422,11 @@ static void note_failure(ndb_store *store, int error) {
 	pthread_cond_broadcast(&store->done);
 }
 
-/* Writes what waits, in slices. Lock: held, dropped while it writes and frees. */
-static void flush(ndb_store *store) {
+/* Writes frozen, in slices. Lock: held, dropped while it writes and frees. */
+static void write_frozen(ndb_store *store) {
 	ndb_unit *u = store->unit;
 	ndb_layer written;
 	ndb_layer_init(&written);
-	freeze_pending(store);
 	uint32_t sweeps = 0;
 	for (int done = 0; !done;) {
 		ndb_unit_record record = {store->durable, store->frozen_number, u->frozen_clock, 0};
@@ -461,14 +464,23 @@ static void flush(ndb_store *store) {
 	}
 }
 
-/* When the next write is due; 0: now, UINT64_MAX: nothing to write. Lock: held. */
+/* True if somebody waits for the disk. Lock: held. */
+static int is_awaited(const ndb_store *store) {
+	return store->stop || store->sync_to > store->durable;
+}
+
+/* When the committer must freeze pending, or write frozen; 0: now, UINT64_MAX: neither. A write begins
+ * at three quarters of the memory, and a freeze before, so that a large layer has time to settle. Lock:
+ * held. */
 static uint64_t due(const ndb_store *store) {
 	const ndb_unit *u = store->unit;
-	if (u->writing) return u->retry;
+	const uint64_t limit = store->options.pending_bytes;
+	if (u->writing)
+		return is_awaited(store) || waiting_bytes(store) >= limit / 4 * 3 || u->settled < u->retry
+		           ? u->retry
+		           : u->settled;
 	if (!store->dirty_since || store->merging) return UINT64_MAX;
-	if (store->stop || store->sync_to > store->durable ||
-	    layer_memory(&store->pending) >= store->options.pending_bytes / 2)
-		return 0;
+	if (is_awaited(store) || layer_memory(&store->pending) >= limit / 8 * 5) return 0;
 	return store->dirty_since + (uint64_t)store->options.flush_ms;
 }
 
@@ -479,7 +491,8 @@ static void *committer(void *argument) {
 	for (;;) {
 		uint64_t at = due(store);
 		if (at <= ndb_monotonic_ms()) {
-			flush(store);
+			if (store->unit->writing) write_frozen(store);
+			else freeze_pending(store);
 			continue;
 		}
 		if (store->stop && (at == UINT64_MAX || store->failure)) break;

@@ -11,10 +11,11 @@ import (
 // UnitOptions are the settings of a unit. Zero fields select the defaults.
 type UnitOptions struct {
 	// FlushAge is the age at which committed deltas are written to disk, in slices of bounded size;
-	// default 5 s.
+	// default 30 s. The youngest of them are then as old, but at most 5 s, unless Sync or Close wait for
+	// the write, or memory is short.
 	FlushAge time.Duration
 	// PendingBytes limits the memory of committed deltas that wait for the disk; default 256 MiB.
-	// Half of it starts a write. At the limit Commit and Apply wait.
+	// Five eighths of it start a write. At the limit Commit and Apply wait.
 	PendingBytes int64
 	// DeltaBytes limits the memory of one delta; default 256 MiB. A change that exceeds it fails
 	// with ErrTransactionTooLarge.

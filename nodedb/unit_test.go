@@ -575,3 +575,49 @@ func TestDiscard(t *testing.T) {
 	check(t, u.Commit(first, 1, 0))
 	check(t, u.Commit(third, 2, 0))
 }
+
+// TestYoungestOnDisk commits deltas all the time: none is on disk before it has the age at which
+// deltas settle, unless a sync waits for it.
+func TestYoungestOnDisk(t *testing.T) {
+	const age = 100 * time.Millisecond
+	u := openUnit(t, t.TempDir(), nodedb.UnitOptions{NoSync: true, FlushAge: age})
+	began := []time.Time{{}} // by the delta's number
+	last := uint64(0)
+	for writes := 0; writes < 3; {
+		began = append(began, time.Now())
+		commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) { check(t, tx.Set(nodedb.Name("^n"), len(began))) }))
+		durable, err := u.Durable()
+		check(t, err)
+		if durable == last {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		if got := time.Since(began[durable]); got < age {
+			t.Errorf("delta %d is on disk %s after it began, want at least %s", durable, got, age)
+		}
+		last, writes = durable, writes+1
+	}
+	check(t, u.Sync(ctx))
+	if durable, err := u.Durable(); err != nil || durable != u.Last() {
+		t.Errorf("delta %d of %d is on disk after a sync (%v)", durable, u.Last(), err)
+	}
+}
+
+// TestFullMemory commits more than may wait in memory, without a sync.
+func TestFullMemory(t *testing.T) {
+	const limit = 1 << 20
+	u := openUnit(t, t.TempDir(), nodedb.UnitOptions{NoSync: true, FlushAge: time.Hour, PendingBytes: limit})
+	for i := range 100 {
+		commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) {
+			for j := range 500 {
+				check(t, tx.Set(nodedb.Name("^n").At(i).At(j), "value"))
+			}
+		}))
+		if stats := must(u.Stats()); stats.WaitingBytes > limit+limit/4 {
+			t.Fatalf("%d bytes wait after delta %d, want at most %d and a delta", stats.WaitingBytes, i, limit)
+		}
+	}
+	if durable, err := u.Durable(); err != nil || durable < 50 {
+		t.Errorf("%d of 100 deltas are on disk (%v), want most of them", durable, err)
+	}
+}

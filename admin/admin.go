@@ -158,16 +158,23 @@ type Status struct {
 	Lag         uint64         `json:"lag"`               // events that wait in the source
 	Circuit     bool           `json:"circuit_open"`      // reading has stopped because writing fails
 	DeadLetters int            `json:"dead_letters"`      // stored, of all runs
-	Sinks       []SinkStatus   `json:"sinks"`
-	Shadow      *ShadowStatus  `json:"shadow,omitempty"`
+	Retries     uint64         `json:"retries"`           // failed attempts to read, or to store what is not a row
+	// The seconds are summed over lanes and partitions.
+	ScriptSeconds       float64            `json:"script_seconds"`
+	BackpressureSeconds float64            `json:"backpressure_seconds"` // in which reading waited for batches to commit
+	Deliveries          pipeline.Latencies `json:"deliveries"`           // from reading a batch until every sink has it
+	Sinks               []SinkStatus       `json:"sinks"`
+	Shadow              *ShadowStatus      `json:"shadow,omitempty"`
 }
 
 // A SinkStatus describes one sink of a pipeline since the start.
 type SinkStatus struct {
-	Name    string `json:"name"`
-	Rows    uint64 `json:"rows"`
-	Lag     uint64 `json:"lag"` // events not committed in this sink
-	Retries uint64 `json:"retries"`
+	Name    string             `json:"name"`
+	Rows    uint64             `json:"rows"`
+	Lag     uint64             `json:"lag"` // events not committed in this sink
+	Retries uint64             `json:"retries"`
+	Seconds float64            `json:"seconds"` // in the sink, summed over lanes
+	Commits pipeline.Latencies `json:"commits"` // of the writes that it committed
 }
 
 // StatusOf describes a running pipeline, without its stored dead letters.
@@ -175,6 +182,8 @@ func StatusOf(p *pipeline.Pipeline) Status {
 	s := p.Stats()
 	status := Status{
 		Pipeline: p.Name(), State: s.State, Open: s.OpenPartitions, Lag: s.Lag, Read: s.Read, Events: s.Committed, Dropped: s.Dropped, Circuit: s.CircuitOpen,
+		Retries:       s.SourceRetries + s.DeadLetterRetries + s.OutboxRetries + s.Leases.Retries,
+		ScriptSeconds: s.ScriptTime.Seconds(), BackpressureSeconds: s.BackpressureTime.Seconds(), Deliveries: s.Deliveries,
 		Worker: s.Leases.Worker, Workers: s.Leases.Workers, Held: s.Leases.Held, Elsewhere: s.Leases.NotHeld,
 	}
 	for _, n := range s.Dead {
@@ -188,7 +197,7 @@ func StatusOf(p *pipeline.Pipeline) Status {
 		status.Since, status.Next = &pause.Since, pause.Next
 	}
 	for _, one := range s.Sinks {
-		status.Sinks = append(status.Sinks, SinkStatus{one.Name, one.Rows, one.Lag, one.Retries})
+		status.Sinks = append(status.Sinks, SinkStatus{one.Name, one.Rows, one.Lag, one.Retries, one.Time.Seconds(), one.Commits})
 	}
 	return status
 }

@@ -26,6 +26,7 @@ import (
 // delivery works. A session reuses its claims.
 type claim struct {
 	number    uint64 // in the order of reading
+	read      time.Time
 	batch     event.Batch
 	requested []deadletter.Request // by event, in a batch of retries; else empty
 	result    event.Result
@@ -91,6 +92,7 @@ func (s *session) claimBatch(ctx context.Context, c *claim) error {
 		return err
 	}
 	b := &c.batch
+	c.read = time.Now()
 	if s.assignment.timers {
 		return nil // they are taken in the turn of the script
 	}
@@ -166,7 +168,7 @@ func (s *session) deliverRuns(ctx context.Context, run *scriptRun, c *claim, eve
 	run.next = events.Range.First
 	return script.RunAll(ctx, run, events, &c.result, 0, func(part *event.Batch, limit *script.LimitError) error {
 		s.p.config.Reached(AfterScript)
-		d := &delivery{session: s, batch: part, result: &c.result, script: run.version}
+		d := &delivery{session: s, batch: part, result: &c.result, script: run.version, read: c.read}
 		d.run = run.state
 		first := run.next
 		if len(c.requested) > 0 {
@@ -245,6 +247,7 @@ func (r *scriptRun) explain(dead []event.DeadLetter) {
 type delivery struct {
 	*session
 	batch     *event.Batch         // the events that ran
+	read      time.Time            // when the events were read; zero if that was before a crash
 	requested []deadletter.Request // by event of batch; empty if everything is wanted
 	result    *event.Result
 	script    string // name and version of the script that ran
@@ -323,6 +326,9 @@ func (d *delivery) commit(ctx context.Context) error {
 // reportResult counts and shows what every sink has now.
 func (d *delivery) reportResult() {
 	d.p.counters.countDelivery(d)
+	if !d.read.IsZero() {
+		d.p.counters.deliveries.add(time.Since(d.read))
+	}
 	d.p.deadLetterLog.report(d.p.log, d.partition, d.result.Dead)
 	d.p.config.Tap.OfferDead(d.partition, d.result.Dead)
 }

@@ -16,10 +16,37 @@ var LatencyBounds = [...]time.Duration{
 
 // Latencies is a distribution of durations.
 type Latencies struct {
-	Count uint64
-	Sum   time.Duration
+	Count uint64        `json:"count"`
+	Sum   time.Duration `json:"sum_ns"`
 	// Buckets counts durations that are at most the bound with the same index.
-	Buckets [len(LatencyBounds)]uint64
+	Buckets [len(LatencyBounds)]uint64 `json:"buckets"`
+}
+
+// Since returns the distribution of those that an earlier reading lacks.
+func (l *Latencies) Since(earlier *Latencies) Latencies {
+	d := Latencies{Count: l.Count - earlier.Count, Sum: l.Sum - earlier.Sum}
+	for i := range d.Buckets {
+		d.Buckets[i] = l.Buckets[i] - earlier.Buckets[i]
+	}
+	return d
+}
+
+// Quantile returns the duration that a share of all does not exceed, between the bounds of its
+// bucket; the last bound for those beyond it, and 0 if there are none.
+func (l *Latencies) Quantile(share float64) time.Duration {
+	rank := share * float64(l.Count)
+	before, bound := uint64(0), time.Duration(0)
+	for i, count := range l.Buckets {
+		if l.Count > 0 && float64(count) >= rank && count > before {
+			part := (rank - float64(before)) / float64(count-before)
+			return bound + time.Duration(part*float64(LatencyBounds[i]-bound))
+		}
+		before, bound = count, LatencyBounds[i]
+	}
+	if l.Count == 0 {
+		return 0
+	}
+	return bound
 }
 
 // A latencyCounter collects Latencies. It is safe for concurrent use.

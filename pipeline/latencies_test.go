@@ -27,3 +27,35 @@ func TestLatencies(t *testing.T) {
 		}
 	}
 }
+
+func TestQuantile(t *testing.T) {
+	var c latencyCounter
+	empty := c.read()
+	if got := empty.Quantile(0.5); got != 0 {
+		t.Errorf("of nothing: got %s, want 0", got)
+	}
+	for range 90 {
+		c.add(700 * time.Microsecond)
+	}
+	before := c.read()
+	for range 10 {
+		c.add(3500 * time.Microsecond)
+	}
+	c.add(time.Hour)
+	l := c.read()
+	late := l.Since(&before)
+	for _, test := range []struct {
+		of       *Latencies
+		share    float64
+		from, to time.Duration
+	}{
+		{&l, 0.5, 500 * time.Microsecond, time.Millisecond},
+		{&l, 0.95, 3 * time.Millisecond, 4 * time.Millisecond},
+		{&l, 1, 10 * time.Second, 10 * time.Second},
+		{&late, 0.5, 3 * time.Millisecond, 4 * time.Millisecond},
+	} {
+		if got := test.of.Quantile(test.share); got < test.from || got > test.to {
+			t.Errorf("quantile %v of %d: got %s, want %s to %s", test.share, test.of.Count, got, test.from, test.to)
+		}
+	}
+}

@@ -32,6 +32,8 @@ type Stats struct {
 	DeadLetterRetries uint64        // failed attempts to store dead letters
 	OutboxRetries     uint64        // failed attempts to store outputs
 	ScriptTime        time.Duration // in the script, summed over lanes
+	// Deliveries are the times from reading a batch until every sink has it.
+	Deliveries Latencies
 	// Replayed counts events whose stored outputs were written after a crash.
 	Replayed uint64
 	// BackpressureTime is how long reading waited for a free batch, summed over
@@ -108,7 +110,7 @@ func (p *Pipeline) Stats() Stats {
 		DeadEvents: c.deadEvents.Load(), Lag: lag, Started: c.starts.list(),
 		SourceRetries: p.source.failureCount(), DeadLetterRetries: p.deadLetters.failureCount(),
 		OutboxRetries: p.outbox.failureCount(),
-		ScriptTime:    time.Duration(c.script.Load()), Replayed: c.replayed.Load(),
+		ScriptTime:    time.Duration(c.script.Load()), Replayed: c.replayed.Load(), Deliveries: c.deliveries.read(),
 		BackpressureTime: time.Duration(c.backpressure.Load()), CircuitOpen: p.breaker.isOpen(),
 		OpenPartitions: int(c.open.Load()), Leases: c.leases.stats(),
 	}
@@ -147,6 +149,7 @@ type counters struct {
 	dead                           stageCounter
 	lags                           lagTracker
 	starts                         startTracker
+	deliveries                     latencyCounter
 	leases                         leaseCounter
 }
 

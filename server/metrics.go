@@ -69,6 +69,8 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 	add := func(kind, name string, labels []string, help string, collect func(*stats, func(float64, ...string))) {
 		all = append(all, pipelineMetric(kind, name, labels, help, collect))
 	}
+	deliveries := pipelineMetric(histogram, "delivery_seconds", nil, "Time from reading a batch until every sink has committed it.", nil)
+	deliveries.distribute = func(s *stats, emit func(*pipeline.Latencies, ...string)) { emit(&s.Deliveries) }
 	sinkLabel := []string{"sink"}
 	add(gauge, "pipeline_state", []string{"state"}, "1 for the state that the pipeline is in: starting, running, retrying, paused, draining or stopped.",
 		func(s *stats, emit func(float64, ...string)) {
@@ -124,6 +126,7 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 	add(counter, "state_late_events_total", nil, "Events with a time before the clock of their unit, in a state with time: event.", one(func(s *stats) float64 { return float64(s.Units.Late) }))
 	add(counter, "state_wait_seconds_total", nil, "Time that scripts waited because changes of states in memory had reached state_memory, or the disk was full.", one(func(s *stats) float64 { return s.Units.WaitTime.Seconds() }))
 	add(counter, "timers_total", nil, "Timers that ran.", one(func(s *stats) float64 { return float64(s.Units.Timers) }))
+	all = append(all, deliveries)
 	add(gauge, "circuit_open", nil, "1 while nothing is read because nothing can be written.", one(func(s *stats) float64 { return boolean(s.CircuitOpen) }))
 	add(gauge, "partitions", []string{"state"}, "Partitions by state: open (being read), leased (by this worker) or not_leased (by this worker).",
 		func(s *stats, emit func(float64, ...string)) {

@@ -42,6 +42,7 @@ type commands struct {
 	Restore    restoreCommand    `cmd:"" group:"Event store:" help:"Restore the event store from a backup."`
 	Replay     replayCommand     `cmd:"" group:"Pipelines:" help:"Send stored events through a pipeline once more, into another table or folder."`
 	Status     statusCommand     `cmd:"" group:"Pipelines:" help:"Show the state of the pipelines of a running engine."`
+	Top        topCommand        `cmd:"" group:"Pipelines:" help:"Show the pipelines of a running engine on the terminal, with rates and lag."`
 	Tap        tapCommand        `cmd:"" group:"Pipelines:" help:"Show events live as they flow through a pipeline of a running engine."`
 	Pause      pauseCommand      `cmd:"" group:"Pipelines:" help:"Pause a pipeline until it is resumed, even after a restart."`
 	Resume     resumeCommand     `cmd:"" group:"Pipelines:" help:"Resume a paused pipeline."`

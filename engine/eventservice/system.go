@@ -65,26 +65,32 @@ func (s *Store) rowsOfEngine(table string, rows iter.Seq2[any, error]) func() it
 
 // A pipelineRow is an admin.Status.
 type pipelineRow struct {
-	Pipeline    string              `json:"pipeline" sql:"VARCHAR" doc:"name"`
-	State       pipeline.State      `json:"state" sql:"VARCHAR" doc:"starting, running, retrying, paused, draining or stopped"`
-	Reason      string              `json:"reason,omitempty" sql:"VARCHAR" doc:"why it is retrying, paused or stopped"`
-	Since       *time.Time          `json:"since,omitempty" sql:"TIMESTAMP" doc:"when it was paused"`
-	Next        *time.Time          `json:"next,omitempty" sql:"TIMESTAMP" doc:"when a pipeline that paused itself next tries a batch"`
-	WhyEmpty    string              `json:"why_empty,omitempty" sql:"VARCHAR" doc:"why the source has no partition"`
-	Open        int                 `json:"open_partitions" sql:"BIGINT" doc:"partitions that it reads"`
-	Held        int                 `json:"leased_partitions" sql:"BIGINT" doc:"partitions that this worker has leased"`
-	Elsewhere   int                 `json:"other_partitions" sql:"BIGINT" doc:"partitions that other workers have leased"`
-	Worker      string              `json:"worker" sql:"VARCHAR" doc:"name of this worker"`
-	Workers     int                 `json:"workers" sql:"BIGINT" doc:"live workers; 0 if partitions are not shared"`
-	Read        uint64              `json:"read" sql:"UBIGINT" doc:"events read; an event that is read again counts again"`
-	Events      uint64              `json:"events" sql:"UBIGINT" doc:"events committed in every sink"`
-	Dropped     uint64              `json:"dropped" sql:"UBIGINT" doc:"events that the script dropped"`
-	Dead        uint64              `json:"dead" sql:"UBIGINT" doc:"events that became dead letters"`
-	Lag         uint64              `json:"lag" sql:"UBIGINT" doc:"events that wait in the source"`
-	Circuit     bool                `json:"circuit_open" sql:"BOOLEAN" doc:"true while nothing is read because nothing can be written"`
-	DeadLetters int                 `json:"dead_letters" sql:"BIGINT" doc:"stored dead letters of all runs"`
-	Sinks       []admin.SinkStatus  `json:"sinks" sql:"JSON" doc:"a list: name, rows, lag and retries of each sink"`
-	Shadow      *admin.ShadowStatus `json:"shadow,omitempty" sql:"JSON" doc:"an object: script, sample, state and figures of the shadow"`
+	Pipeline    string         `json:"pipeline" sql:"VARCHAR" doc:"name"`
+	State       pipeline.State `json:"state" sql:"VARCHAR" doc:"starting, running, retrying, paused, draining or stopped"`
+	Reason      string         `json:"reason,omitempty" sql:"VARCHAR" doc:"why it is retrying, paused or stopped"`
+	Since       *time.Time     `json:"since,omitempty" sql:"TIMESTAMP" doc:"when it was paused"`
+	Next        *time.Time     `json:"next,omitempty" sql:"TIMESTAMP" doc:"when a pipeline that paused itself next tries a batch"`
+	WhyEmpty    string         `json:"why_empty,omitempty" sql:"VARCHAR" doc:"why the source has no partition"`
+	Open        int            `json:"open_partitions" sql:"BIGINT" doc:"partitions that it reads"`
+	Held        int            `json:"leased_partitions" sql:"BIGINT" doc:"partitions that this worker has leased"`
+	Elsewhere   int            `json:"other_partitions" sql:"BIGINT" doc:"partitions that other workers have leased"`
+	Worker      string         `json:"worker" sql:"VARCHAR" doc:"name of this worker"`
+	Workers     int            `json:"workers" sql:"BIGINT" doc:"live workers; 0 if partitions are not shared"`
+	Read        uint64         `json:"read" sql:"UBIGINT" doc:"events read; an event that is read again counts again"`
+	Events      uint64         `json:"events" sql:"UBIGINT" doc:"events committed in every sink"`
+	Dropped     uint64         `json:"dropped" sql:"UBIGINT" doc:"events that the script dropped"`
+	Dead        uint64         `json:"dead" sql:"UBIGINT" doc:"events that became dead letters"`
+	Lag         uint64         `json:"lag" sql:"UBIGINT" doc:"events that wait in the source"`
+	Circuit     bool           `json:"circuit_open" sql:"BOOLEAN" doc:"true while nothing is read because nothing can be written"`
+	DeadLetters int            `json:"dead_letters" sql:"BIGINT" doc:"stored dead letters of all runs"`
+	Retries     uint64         `json:"retries" sql:"UBIGINT" doc:"failed attempts to read, or to store what is not a row"`
+
+	ScriptSeconds       float64            `json:"script_seconds" sql:"DOUBLE" doc:"time in the script, summed over lanes"`
+	BackpressureSeconds float64            `json:"backpressure_seconds" sql:"DOUBLE" doc:"time that reading waited for batches to commit"`
+	Deliveries          pipeline.Latencies `json:"deliveries" sql:"JSON" doc:"an object: count and sum of the times from reading a batch until every sink has it, and how many are up to each bound of perigee_delivery_seconds"`
+
+	Sinks  []admin.SinkStatus  `json:"sinks" sql:"JSON" doc:"a list: name, rows, lag, retries, seconds and commits of each sink"`
+	Shadow *admin.ShadowStatus `json:"shadow,omitempty" sql:"JSON" doc:"an object: script, sample, state and figures of the shadow"`
 }
 
 func (s *Store) yieldPipelines(yield func(any, error) bool) {

@@ -134,6 +134,7 @@ var may = map[string][]string{
 	"internal/inspect":          {"event", "internal/decompress", "internal/document/pure", "source/format"},
 	"internal/luajit/extension": {},
 	"internal/audit":            {"pipeline/deadletter", "source/generate"},
+	"internal/top":              {"admin", "pipeline", "internal/terminal"},
 
 	"cmd/perigee": {
 		"admin", "engine", "engine/compare", "engine/config", "engine/eventservice", "engine/replay", "engine/suite", "engine/trial", "event", "pipeline", "pipeline/state", "pipeline/tap",
@@ -141,7 +142,7 @@ var may = map[string][]string{
 		"source", "source/file", "source/format", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/stubs", "script/tuning",
 		"sink", "sink/file", "sink/http", "sink/kafka", "sink/mysql", "sink/postgres", "sink/redis", "sink/stdout",
-		"internal/audit", "internal/chaos", "internal/inspect", "internal/nearest", "internal/scaffold", "examples",
+		"internal/audit", "internal/chaos", "internal/inspect", "internal/nearest", "internal/scaffold", "internal/top", "examples",
 	},
 	"tools/mutants":       {},
 	"examples":            {},

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/perigeedb/perigee/internal/s3client"
 	"github.com/perigeedb/perigee/script"
 )
 
@@ -46,7 +47,7 @@ type Config struct {
 type Loader struct {
 	allow  *Allow
 	client *http.Client
-	s3     *bucketClient
+	s3     *s3client.Client
 }
 
 // New returns a loader. It does not connect.

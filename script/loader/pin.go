@@ -49,7 +49,7 @@ func leavesMachine(u *url.URL) bool {
 func (l *Loader) checkPinned(o Origin) error {
 	carrier := o.url
 	if o.url != nil && o.url.Scheme == "s3" {
-		carrier = l.s3.url
+		carrier = l.s3.URL
 	}
 	if carrier == nil || o.pin != "" || !leavesMachine(carrier) {
 		return nil

@@ -25,6 +25,12 @@ type nativeUnit interface {
 	begin(clock uint64) (nativeDelta, error) // ms since 1970
 	apply(number, mark uint64, changes []byte) error
 	drop()
+
+	chunk(from []byte, bytes int) (Chunk, error)
+	loadBegin(s Snapshot) (loaded uint64, err error)
+	load(chunk []byte) error
+	loadEnd() error
+	isLoading() (bool, error)
 }
 
 // A nativeDelta must not be used after commit succeeded, or after drop of its unit.

@@ -17,7 +17,7 @@
  *
  * The files call each other only downwards, in this order:
  *
- *   check, backup, slices, nodes   complete functions of nodedb.h
+ *   check, backup, slices, nodes, snapshot   complete functions of nodedb.h
  *   store                          opens and closes a folder
  *   unit                           the state of a pipeline: deltas in flight, and their committer
  *   session                        opens and closes sessions
@@ -294,12 +294,24 @@ typedef struct {
 int ndb_unit_read(ndb_store *store, MDB_txn *txn, ndb_unit_record *out);
 int ndb_unit_write(ndb_store *store, MDB_txn *txn, ndb_unit_record record); /* an LMDB code */
 
+/* A snapshot that is being loaded into a folder; see snapshot.c. */
+typedef struct {
+	uint64_t chunks;        /* that are in the file */
+	ndb_unit_record record; /* of the unit once all are */
+} ndb_unit_loading;
+/* NDB_NONE: no snapshot is being loaded. */
+int ndb_loading_read(ndb_store *store, MDB_txn *txn, ndb_unit_loading *out);
+/* NULL: removes the record. Returns an LMDB code. */
+int ndb_loading_write(ndb_store *store, MDB_txn *txn, const ndb_unit_loading *l);
+
 /* The encoding of a value in LMDB. */
 #define NDB_STORED_HEADER 17
 size_t ndb_stored_size(const ndb_entry *e, int sums);
 void ndb_stored_write(const ndb_entry *e, int sums, char *out);
 int ndb_stored_is_text(const char *data);
 int ndb_stored_has_sum(const char *data);
+/* Copies a value in its stored form, without its checksum; returns its length. */
+size_t ndb_stored_without_sum(const char *data, size_t len, char *out);
 /* For options.verify: NDB_E_CORRUPT if the checksum does not match. */
 int ndb_stored_verify(
     const ndb_store *store, const char *key, size_t key_len, const char *data, size_t len);
@@ -357,6 +369,18 @@ uint16_t ndb_record_sum_by_table(const char *key, size_t key_len, const char *va
 size_t ndb_layer_encoded(const ndb_layer *l, uint64_t clock);
 /* Encodes a layer and the time of its changes; out has room for its encoded bytes. */
 void ndb_layer_encode(const ndb_layer *l, uint64_t clock, char *out);
+/* Encodes records of LMDB as the entries of a layer. Zeroed: empty. */
+typedef struct {
+	char *bytes; /* of malloc */
+	size_t used, cap;
+	char key[NDB_KEY_MAX]; /* the last one */
+	size_t key_len;
+	uint64_t count;
+} ndb_encoder;
+int ndb_encoder_add(
+    ndb_encoder *e, const char *key, size_t key_len, const char *value, size_t len);
+/* Makes bytes the encoded layer, of `used` bytes. The caller frees it, also after an error. */
+int ndb_encoder_finish(ndb_encoder *e, uint64_t clock);
 /* Decodes into an empty layer. NDB_E_CORRUPT: out is left empty. */
 int ndb_layer_decode(const char *data, size_t len, ndb_layer *out, uint64_t *clock);
 
@@ -655,6 +679,11 @@ static inline void ndb_unit_set_clock(ndb_store *store, uint64_t clock) {
 int ndb_unit_start(ndb_store *store);   /* after its base is opened */
 void ndb_unit_retire(ndb_store *store); /* drops its deltas and closes its sessions */
 void ndb_unit_free(ndb_store *store);   /* after the committer has stopped */
+/* The highest number of a delta of which parts may be in the file, and its mark. Fails if the unit
+ * cannot be read. */
+int ndb_unit_begun(ndb_store *store, uint64_t *begun, uint64_t *mark);
+/* Makes the unit one that only a load can use. Unless a load was found in it, it must be new. */
+int ndb_unit_claim_load(ndb_store *store, int found);
 
 /* ---- store.c ---- */
 /* NDB_OK if the file has data, NDB_NONE if it is absent or empty, NDB_E_DISK if stat fails. */

@@ -12,6 +12,7 @@
  * A key is the number of bytes that it shares with the key before it, the number of the others,
  * and those bytes. Keys of kills and of entries are in order. Numbers are LEB128. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "core.h"
 
@@ -92,6 +93,64 @@ void ndb_layer_encode(const ndb_layer *l, uint64_t clock, char *out) {
 	}
 	uint32_t sum = ndb_crc32c(start, (size_t)(out - start));
 	for (int i = 0; i < SUM_BYTES; i++) *out++ = (char)(sum >> (8 * i));
+}
+
+/* ---- encoding of records ---- */
+
+enum {
+	NUMBER_MAX = 10,               /* bytes of an encoded number */
+	HEAD_MAX = 2 + 2 * NUMBER_MAX, /* bytes before the entries, without kills */
+	FIRST_CAP = 64 << 10
+};
+
+static int reserve(ndb_encoder *e, size_t bytes) {
+	if (e->used + bytes <= e->cap) return NDB_OK;
+	size_t cap = e->cap ? e->cap * 2 : FIRST_CAP;
+	while (cap < e->used + bytes) cap *= 2;
+	char *grown = realloc(e->bytes, cap);
+	if (!grown) return ndb_fail(NDB_E_MEMORY, "out of memory");
+	e->bytes = grown, e->cap = cap;
+	return NDB_OK;
+}
+
+int ndb_encoder_add(
+    ndb_encoder *e, const char *key, size_t key_len, const char *value, size_t len) {
+	if (key_len > NDB_KEY_MAX || !len) return ndb_fail(NDB_E_CORRUPT, "a node does not decode");
+	if (!e->used) e->used = HEAD_MAX;
+	int error = reserve(e, 3 * NUMBER_MAX + key_len + len);
+	if (error < 0) return error;
+	size_t shared = 0, most = key_len < e->key_len ? key_len : e->key_len;
+	while (shared < most && key[shared] == e->key[shared]) shared++;
+	char *out = e->bytes + e->used;
+	out = put_number(put_number(out, shared), key_len - shared);
+	memcpy(out, key + shared, key_len - shared);
+	out += key_len - shared;
+	char *at = out + NUMBER_MAX; /* behind the longest length */
+	size_t bare = ndb_stored_without_sum(value, len, at);
+	out = put_number(out, bare);
+	memmove(out, at, bare);
+	out += bare;
+	memcpy(e->key + shared, key + shared, key_len - shared);
+	e->key_len = key_len;
+	e->used = (size_t)(out - e->bytes);
+	e->count++;
+	return NDB_OK;
+}
+
+int ndb_encoder_finish(ndb_encoder *e, uint64_t clock) {
+	if (!e->used) e->used = HEAD_MAX;
+	int error = reserve(e, SUM_BYTES);
+	if (error < 0) return error;
+	char head[HEAD_MAX], *out = head;
+	*out++ = VERSION;
+	out = put_number(put_number(put_number(out, clock), 0), e->count);
+	size_t head_len = (size_t)(out - head), body = e->used - HEAD_MAX;
+	memmove(e->bytes + head_len, e->bytes + HEAD_MAX, body);
+	memcpy(e->bytes, head, head_len);
+	e->used = head_len + body;
+	uint32_t sum = ndb_crc32c(e->bytes, e->used);
+	for (int i = 0; i < SUM_BYTES; i++) e->bytes[e->used++] = (char)(sum >> (8 * i));
+	return NDB_OK;
 }
 
 /* ---- decoding ---- */

@@ -268,6 +268,29 @@ typedef struct {
 /* NDB_E_DISK: the last write failed; *out is filled nevertheless. */
 int ndb_unit_status(ndb_store *unit, ndb_unit_statistics *out);
 
+/* ---- snapshots of units (snapshot.c) ---- */
+/* Chunks of one walk are complete once the deltas from the applied of the first chunk, without it, up
+ * to the begun of the last one were applied to them. */
+typedef struct {
+	char *data; /* the nodes as an encoded delta; the caller frees it */
+	size_t len;
+	uint64_t nodes;
+	char next[NDB_KEY_MAX]; /* the key to pass for the next chunk */
+	size_t next_len;        /* 0: this was the last one */
+	uint64_t applied, applied_mark, begun, begun_mark;
+	uint64_t clock; /* of the delta with the number begun, or of a later one */
+} ndb_chunk;
+/* Reads the nodes that are on disk, from a key on (length 0: the first), up to about so many encoded
+ * bytes, in a transaction that takes at most about a second. */
+int ndb_unit_chunk(ndb_store *unit, const char *from, size_t from_len, size_t bytes, ndb_chunk *out);
+/* Begins to load a snapshot into a new unit, or continues: *chunks is how many are loaded. The unit
+ * cannot be used otherwise until ndb_unit_load_end, and then must be closed. */
+int ndb_unit_load_begin(ndb_store *unit, uint64_t applied, uint64_t applied_mark, uint64_t begun,
+    uint64_t clock, uint64_t *chunks);
+int ndb_unit_load(ndb_store *unit, const char *data, size_t len); /* the next chunk */
+int ndb_unit_load_end(ndb_store *unit);
+int ndb_unit_is_loading(ndb_store *unit); /* 1: only ndb_unit_load_begin can use it */
+
 /* ---- nodes (access.c, nodes.c). key is an encoded path ---- */
 /* NDB_NONE: the node has no value */
 int ndb_get(ndb_session *s, const char *key, size_t len, ndb_scalar *out);

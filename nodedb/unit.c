@@ -45,6 +45,8 @@ struct ndb_unit {
 	uint32_t count;
 	uint64_t needed; /* number up to which deltas must be applied before the unit can be read */
 	uint64_t begun;  /* highest number of which parts may be in the file */
+	uint64_t begun_mark; /* mark of the delta with that number, once it was applied */
+	int loading;         /* a snapshot is being loaded, see snapshot.c */
 	uint64_t latest; /* the clock of the latest delta */
 	/* marks of the last committed delta, of the last one in frozen, of the last durable one */
 	uint64_t mark, frozen_mark, durable_mark;
@@ -65,6 +67,9 @@ static int not_a_unit(void) {
 
 /* Lock: held. */
 static int check_complete(const ndb_store *store) {
+	if (store->unit->loading)
+		return ndb_fail(NDB_E_INCOMPLETE,
+		    "a snapshot is being loaded into %s: load its other chunks first", store->folder);
 	if (store->number >= store->unit->needed) return NDB_OK;
 	return ndb_fail(NDB_E_INCOMPLETE,
 	    "the folder may have parts of the deltas up to %llu, of which %llu is the last that was applied: apply the others first",
@@ -245,6 +250,7 @@ static int merge(ndb_store *store, const ndb_layer *l) {
 /* Commits a layer under the next number. Lock: held, dropped in between. */
 static int commit_layer(
     ndb_store *store, const ndb_layer *l, uint64_t clock, uint64_t number, uint64_t mark) {
+	if (store->unit->loading) return check_complete(store);
 	if (number != store->number + 1)
 		return ndb_fail(NDB_E_ARGUMENT, "the next delta has number %llu, not %llu",
 		    (unsigned long long)store->number + 1, (unsigned long long)number);
@@ -253,6 +259,7 @@ static int commit_layer(
 	if (error < 0) return error;
 	store->number = number;
 	store->unit->mark = mark;
+	if (number == store->unit->begun) store->unit->begun_mark = mark;
 	if (clock > atomic_load(&store->clock)) atomic_store(&store->clock, clock);
 	if (clock > store->unit->latest) store->unit->latest = clock;
 	atomic_fetch_add_explicit(&store->version, 1, memory_order_release);
@@ -356,6 +363,35 @@ int ndb_begin_committed(ndb_session *s) {
 	return error < 0 ? error : ndb_begin_view(s);
 }
 
+int ndb_unit_begun(ndb_store *store, uint64_t *begun, uint64_t *mark) {
+	if (!store->unit) return not_a_unit();
+	pthread_mutex_lock(&store->lock);
+	int error = check_complete(store);
+	*begun = store->unit->begun, *mark = store->unit->begun_mark;
+	pthread_mutex_unlock(&store->lock);
+	return error;
+}
+
+int ndb_unit_is_loading(ndb_store *store) {
+	if (!store->unit) return not_a_unit();
+	pthread_mutex_lock(&store->lock);
+	int loading = store->unit->loading;
+	pthread_mutex_unlock(&store->lock);
+	return loading;
+}
+
+int ndb_unit_claim_load(ndb_store *store, int found) {
+	if (!store->unit) return not_a_unit();
+	int error = NDB_OK;
+	pthread_mutex_lock(&store->lock);
+	if (!found && (store->number || store->unit->begun || store->base->nodes || store->unit->count))
+		error = ndb_fail(NDB_E_ARGUMENT, "%s has nodes: load the snapshot into a new folder",
+		    store->folder);
+	if (error == NDB_OK) store->unit->loading = 1;
+	pthread_mutex_unlock(&store->lock);
+	return error;
+}
+
 /* ---- the committer ---- */
 
 /* Writes a slice of frozen in one transaction; *done: it was the last one. Lock: not held. */
@@ -377,7 +413,7 @@ static int write_slice(
 			uint32_t left = store->options.slice_nodes;
 			if (rc == 0 && written) rc = ndb_sweep(store, txn, record.clock, &left);
 			*done = written && (left || *sweeps == SLICES_OF_SWEEP);
-			record.applied = written ? record.begun : durable;
+			record.applied = written ? store->frozen_number : durable;
 			record.mark = written ? u->frozen_mark : durable_mark;
 			if (rc == 0) rc = ndb_unit_write(store, txn, record);
 			if (rc == 0) rc = mdb_txn_commit(txn);
@@ -402,7 +438,9 @@ static void freeze_pending(ndb_store *store) {
 	u->settled = ndb_monotonic_ms() + (age < SETTLE_MS ? age : SETTLE_MS);
 	store->frozen = store->pending;
 	ndb_layer_init(&store->pending);
-	store->frozen_number = u->begun = store->number;
+	store->frozen_number = store->number;
+	/* It stays above that until all deltas with parts in the file were applied again. */
+	if (store->number >= u->begun) u->begun = store->number, u->begun_mark = u->mark;
 	u->frozen_clock = atomic_load(&store->clock);
 	u->frozen_mark = u->mark;
 	store->dirty_since = 0;
@@ -429,7 +467,7 @@ static void write_frozen(ndb_store *store) {
 	ndb_layer_init(&written);
 	uint32_t sweeps = 0;
 	for (int done = 0; !done;) {
-		ndb_unit_record record = {store->durable, store->frozen_number, u->frozen_clock, 0};
+		ndb_unit_record record = {store->durable, u->begun, u->frozen_clock, 0};
 		int after_failure = store->failure != 0;
 		ndb_snapshot *fresh = NULL, *before;
 		store->committing = 1;
@@ -508,16 +546,20 @@ static void *committer(void *argument) {
 
 int ndb_unit_start(ndb_store *store) {
 	ndb_unit_record record;
+	ndb_unit_loading loading;
 	int error = ndb_unit_read(store, store->base->txn, &record);
 	if (error < 0) return error;
+	int load = ndb_loading_read(store, store->base->txn, &loading);
+	if (load < 0) return load;
 	if (record.begun < record.applied)
 		return ndb_fail(NDB_E_CORRUPT, "the unit's record is damaged");
 	ndb_unit *u = calloc(1, sizeof *u);
 	if (!u) return ndb_fail(NDB_E_MEMORY, "out of memory");
 	u->needed = u->begun = record.begun;
-	u->mark = u->frozen_mark = u->durable_mark = record.mark;
+	u->mark = u->frozen_mark = u->durable_mark = u->begun_mark = record.mark;
 	u->latest = record.clock ? record.clock : 1;
 	u->wait = RETRY_MS;
+	u->loading = load == NDB_OK;
 	atomic_store(&store->clock, u->latest);
 	store->number = store->durable = store->frozen_number = record.applied;
 	store->unit = u;

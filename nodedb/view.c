@@ -371,6 +371,13 @@ int ndb_stored_is_text(const char *data) {
 	return type == STORED_STRING || type == STORED_DIGITS;
 }
 
+size_t ndb_stored_without_sum(const char *data, size_t len, char *out) {
+	size_t kept = ndb_stored_has_sum(data) ? len - SUM_BYTES : len;
+	memcpy(out, data, kept);
+	*out = (char)(*out & ~STORED_SUM);
+	return kept;
+}
+
 int ndb_stored_has_sum(const char *data) { return (data[0] & STORED_SUM) != 0; }
 
 int ndb_stored_verify(
@@ -408,6 +415,40 @@ int ndb_unit_write(ndb_store *store, MDB_txn *txn, ndb_unit_record record) {
 	const uint64_t fields[] = {record.applied, record.begun, record.clock, record.mark};
 	for (int i = 0; i < UNIT_RECORD_BYTES; i++) bytes[i] = (char)(fields[i / 8] >> (i % 8 * 8));
 	MDB_val key = {sizeof record_name - 1, (void *)(uintptr_t)record_name};
+	MDB_val value = {sizeof bytes, bytes};
+	return mdb_put(txn, store->meta, &key, &value, 0);
+}
+
+/* A snapshot that is being loaded: how many of its chunks are in the file, and the unit's record once
+ * all are. */
+static const char loading_name[] = "loading";
+
+enum {
+	LOADING_BYTES = 40
+};
+
+int ndb_loading_read(ndb_store *store, MDB_txn *txn, ndb_unit_loading *out) {
+	MDB_val key = {sizeof loading_name - 1, (void *)(uintptr_t)loading_name}, value;
+	int rc = mdb_get(txn, store->meta, &key, &value);
+	*out = (ndb_unit_loading){0};
+	if (rc == MDB_NOTFOUND) return NDB_NONE;
+	if (rc) return ndb_lmdb_error(rc, "read the record of a load");
+	if (value.mv_size != LOADING_BYTES)
+		return ndb_fail(NDB_E_CORRUPT, "the record of a load is damaged");
+	ndb_unit_record *r = &out->record;
+	uint64_t *fields[] = {&out->chunks, &r->applied, &r->begun, &r->clock, &r->mark};
+	for (int i = 0; i < LOADING_BYTES; i++)
+		*fields[i / 8] |= (uint64_t)((const unsigned char *)value.mv_data)[i] << (i % 8 * 8);
+	return NDB_OK;
+}
+
+int ndb_loading_write(ndb_store *store, MDB_txn *txn, const ndb_unit_loading *l) {
+	MDB_val key = {sizeof loading_name - 1, (void *)(uintptr_t)loading_name};
+	if (!l) return mdb_del(txn, store->meta, &key, NULL);
+	char bytes[LOADING_BYTES];
+	const ndb_unit_record *r = &l->record;
+	const uint64_t fields[] = {l->chunks, r->applied, r->begun, r->clock, r->mark};
+	for (int i = 0; i < LOADING_BYTES; i++) bytes[i] = (char)(fields[i / 8] >> (i % 8 * 8));
 	MDB_val value = {sizeof bytes, bytes};
 	return mdb_put(txn, store->meta, &key, &value, 0);
 }

@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bench-state bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bench-state bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka
 	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) test -count=1 ./source/kafka ./sink/kafka
 
+test-s3: ## the archive of states in the buckets of a real S3 service
+	@$(SETUP) seaweedfs
+	@PERIGEE_SEAWEEDFS=$(CURDIR)/.build/seaweedfs/bin/weed $(GO) test -count=1 ./pipeline/state/archive
+
 test-m: ## the node database's order, sums and operations against M itself (GT.M), a million pairs
 	@$(SETUP) nodes
 	@PERIGEE_PAIRS_FOR_M=1000000 $(GO) test ./nodedb/internal/coretest -count=1 -v -run AgainstM
@@ -83,7 +87,7 @@ check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell li
 	@tools/check.sh
 
 ci-long: ## check, test-long and race, then go install, torture, Kafka, the C code under AddressSanitizer and a minute of every fuzzer: at most 70 minutes
-	@.ci/run check torture test-kafka test-long test-install torture-asan race fuzz
+	@.ci/run check torture test-kafka test-s3 test-long test-install torture-asan race fuzz
 
 verify: build ## kill, suspend, disconnect and restore everything 500 times: each event is delivered once
 	@$(SETUP) servers

@@ -61,10 +61,11 @@ func (a *Admin) Handlers() map[string]http.Handler {
 		"log-level": Handle(func(ctx context.Context, r logLevelRequest) (slog.Level, error) {
 			return a.SetLogLevel(ctx, r.Level)
 		}),
-		"states":       Handle(a.States),
-		"state-nodes":  handleStream(a.StateNodes),
-		"positions":    Handle(a.Positions),
-		"set-position": Handle(a.SetPosition),
+		"states":         Handle(a.States),
+		"state-nodes":    handleStream(a.StateNodes),
+		"state-snapshot": handleStream(a.SnapshotState),
+		"positions":      Handle(a.Positions),
+		"set-position":   Handle(a.SetPosition),
 	}
 	routes := make(map[string]http.Handler, len(handlers))
 	for name, h := range handlers {
@@ -103,6 +104,9 @@ func handleStream[In, Out any](operation func(context.Context, In) iter.Seq2[Out
 			}
 			if err := encoder.Encode(out); err != nil {
 				return err
+			}
+			if step, ok := any(out).(StateStep); ok && step.Progress != nil {
+				w.(http.Flusher).Flush() // a terminal shows it
 			}
 		}
 		return nil

@@ -33,6 +33,8 @@ type StateUnit struct {
 	Bytes uint64 `json:"note_bytes"`
 	// Copy is what this machine has of the unit; nil if it has nothing.
 	Copy *state.CopyStatus `json:"copy,omitempty"`
+	// Archive says how far the archive is; nil without one, and while no engine has the unit.
+	Archive *state.ArchiveStatus `json:"archive,omitempty"`
 }
 
 // States describes the units of all states.
@@ -80,6 +82,7 @@ func (p *Pipeline) stateUnits(ctx context.Context) (all []StateUnit, err error) 
 		}
 		if p.Running != nil {
 			one.Copy, err = p.Running.StateStatus(name)
+			one.Archive = p.Running.ArchiveStatus(name)
 		} else {
 			one.Copy, err = p.State.CopyStatus(name)
 		}

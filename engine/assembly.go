@@ -14,8 +14,10 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/engine/shadow"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/s3client"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/state"
+	"github.com/perigeedb/perigee/pipeline/state/archive"
 	"github.com/perigeedb/perigee/pipeline/tap"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/loader"
@@ -76,6 +78,7 @@ type Pipeline struct {
 	beside    *pool.Pool    // of the shadow; nil without one
 	tap       *tap.Hub      // in a running engine
 	state     *state.Config // in a running engine; nil without a state
+	archive   archive.Place // of the state; nil for none
 	changelog sink.Sink     // the home of the state in a running engine; nil if a sink is it
 	closed    bool
 }
@@ -162,13 +165,18 @@ func (a *Assembly) createLoader() error {
 	}
 	l, err := loader.New(loader.Config{
 		Allow: append(slices.Clone(c.Allow.Hosts), a.opts.Allow...), Lookup: a.opts.Lookup,
-		S3: loader.S3{Endpoint: c.S3.Endpoint, Region: c.S3.Region, AccessKey: c.S3.AccessKey, SecretKey: c.S3.SecretKey},
+		S3: a.s3Settings(),
 	})
 	if err != nil {
 		return c.S3.At(err, "")
 	}
 	a.loader = l
 	return nil
+}
+
+func (a *Assembly) s3Settings() s3client.Settings {
+	s := a.Config.S3
+	return s3client.Settings{Endpoint: s.Endpoint, Region: s.Region, AccessKey: s.AccessKey, SecretKey: s.SecretKey}
 }
 
 // readSchemas reads the schemas of tables that are texts of their own.
@@ -203,7 +211,7 @@ func (a *Assembly) addPipeline(ctx context.Context, c config.Pipeline) (faults [
 	log := a.opts.Log.With("pipeline", c.Name)
 	sinks := a.createSinks(p, log)
 	if sinks == nil {
-		sinks = p.checkState()
+		sinks = cmp.Or(p.checkState(), a.createArchive(p))
 	}
 	return append(faults, sinks, a.createSource(p, log), a.loadScript(ctx, p, log))
 }

@@ -94,8 +94,9 @@ type Options struct {
 	// process there. It may be nil.
 	Reached func(pipeline.Point)
 
-	// StateFlushAge is how long changes of states wait for the disk, for tests that kill the
-	// process while it writes them; 0 means the default of package nodedb.
+	// StateFlushAge is how long changes of states wait for the disk, and half as long as they wait for
+	// the archive, for tests that kill the process while it writes them. It also makes snapshots of
+	// small archives. 0 means the defaults of packages nodedb and state.
 	StateFlushAge time.Duration
 }
 

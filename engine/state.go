@@ -15,6 +15,7 @@ import (
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/state"
+	"github.com/perigeedb/perigee/pipeline/state/archive"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/changelog"
 )
@@ -57,7 +58,7 @@ func (p *Pipeline) stateConfig(data string, home sink.UnitStore, homeName string
 	s := p.Config.State
 	return &state.Config{
 		Name: s.Name, Version: s.Version, Shared: s.Scope == config.ScopePipeline, EventTime: eventTimeOf(s), Home: home, HomeName: homeName,
-		Folder: stateFolderOf(data, s.Name, s.Version), Log: log.With("pipeline", p.Config.Name),
+		Folder: stateFolderOf(data, s.Name, s.Version), Archive: p.archive, Keep: s.Archive.Keep, Log: log.With("pipeline", p.Config.Name),
 	}
 }
 
@@ -81,6 +82,20 @@ func stateFolderOf(data, name string, version int) string {
 		name += "@" + strconv.Itoa(version)
 	}
 	return filepath.Join(data, stateFolder, name)
+}
+
+// createArchive makes the client of the place in which the state of a pipeline is archived. It
+// connects to nothing.
+func (a *Assembly) createArchive(p *Pipeline) (err error) {
+	s, c := p.Config.State, a.Config
+	if s == nil || s.Archive.To == "" {
+		return nil
+	}
+	p.archive, err = archive.Locate(s.Archive.To, c.Folder, a.s3Settings(), a.opts.Lookup)
+	if err != nil {
+		return s.At(fmt.Errorf("archive of state %s: %w", s.Name, err), "use a folder, or s3://BUCKET/PREFIX with the service of the key s3")
+	}
+	return nil
 }
 
 // describeState is stateConfig for commands without an engine.
@@ -206,10 +221,16 @@ func (e *Engine) keepState(p *Pipeline, settings *pipeline.Config) error {
 	}
 	home := settings.Sinks[settings.Home]
 	settings.State = p.stateConfig(e.data, home.Sink.Traits().Units, home.Name, e.log)
-	settings.State.FlushAge, settings.State.Budget = e.opts.StateFlushAge, e.budget
+	settings.State.Budget = e.budget
+	if age := e.opts.StateFlushAge; age > 0 {
+		settings.State.FlushAge, settings.State.ArchiveAge, settings.State.SnapshotBytes = age, 2*age, testSnapshotBytes
+	}
 	p.state = settings.State
 	return nil
 }
+
+// testSnapshotBytes is the least size of segments that a snapshot replaces in tests.
+const testSnapshotBytes = 64 << 10
 
 // openChangelog opens the changelog in the data folder, if it is not open.
 func (e *Engine) openChangelog() (err error) {

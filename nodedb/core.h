@@ -377,8 +377,7 @@ typedef struct {
 	size_t key_len;
 	uint64_t count;
 } ndb_encoder;
-int ndb_encoder_add(
-    ndb_encoder *e, const char *key, size_t key_len, const char *value, size_t len);
+int ndb_encoder_add(ndb_encoder *e, const char *key, size_t key_len, const char *value, size_t len);
 /* Makes bytes the encoded layer, of `used` bytes. The caller frees it, also after an error. */
 int ndb_encoder_finish(ndb_encoder *e, uint64_t clock);
 /* Decodes into an empty layer. NDB_E_CORRUPT: out is left empty. */

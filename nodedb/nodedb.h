@@ -282,7 +282,8 @@ typedef struct {
 } ndb_chunk;
 /* Reads the nodes that are on disk, from a key on (length 0: the first), up to about so many encoded
  * bytes, in a transaction that takes at most about a second. */
-int ndb_unit_chunk(ndb_store *unit, const char *from, size_t from_len, size_t bytes, ndb_chunk *out);
+int ndb_unit_chunk(
+    ndb_store *unit, const char *from, size_t from_len, size_t bytes, ndb_chunk *out);
 /* Begins to load a snapshot into a new unit, or continues: *chunks is how many are loaded. The unit
  * cannot be used otherwise until ndb_unit_load_end, and then must be closed. */
 int ndb_unit_load_begin(ndb_store *unit, uint64_t applied, uint64_t applied_mark, uint64_t begun,

@@ -197,7 +197,7 @@ func New(c Config) *Pipeline {
 	p.writeOrder = orderWrites(c.Sinks)
 	if c.State != nil {
 		withHooks := *c.State
-		withHooks.BeforeTrim, withHooks.AfterTrim = func() { c.Reached(BeforeTrim) }, func() { c.Reached(AfterTrim) }
+		withHooks.Reached = func(at state.Step) { c.Reached(Point(at)) }
 		p.config.State = &withHooks
 		p.units = newUnits(p)
 		p.writeOrder = append(slices.DeleteFunc(p.writeOrder, func(i int) bool { return i == c.Home }), c.Home)

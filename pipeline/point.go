@@ -1,5 +1,7 @@
 package pipeline
 
+import "github.com/perigeedb/perigee/pipeline/state"
+
 // A Point is a step that batches pass. Tests stop the process at points and check
 // that nothing is lost or duplicated.
 type Point string
@@ -15,8 +17,6 @@ const (
 	BeforeAck        Point = "before-ack"         // every sink has the batch
 	AfterAck         Point = "after-ack"          // the source knows
 	BeforeReplay     Point = "before-replay"      // an entry of the outbox was found after a crash
-	BeforeTrim       Point = "before-trim"        // the home is about to remove notes; only with a state
-	AfterTrim        Point = "after-trim"         // it has removed them
 )
 
 // Points returns the points of a pipeline without a state.
@@ -26,10 +26,11 @@ func Points() []Point {
 	}
 }
 
-// StatePoints returns the points of a pipeline with a state.
+// StatePoints returns the points of a pipeline with a state, which are also the steps of its units.
 func StatePoints() []Point {
-	return []Point{
-		AfterRead, AfterScript, AfterDeadLetters, BeforeWrite, AfterCommit, AfterNote, BeforeAck, AfterAck, BeforeReplay,
-		BeforeTrim, AfterTrim,
+	points := []Point{AfterRead, AfterScript, AfterDeadLetters, BeforeWrite, AfterCommit, AfterNote, BeforeAck, AfterAck, BeforeReplay}
+	for _, step := range state.Steps() {
+		points = append(points, Point(step))
 	}
+	return points
 }

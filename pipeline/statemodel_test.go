@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,12 +20,14 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/s3client"
 	"github.com/perigeedb/perigee/internal/testseed"
 	"github.com/perigeedb/perigee/internal/testsize"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/nodedb/lua"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/state"
+	"github.com/perigeedb/perigee/pipeline/state/archive"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/luajit"
 	"github.com/perigeedb/perigee/sink"
@@ -103,8 +107,8 @@ func (l *lockedRand) IntN(n int) int {
 }
 
 // TestStateModel lets random events run through a pipeline with a state, whose sinks fail, fence
-// it and reject rows, whose script fails and hits limits, and which is stopped and started again. Then
-// all dead letters are retried. Rows and state are those of a plain program.
+// it and reject rows, whose script fails and hits limits, whose archive fails, and which is stopped and
+// started again, at times without its copies. Then all dead letters are retried. Rows and state are those of a plain program.
 func TestStateModel(t *testing.T) {
 	random := &lockedRand{r: testseed.New(t)}
 	for i := range testsize.Count(2, 30) {
@@ -171,10 +175,55 @@ func newStateModel(t *testing.T, random *lockedRand, shared bool) *stateModel {
 	m.state = &state.Config{
 		Name: "users", Shared: shared, Home: m.home.Traits().Units, HomeName: "changelog", Folder: filepath.Join(t.TempDir(), "users"),
 		FlushAge: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Archive: m.newArchive(), Keep: 300 * time.Millisecond, ArchiveAge: 10 * time.Millisecond, SnapshotBytes: 2000,
 	}
 	m.table.beforeCommit = m.failAtTimes
 	m.table.afterCommit = m.failAtTimes
 	return m
+}
+
+// newArchive returns a folder that cannot be written at times.
+func (m *stateModel) newArchive() archive.Place {
+	m.t.Helper()
+	place, err := archive.Locate(m.t.TempDir(), "", s3client.Settings{}, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return faultyPlace{place, m.random}
+}
+
+type faultyPlace struct {
+	archive.Place
+	random *lockedRand
+}
+
+func (p faultyPlace) Put(ctx context.Context, name string, data []byte) error {
+	if p.random.IntN(10) == 0 {
+		return errors.New("away")
+	}
+	return p.Place.Put(ctx, name, data)
+}
+
+// loseCopies goes on without the copies of some units, as on another machine.
+func (m *stateModel) loseCopies() {
+	m.t.Helper()
+	names, err := m.state.Copies()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	folder := filepath.Join(m.t.TempDir(), "users")
+	for _, name := range names {
+		if m.random.IntN(2) == 0 {
+			continue
+		}
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			m.t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(m.state.Folder, url.PathEscape(name)), filepath.Join(folder, url.PathEscape(name))); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	m.state.Folder = folder
 }
 
 func (m *stateModel) failAtTimes(context.Context) error {
@@ -205,6 +254,9 @@ func (m *stateModel) runUntil(code string, healed bool) map[int]modelRow {
 		done := m.runOnce(loaded, time.Duration(20+m.random.IntN(600))*time.Millisecond, want, letters)
 		if rows := m.rows(); done || time.Now().After(deadline) {
 			return rows
+		}
+		if m.random.IntN(3) == 0 {
+			m.loseCopies()
 		}
 	}
 }
@@ -388,6 +440,19 @@ func (m *stateModel) checkOrder(rows map[int]modelRow) {
 func (m *stateModel) counts() map[string]int {
 	m.t.Helper()
 	counts := map[string]int{}
+	units, err := m.state.Units(m.t.Context())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for name := range units { // the last run may not have opened one whose copy was lost
+		u, err := state.Open(m.t.Context(), m.state, name)
+		if err == nil {
+			err = u.Close()
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	}
 	names, err := m.state.Copies()
 	for _, name := range names {
 		err = errors.Join(err, m.state.View(m.t.Context(), name, func(tx *nodedb.Tx) error {

@@ -87,7 +87,9 @@ type UnitStats struct {
 	Late         uint64 // events since New that were before the clock of their unit, with time: event
 	// WaitTime is how long scripts have waited since New because the changes in memory had reached
 	// their bound, or the disk was full.
-	WaitTime time.Duration
+	WaitTime     time.Duration
+	ArchiveNotes uint64 // wait for the archive
+	ArchiveBytes uint64 // of these notes
 }
 
 // SinkStats are the counts of one sink.

@@ -526,6 +526,28 @@ func (p *Pipeline) StateStatus(name string) (*state.CopyStatus, error) {
 	return p.config.State.CopyStatus(name)
 }
 
+// ArchiveStatus says how far the archive of a unit is; nil if there is none, or if this process does not
+// own the unit.
+func (p *Pipeline) ArchiveStatus(name string) *state.ArchiveStatus {
+	u, done := p.units.peek(name)
+	if u == nil {
+		return nil
+	}
+	defer done()
+	return u.ArchiveStatus()
+}
+
+// SnapshotState makes a snapshot of a unit in the archive. progress may be nil.
+func (p *Pipeline) SnapshotState(ctx context.Context, name string, progress func(state.Progress)) (state.SnapshotResult, error) {
+	u, done := p.units.peek(name)
+	if u == nil {
+		return state.SnapshotResult{}, event.WithHint(fmt.Errorf("unit %s of state %s is not open on this worker", name, p.config.State.Name),
+			"ask the worker that has it, or wait until this one has opened it")
+	}
+	defer done()
+	return u.Snapshot(ctx, progress)
+}
+
 func (us *units) stats() UnitStats {
 	us.mu.Lock()
 	names := slices.Collect(maps.Keys(us.open))
@@ -541,6 +563,10 @@ func (us *units) stats() UnitStats {
 			all.Nodes += status.Nodes
 			all.WaitingBytes += status.WaitingBytes
 			all.InFlight += status.InFlight
+		}
+		if a := u.ArchiveStatus(); a != nil {
+			all.ArchiveNotes += a.WaitingNotes
+			all.ArchiveBytes += a.WaitingBytes
 		}
 		done()
 	}

@@ -125,6 +125,8 @@ var pipelineMetrics = func() (all []metric[pipeline.Stats]) {
 	add(counter, "state_repeated_events_total", nil, "Events dropped because another pipeline has written them to Kafka again after a crash; see the guide on state.", one(func(s *stats) float64 { return float64(s.Units.Repeated) }))
 	add(counter, "state_late_events_total", nil, "Events with a time before the clock of their unit, in a state with time: event.", one(func(s *stats) float64 { return float64(s.Units.Late) }))
 	add(counter, "state_wait_seconds_total", nil, "Time that scripts waited because changes of states in memory had reached state_memory, or the disk was full.", one(func(s *stats) float64 { return s.Units.WaitTime.Seconds() }))
+	add(gauge, "state_archive_lag_notes", nil, "Notes of the state that wait for its archive; 0 without one.", one(func(s *stats) float64 { return float64(s.Units.ArchiveNotes) }))
+	add(gauge, "state_archive_lag_bytes", nil, "Bytes of notes of the state that wait for its archive, and stay at the home until they are in it.", one(func(s *stats) float64 { return float64(s.Units.ArchiveBytes) }))
 	add(counter, "timers_total", nil, "Timers that ran.", one(func(s *stats) float64 { return float64(s.Units.Timers) }))
 	all = append(all, deliveries)
 	add(gauge, "circuit_open", nil, "1 while nothing is read because nothing can be written.", one(func(s *stats) float64 { return boolean(s.CircuitOpen) }))

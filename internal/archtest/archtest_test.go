@@ -76,9 +76,12 @@ var may = map[string][]string{
 	"sink/redis":               {"event", "sink", "sink/internal/positions", "internal/resp"},
 	"sink/stdout":              {"event", "internal/terminal", "sink", "sink/internal/ndjson"},
 
-	"pipeline":            {"event", "nodedb", "source", "source/format", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "internal/durable"},
-	"pipeline/tap":        {"event"},
-	"pipeline/state":      {"event", "nodedb", "nodedb/lua", "script", "sink", "internal/document", "internal/durable"},
+	"pipeline":       {"event", "nodedb", "source", "source/format", "script", "sink", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "internal/durable"},
+	"pipeline/tap":   {"event"},
+	"pipeline/state": {"event", "nodedb", "nodedb/lua", "pipeline/state/archive", "script", "sink", "internal/document", "internal/durable"},
+
+	"pipeline/state/archive": {"sink", "internal/durable", "internal/s3client"},
+
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
@@ -109,7 +112,7 @@ var may = map[string][]string{
 	"admin":  {"engine/compare", "event", "nodedb", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "internal/datafolder", "internal/durable", "internal/nearest"},
 
 	"engine": {
-		"admin", "engine/compare", "engine/config", "engine/rowtext", "engine/shadow", "event", "internal/datafolder", "internal/nearest", "nodedb", "nodedb/lua", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "sink/changelog",
+		"admin", "engine/compare", "engine/config", "engine/rowtext", "engine/shadow", "event", "internal/datafolder", "internal/nearest", "internal/s3client", "nodedb", "nodedb/lua", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/state/archive", "pipeline/tap", "sink/changelog",
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":       {"eventstore/catalog", "internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},

@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline/state/archive"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -117,6 +118,25 @@ func link(data []byte, number, previous uint64) *sink.Note {
 	return &sink.Note{Number: number, Sum: xxhash.Sum64(data), Data: data}
 }
 
+// previousOf returns the checksum of the note before; 0 if the note is damaged.
+func previousOf(stored *sink.Note) uint64 {
+	if len(stored.Data) < noteHeader {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(stored.Data[1:])
+}
+
+// checkNote returns an error unless a stored note has its checksum and follows another.
+func checkNote(stored *sink.Note, before archive.Point) error {
+	switch {
+	case len(stored.Data) < noteHeader || xxhash.Sum64(stored.Data) != stored.Sum:
+		return errDamagedNote
+	case stored.Number != before.Number+1 || previousOf(stored) != before.Sum:
+		return fmt.Errorf("it does not continue note %d", before.Number)
+	}
+	return nil
+}
+
 // decodeNote reads a stored note. The result shares no memory with it.
 func decodeNote(stored *sink.Note) (*Note, error) {
 	if len(stored.Data) < noteHeader || xxhash.Sum64(stored.Data) != stored.Sum {
@@ -125,7 +145,7 @@ func decodeNote(stored *sink.Note) (*Note, error) {
 	if stored.Data[0] != noteVersion {
 		return nil, fmt.Errorf("the note has version %d, and this program reads %d: use the version of perigee that wrote it", stored.Data[0], noteVersion)
 	}
-	n := &Note{Number: stored.Number, Sum: stored.Sum, Previous: binary.LittleEndian.Uint64(stored.Data[1:])}
+	n := &Note{Number: stored.Number, Sum: stored.Sum, Previous: previousOf(stored)}
 	content, err := noteDecoder().DecodeAll(stored.Data[noteHeader:], nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errDamagedNote, err)

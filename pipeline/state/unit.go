@@ -9,6 +9,9 @@
 // from the home and applied. Notes leave the home when every sink has their outputs and the
 // copy has them on disk.
 //
+// With an archive, an archiver also writes the notes and snapshots of the copy to a folder or a bucket,
+// and notes stay at the home until it has. A machine without a copy makes one from them.
+//
 // Notes are numbered, and each has the checksum of the one before. A home that was set back,
 // a copy of another history, and notes that are missing or damaged are refused with an error
 // that names the numbers; nothing is guessed.
@@ -32,6 +35,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/nodedb"
+	"github.com/perigeedb/perigee/pipeline/state/archive"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -56,10 +60,47 @@ type Config struct {
 	FlushAge time.Duration
 	// Budget bounds the memory of the units of an engine; nil means that nothing does.
 	Budget *Budget
-	Log    *slog.Logger
-	// BeforeTrim and AfterTrim are called around each removal of notes from the home, for tests
-	// that stop the process there. They may be nil.
-	BeforeTrim, AfterTrim func()
+	// Archive keeps notes and snapshots; nil for none.
+	Archive archive.Place
+	// Keep is how far back in time the archive reaches; 0: everything is kept.
+	Keep time.Duration
+	// ArchiveAge is how long a note waits for a segment, and SnapshotBytes the least size of
+	// segments that a snapshot replaces; 0 means the defaults.
+	ArchiveAge    time.Duration
+	SnapshotBytes int64
+	Log           *slog.Logger
+	// Reached is called at each Step, for tests that stop the process there. It may be nil.
+	Reached func(Step)
+}
+
+// A Step is one of the work in the background that a unit does.
+type Step string
+
+// The steps.
+const (
+	BeforeTrim     Step = "before-trim"     // the home is about to remove notes
+	AfterTrim      Step = "after-trim"      // it has removed them
+	BeforeSegment  Step = "before-segment"  // notes are about to be archived
+	AfterSegment   Step = "after-segment"   // they are in the archive
+	InSnapshot     Step = "in-snapshot"     // the archive has a chunk of a snapshot
+	BeforeSnapshot Step = "before-snapshot" // it has all chunks
+	AfterSnapshot  Step = "after-snapshot"  // it has the snapshot
+	BeforeRemoval  Step = "before-removal"  // the archive is about to remove what is too old
+	InRestore      Step = "in-restore"      // a chunk or a segment was restored
+	BeforeRename   Step = "before-rename"   // all was restored
+)
+
+// Steps returns all steps.
+func Steps() []Step {
+	return []Step{
+		BeforeTrim, AfterTrim, BeforeSegment, AfterSegment, InSnapshot, BeforeSnapshot, AfterSnapshot, BeforeRemoval, InRestore, BeforeRename,
+	}
+}
+
+func (c *Config) reached(at Step) {
+	if c.Reached != nil {
+		c.Reached(at)
+	}
 }
 
 // sharedUnit names the only unit of a state that all partitions share.
@@ -98,8 +139,12 @@ type Unit struct {
 	clock     time.Time
 	delivered uint64 // every sink has the outputs of the notes up to it
 	trimmed   uint64 // notes before it were removed from the home
+	opened    uint64 // number of the last note when the unit was opened
+	archived  uint64 // the archive has the notes up to it; 0 if that is not known yet
+	committed uint64 // bytes of notes since the unit was opened
 
 	stopTrimming func()
+	archiver     *archiver // nil without an archive
 
 	flushing atomic.Bool // a flush runs
 	flushes  sync.WaitGroup
@@ -125,6 +170,8 @@ func Open(ctx context.Context, c *Config, name string) (*Unit, error) {
 	if err := u.open(ctx); err != nil {
 		return nil, errors.Join(err, u.close())
 	}
+	u.opened = u.last
+	u.startArchiving()
 	u.startTrimming()
 	return u, nil
 }
@@ -140,17 +187,40 @@ func (u *Unit) open(ctx context.Context) (err error) {
 	if err := durable.MkdirAll(c.Folder, 0o700); err != nil {
 		return fmt.Errorf("create the folder of state %s: %w", c.Name, err)
 	}
-	u.copy, err = nodedb.OpenUnit(c.folderOf(u.name), nodedb.UnitOptions{FlushAge: c.FlushAge, PendingBytes: c.pendingBytes()})
-	switch {
-	case errors.Is(err, nodedb.ErrCorrupt):
-		return u.refuse(fmt.Errorf("the copy of unit %s in %s: %w", u.name, c.folderOf(u.name), err), "replace the folder by a copy of it; without one the state is lost")
-	case err != nil:
-		return fmt.Errorf("open the copy of unit %s: %w", u.name, err)
+	status, err := u.home.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Archive != nil {
+		if err := u.restoreOutdated(ctx, status); err != nil {
+			return err
+		}
+	}
+	if u.copy, err = u.openCopy(c.folderOf(u.name)); err != nil {
+		return err
 	}
 	if c.Budget != nil {
 		c.Budget.add(u)
 	}
-	return u.catchUp(ctx)
+	if err := u.catchUp(ctx, status); err != nil {
+		return err
+	}
+	return u.readDelivered()
+}
+
+func (u *Unit) openCopy(folder string) (*nodedb.Unit, error) {
+	unit, err := nodedb.OpenUnit(folder, u.config.copyOptions())
+	switch {
+	case errors.Is(err, nodedb.ErrCorrupt):
+		return nil, u.refuse(fmt.Errorf("the copy of unit %s in %s: %w", u.name, folder, err), u.config.hintOfDamage(u.name))
+	case err != nil:
+		return nil, fmt.Errorf("open the copy of unit %s: %w", u.name, err)
+	}
+	return unit, nil
+}
+
+func (c *Config) copyOptions() nodedb.UnitOptions {
+	return nodedb.UnitOptions{FlushAge: c.FlushAge, PendingBytes: c.pendingBytes()}
 }
 
 // pendingBytes is so large that commits never wait in the copy: runs of scripts wait for the budget
@@ -165,7 +235,7 @@ func (c *Config) pendingBytes() int64 {
 // checkCopy refuses a unit that has no copy here and needs one, before it is taken over from the
 // process that has its copy.
 func (u *Unit) checkCopy(ctx context.Context) error {
-	if u.config.HasCopy(u.name) {
+	if u.config.HasCopy(u.name) || u.config.CanRestore() {
 		return nil
 	}
 	units, err := u.config.Units(ctx)
@@ -181,17 +251,13 @@ func (u *Unit) checkCopy(ctx context.Context) error {
 }
 
 // catchUp applies the notes that the copy lacks.
-func (u *Unit) catchUp(ctx context.Context) error {
-	status, err := u.home.Status(ctx)
-	if err != nil {
-		return err
-	}
+func (u *Unit) catchUp(ctx context.Context, status sink.UnitStatus) error {
 	applied, begun, sum := u.copy.Positions()
 	switch {
 	case begun > status.Last:
 		return u.refuse(fmt.Errorf("the copy of unit %s in %s has changes up to note %d, and sink %s only notes up to %d",
 			u.name, u.config.folderOf(u.name), begun, u.config.HomeName, status.Last),
-			"the sink was set back to an older state, or another sink is the home now")
+			u.config.hintOfSetBack(u.name))
 	case applied+1 < status.First:
 		return u.refuse(fmt.Errorf("the copy of unit %s in %s has changes up to note %d, and sink %s notes from %d on",
 			u.name, u.config.folderOf(u.name), applied, u.config.HomeName, status.First),
@@ -201,7 +267,7 @@ func (u *Unit) catchUp(ctx context.Context) error {
 		u.last, u.sum = applied, sum
 	}
 	from := max(applied, status.First, 1)
-	err = u.home.Notes(ctx, from, func(stored *sink.Note) error {
+	err := u.home.Notes(ctx, from, func(stored *sink.Note) error {
 		if stored.Number == applied {
 			if stored.Sum != sum {
 				return u.refuse(fmt.Errorf("note %d of unit %s has another checksum in sink %s than in the copy in %s",
@@ -224,7 +290,7 @@ func (u *Unit) catchUp(ctx context.Context) error {
 		u.log.Info("the copy of the state is up to date", "notes applied", status.Last-applied)
 	}
 	u.trimmed = status.First
-	return u.readDelivered()
+	return nil
 }
 
 func (u *Unit) reportWait(reason error) {
@@ -238,15 +304,21 @@ func (u *Unit) restore(stored *sink.Note, lacking bool) error {
 		err = fmt.Errorf("it does not continue note %d", u.last)
 	}
 	if err == nil && lacking {
-		err = u.copy.Apply(note.Number, note.Sum, note.Changes)
-		if err != nil && !errors.Is(err, nodedb.ErrCorrupt) {
-			return fmt.Errorf("apply note %d to the copy of unit %s: %w", note.Number, u.name, err)
+		if err = applyNote(u.copy, note); err != nil && !errors.Is(err, nodedb.ErrCorrupt) {
+			return fmt.Errorf("unit %s: %w", u.name, err)
 		}
 	}
 	if err != nil {
 		return u.refuse(fmt.Errorf("note %d of unit %s in sink %s: %w", stored.Number, u.name, u.config.HomeName, err), "restore the database from a backup")
 	}
 	u.last, u.sum, u.clock, u.delivered = note.Number, note.Sum, note.Clock, note.Delivered
+	return nil
+}
+
+func applyNote(to *nodedb.Unit, note *Note) error {
+	if err := to.Apply(note.Number, note.Sum, note.Changes); err != nil {
+		return fmt.Errorf("apply note %d to the copy: %w", note.Number, err)
+	}
 	return nil
 }
 
@@ -326,6 +398,7 @@ func (u *Unit) Committed(note *sink.Note) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.last, u.sum = note.Number, note.Sum
+	u.committed += uint64(len(note.Data))
 }
 
 // Apply makes a delivery part of the committed state, in the order of the notes.
@@ -361,8 +434,8 @@ func (u *Unit) startTrimming() {
 	}
 }
 
-// trim removes the notes from the home that every sink and the copy's disk are past. It keeps
-// the last one that the copy has on disk, by which the copy is compared with the home.
+// trim removes the notes from the home that every sink, the copy's disk and the archive are past. It
+// keeps the last one that the copy has on disk, by which the copy is compared with the home.
 func (u *Unit) trim(ctx context.Context) error {
 	durable, err := u.copy.Durable()
 	if err != nil {
@@ -370,26 +443,23 @@ func (u *Unit) trim(ctx context.Context) error {
 	}
 	u.mu.Lock()
 	before := min(durable, u.delivered+1)
+	if u.archiver != nil {
+		before = min(before, u.archived+1)
+	}
 	due := before > u.trimmed
 	u.mu.Unlock()
 	if !due {
 		return nil
 	}
-	call(u.config.BeforeTrim)
+	u.config.reached(BeforeTrim)
 	if err := u.home.Trim(ctx, before); err != nil {
 		return err
 	}
-	call(u.config.AfterTrim)
+	u.config.reached(AfterTrim)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.trimmed = before
 	return nil
-}
-
-func call(hook func()) {
-	if hook != nil {
-		hook()
-	}
 }
 
 // Close writes the copy to disk and gives up the unit. Deliveries that are not committed are
@@ -399,6 +469,7 @@ func (u *Unit) Close() error {
 	u.stopTrimming()
 	u.stopTrimming = nil
 	u.copy.Drop()
+	u.closeArchiver()
 	return errors.Join(noted, u.syncAndTrim(), u.close())
 }
 

@@ -23,18 +23,36 @@ import (
 // A bed is a changelog that is the home of a state, and the folder of its copies.
 type bed struct {
 	t      *testing.T
-	home   *changelog.Sink
+	home   *bedHome
 	config *Config
 }
 
-func newBed(t *testing.T, copies string) *bed {
+// A bedHome is a changelog in a folder.
+type bedHome struct {
+	*changelog.Sink
+	store  *changelog.Store
+	folder string
+}
+
+func newBedHome(t *testing.T, folder string) *bedHome {
 	t.Helper()
-	store, err := changelog.Open(t.TempDir())
+	store, err := changelog.Open(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	home := store.Sink("p", nil)
+	return &bedHome{store.Sink("p", nil), store, folder}
+}
+
+// backup returns a home with what the changelog has, which no unit may be using.
+func (h *bedHome) backup(t *testing.T) *bedHome {
+	t.Helper()
+	return newBedHome(t, copyFolder(t, h.folder))
+}
+
+func newBed(t *testing.T, copies string) *bed {
+	t.Helper()
+	home := newBedHome(t, t.TempDir())
 	return &bed{t, home, &Config{
 		Name: "users", Home: home, HomeName: "changelog", Folder: copies, FlushAge: time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	}}
@@ -60,35 +78,44 @@ func (b *bed) close(u *Unit) {
 // count commits deliveries that each increment a node by a number, as the events from a position on.
 func (b *bed) count(u *Unit, first, n uint64, by int64) {
 	b.t.Helper()
+	for position := first; position < first+n; position++ {
+		b.change(u, position, func(tx *nodedb.Tx) error {
+			_, err := tx.Increment(nodedb.Name("^n"), by)
+			return err
+		})
+	}
+}
+
+// change commits a delivery with the changes of f, as the event at a position.
+func (b *bed) change(u *Unit, position uint64, f func(*nodedb.Tx) error) {
+	b.t.Helper()
 	w, _, err := b.home.Open(b.t.Context(), "a")
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer w.Close()
-	for position := first; position < first+n; position++ {
-		d, err := u.Begin()
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if _, err := d.Tx().Increment(nodedb.Name("^n"), by); err != nil {
-			b.t.Fatal(err)
-		}
-		if err := d.Freeze(); err != nil {
-			b.t.Fatal(err)
-		}
-		data, err := u.Encode(d, Note{Partition: "a", Range: event.Range{First: position, Count: 1}, Outputs: []byte{byte(position)}})
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		note := u.Next(data)
-		out := &event.Output{Partition: "a", Range: event.Range{First: position, Count: 1}}
-		if err := w.(sink.NoteWriter).WriteNote(b.t.Context(), out, u.Home(), note); err != nil {
-			b.t.Fatal(err)
-		}
-		u.Committed(note)
-		if err := u.Apply(d, note); err != nil {
-			b.t.Fatal(err)
-		}
+	d, err := u.Begin()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := f(d.Tx()); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := d.Freeze(); err != nil {
+		b.t.Fatal(err)
+	}
+	data, err := u.Encode(d, Note{Partition: "a", Range: event.Range{First: position, Count: 1}, Outputs: []byte{byte(position)}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	note := u.Next(data)
+	out := &event.Output{Partition: "a", Range: event.Range{First: position, Count: 1}}
+	if err := w.(sink.NoteWriter).WriteNote(b.t.Context(), out, u.Home(), note); err != nil {
+		b.t.Fatal(err)
+	}
+	u.Committed(note)
+	if err := u.Apply(d, note); err != nil {
+		b.t.Fatal(err)
 	}
 }
 

@@ -146,6 +146,7 @@ typedef struct {
 	/* Open the folder as a unit, see below. flush_ms is then the age at which committed deltas are
 	 * written, 0: 30 s, and transaction_bytes limits a delta. */
 	int unit;
+	int never_wait;       /* of a unit: its owner keeps what waits for the disk below pending_bytes */
 	uint32_t slice_nodes; /* of a unit, for tests: changes in one transaction of LMDB; 0: 65,536 */
 } ndb_options;
 
@@ -245,8 +246,8 @@ uint64_t ndb_delta_bytes(const ndb_delta *d); /* its memory */
 int ndb_delta_encoded(const ndb_delta *d, size_t *len);
 void ndb_delta_encode(const ndb_delta *d, char *out);
 /* Makes the oldest delta part of the committed state, and frees it. number is one above that of the
- * last one. Waits while pending_bytes wait for the disk, and fails with NDB_E_DISK if they cannot be
- * written. After an error the delta is still in flight; the call can be repeated. */
+ * last one. Waits while pending_bytes wait for the disk, unless never_wait is set, and fails with
+ * NDB_E_DISK if they cannot be written. After an error the delta is still in flight; the call can be repeated. */
 int ndb_delta_commit(ndb_delta *d, uint64_t number, uint64_t mark);
 /* Commits an encoded delta while none is in flight. NDB_E_CORRUPT: nothing has changed. */
 int ndb_unit_apply(ndb_store *unit, uint64_t number, uint64_t mark, const char *data, size_t len);

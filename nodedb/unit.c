@@ -204,7 +204,8 @@ static uint64_t waiting_bytes(const ndb_store *store) {
 
 /* Waits until pending has room, or fails like the disk does. Lock: held, dropped while it waits. */
 static int wait_for_room(ndb_store *store) {
-	while (waiting_bytes(store) >= store->options.pending_bytes) {
+	while (
+	    !store->options.never_wait && waiting_bytes(store) >= store->options.pending_bytes) {
 		if (store->failure) return ndb_fail(store->failure, "%s", store->failure_text);
 		store->sync_to = store->number;
 		pthread_cond_signal(&store->work);

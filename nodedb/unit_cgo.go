@@ -20,7 +20,7 @@ func openUnitCore(folder string, o UnitOptions) (nativeUnit, error) {
 	name := C.CString(folder)
 	defer C.free(unsafe.Pointer(name))
 	options := C.ndb_options{
-		unit: 1, no_sync: boolInt(o.NoSync), verify: boolInt(o.Verify),
+		unit: 1, never_wait: boolInt(o.NeverWait), no_sync: boolInt(o.NoSync), verify: boolInt(o.Verify),
 		flush_ms:          C.int(milliseconds(o.FlushAge)),
 		transaction_bytes: C.uint64_t(max(o.DeltaBytes, 0)),
 		pending_bytes:     C.uint64_t(max(o.PendingBytes, 0)),

@@ -36,6 +36,16 @@ func (b *Budget) SetLimit(bytes int64) {
 	}
 }
 
+// bytes returns the limit; 0 for none.
+func (b *Budget) bytes() int64 {
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.limit
+}
+
 // add makes a unit one of those that use the budget.
 func (b *Budget) add(u *Unit) {
 	b.mu.Lock()
@@ -104,7 +114,7 @@ func (u *Unit) WaitForRoom(ctx context.Context, report func(reason error)) error
 	for wait := firstRoomWait; ; wait = min(2*wait, longestRoomWait) {
 		bytes, err := u.copy.Memory()
 		used, limit := b.set(u, bytes)
-		if used >= limit/2 {
+		if used >= limit/8*7 { // before, a unit writes when much of it waits, and what is not young
 			b.flush()
 		}
 		if err == nil && used >= limit {

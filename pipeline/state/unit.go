@@ -26,7 +26,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -220,16 +219,7 @@ func (u *Unit) openCopy(folder string) (*nodedb.Unit, error) {
 }
 
 func (c *Config) copyOptions() nodedb.UnitOptions {
-	return nodedb.UnitOptions{FlushAge: c.FlushAge, PendingBytes: c.pendingBytes()}
-}
-
-// pendingBytes is so large that commits never wait in the copy: runs of scripts wait for the budget
-// before they begin, and can be told to stop.
-func (c *Config) pendingBytes() int64 {
-	if c.Budget == nil {
-		return 0
-	}
-	return math.MaxInt64
+	return nodedb.UnitOptions{FlushAge: c.FlushAge, PendingBytes: c.Budget.bytes(), NeverWait: c.Budget != nil}
 }
 
 // checkCopy refuses a unit that has no copy here and needs one, before it is taken over from the

@@ -134,8 +134,12 @@ func partitionName(topic kadm.TopicDetail, partition int32) string {
 	return fmt.Sprintf("%s/%d@%s", topic.Topic, partition, topic.ID)
 }
 
-// topicOf is the inverse of partitionName, for source.Traits.KeySet.
-func topicOf(partition string) string { return partition[:max(strings.LastIndex(partition, "/"), 0)] }
+// topicOf returns the topic of a partition, for source.Traits.KeySet.
+// The name of a topic has no slash, and an ID may have some.
+func topicOf(partition string) string {
+	topic, _, _ := strings.Cut(partition, "/")
+	return topic
+}
 
 // Partitions implements source.Source.
 func (s *Source) Partitions(ctx context.Context) ([]string, error) {

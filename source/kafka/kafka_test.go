@@ -402,6 +402,7 @@ func TestOrigins(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := topic.source(t, usual)
+	defer s.Close()
 	names, err := s.Partitions(t.Context())
 	if err != nil {
 		t.Fatal(err)

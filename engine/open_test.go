@@ -205,6 +205,7 @@ func TestReloadKeepsWhatIsFixed(t *testing.T) {
 		"query": func(c *config.Config) { c.Query.Listen = "127.0.0.1:1" },
 		"token": func(c *config.Config) { c.Query.Token = "other" },
 		"time":  func(c *config.Config) { c.Query.Time = time.Hour },
+		"slow":  func(c *config.Config) { c.Query.Slow = time.Hour },
 	} {
 		changed := c
 		change(&changed)

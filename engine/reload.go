@@ -221,5 +221,5 @@ func (e *Engine) CheckScripts() {
 // describeQuery shows the settings of queries without their secrets.
 func describeQuery(q config.Query) string {
 	token := sha256.Sum256([]byte(q.Token))
-	return fmt.Sprintf("listen %s token %x cert %s key %s time %v memory %d", q.Listen, token[:4], q.Cert, q.Key, q.Time, q.Memory)
+	return fmt.Sprintf("listen %s token %x cert %s key %s time %v memory %d slow %v", q.Listen, token[:4], q.Cert, q.Key, q.Time, q.Memory, q.Slow)
 }

@@ -123,7 +123,7 @@ func (s *Store) Execute(ctx context.Context, q Statement) (*Rows, error) {
 	running := s.queries.add(ctx, &q)
 	r, err := s.startQuery(running, &q)
 	if err != nil {
-		s.queries.remove(running)
+		s.endQuery(running, err)
 		return nil, err
 	}
 	return r, nil
@@ -168,7 +168,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 		snapshot.release()
 		cancel()
 		s.releaseSlot()
-		s.queries.remove(running)
+		s.endQuery(running, result.Err())
 	}}, nil
 }
 

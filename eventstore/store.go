@@ -46,6 +46,9 @@ type Options struct {
 	Queries int   // concurrent queries; default 16
 	// QueryTime limits the time of a query, until its Rows are closed; default 30 s.
 	QueryTime time.Duration
+	// SlowQuery is the time from which on a query is logged and listed as slow; default 1 s, and
+	// less than 0 for none.
+	SlowQuery time.Duration
 	System    []systemtable.Table // in addition to the built-in system tables
 	Log       *slog.Logger        // receives maintenance failures; nil discards them
 
@@ -69,6 +72,7 @@ type Store struct {
 	damage  error // damaged files; nil in an intact store
 
 	queries    queries
+	slow       slowQueries
 	slots      chan struct{} // limits concurrent queries
 	closing    chan struct{}
 	once       sync.Once
@@ -127,6 +131,7 @@ func Open(folder string, o Options) (*Store, error) {
 	}
 	s.changed, s.backlog.changed = make(chan struct{}), make(chan struct{})
 	s.options.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	s.options.SlowQuery = cmp.Or(o.SlowQuery, slowQueryDefault)
 	if err := s.recover(); err != nil {
 		s.release()
 		return nil, fmt.Errorf("eventstore: open %s: %w", folder, explainDamage(err))

@@ -50,6 +50,8 @@ func (s *Store) ownTables() []systemtable.Table {
 			Doc: "The processes `sql-worker` that run for the event store."},
 		{Name: queriesTable, Columns: systemtable.Columns(QueryInfo{}), Rows: s.queryRows,
 			Doc: "The statements that run or wait and the tails, as SHOW QUERIES lists them."},
+		{Name: "slow_queries", Columns: systemtable.Columns(SlowQuery{}), Rows: s.slowQueryRows,
+			Doc: "The last 200 statements that took longer than `slow` below `query` in the configuration, since the engine was started. The log has them too."},
 	}
 }
 

@@ -17,6 +17,7 @@ type Query struct {
 	Key    string        `yaml:"key" example:"tls/server.key" help:"key file of the certificate"`
 	Time   time.Duration `yaml:"time" default:"30s" example:"2m" help:"time limit of a query"`
 	Memory int           `yaml:"memory,size" default:"256MiB" example:"1GiB" help:"memory limit of a query"`
+	Slow   time.Duration `yaml:"slow" default:"1s" example:"5s" help:"time from which on a query is logged as slow, and listed in perigee.slow_queries"`
 	origin
 }
 
@@ -30,8 +31,8 @@ func (q *Query) Access() *httpserver.Access {
 
 func (q *Query) validate() error {
 	switch {
-	case q.Time < 0 || q.Memory < 0:
-		return errors.New("time and memory must not be negative")
+	case q.Time < 0 || q.Memory < 0 || q.Slow < 0:
+		return errors.New("time, memory and slow must not be negative")
 	case q.Memory > 0 && q.Memory < 16<<20:
 		return errors.New("memory must be at least 16MiB")
 	case q.Listen != "":

@@ -149,7 +149,7 @@ func (s *Store) open() (*eventstore.Store, error) {
 }
 
 func (s *Store) options() (o eventstore.Options) {
-	o.Log, o.Memory, o.QueryTime = s.log, int64(s.query.Memory), s.query.Time
+	o.Log, o.Memory, o.QueryTime, o.SlowQuery = s.log, int64(s.query.Memory), s.query.Time, s.query.Slow
 	o.System = s.systemTables()
 	return o
 }

@@ -317,7 +317,7 @@ func (a *Admin) reserve(ctx context.Context, m *movePlan, force bool) (release f
 			continue
 		}
 		const me = "perigee position"
-		one := []string{m.partition}
+		one := []string{m.leaseName()}
 		holders, err := leases.AcquireLeases(ctx, one, me, moveLease)
 		if err == nil && holders[0] != me {
 			err = event.WithHint(fmt.Errorf("worker %s has the lease of partition %s", holders[0], m.partition), hint)
@@ -325,6 +325,15 @@ func (a *Admin) reserve(ctx context.Context, m *movePlan, force bool) (release f
 		return func() { leases.ReleaseLeases(ctx, one, me) }, err // or the lease expires
 	}
 	return release, nil
+}
+
+// leaseName returns the name of the lease under which workers read the partition: with a state, that
+// of its unit.
+func (m *movePlan) leaseName() string {
+	if m.pipeline.State != nil {
+		return m.pipeline.unitOf(m.partition)
+	}
+	return m.partition
 }
 
 // dropOutbox drops the stored outputs that the outbox would still write to the sinks.

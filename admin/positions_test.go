@@ -13,6 +13,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/source"
 )
@@ -58,12 +59,14 @@ type lease struct {
 	holder   string
 	released int
 	fails    error
+	asked    []string // names
 }
 
 func (l *lease) AcquireLeases(_ context.Context, partitions []string, worker string, d time.Duration) ([]string, error) {
 	if d < time.Second || len(partitions) != 1 {
 		return nil, fmt.Errorf("a lease of %v for the partitions %q", d, partitions)
 	}
+	l.asked = append(l.asked, partitions...)
 	if l.holder == "" && l.fails == nil {
 		l.holder = worker
 	}
@@ -296,6 +299,39 @@ func TestMoveTakesTheLease(t *testing.T) {
 				t.Errorf("the lease is %+v, want %+v", *table.lease, test.left)
 			}
 		})
+	}
+}
+
+// TestMoveWithState: a move says what happens to the state, and takes the lease of the unit, under
+// which workers read the partition.
+func TestMoveWithState(t *testing.T) {
+	for text, test := range map[string]struct {
+		shared bool
+		state  string
+		lease  string // that is asked for; "" if the move is refused
+	}{
+		"":                               {false, StateKeep, "a"},
+		"events that are read again":     {false, "", ""},
+		"unknown --state":                {false, "empyt", ""},
+		"together with the state":        {false, "7", ""},
+		"would forget the events of all": {true, StateEmpty, ""},
+	} {
+		table := remembering(map[string]event.Ranges{"a": {{First: 0, Count: 10}}})
+		table.lease = &lease{}
+		a := open(t, t.TempDir(), Pipeline{Name: "lines", Source: silentSource{}, Sinks: []Sink{{"table", table}}, State: &state.Config{Name: "users", Shared: test.shared}})
+		_, err := a.SetPosition(t.Context(), Move{Pipeline: "lines", Next: 4, State: test.state})
+		if got := fmt.Sprint(err); text != "" && !strings.Contains(got, text) || text == "" && err != nil {
+			t.Errorf("--state %q: the error is %v, want %q", test.state, err, text)
+		}
+		if got := strings.Join(table.lease.asked, ","); got != test.lease {
+			t.Errorf("--state %q: the leases %q were taken, want %q", test.state, got, test.lease)
+		}
+	}
+	table := remembering(map[string]event.Ranges{"a": {{First: 0, Count: 10}}})
+	table.lease = &lease{holder: "other"}
+	a := open(t, t.TempDir(), Pipeline{Name: "lines", Source: silentSource{}, Sinks: []Sink{{"table", table}}, State: &state.Config{Name: "users", Shared: true}})
+	if _, err := a.SetPosition(t.Context(), Move{Pipeline: "lines", Next: 4, State: StateKeep}); err == nil || strings.Join(table.lease.asked, ",") != "all" {
+		t.Errorf("the move under the lease of another worker returned %v, and asked for %q, want all", err, table.lease.asked)
 	}
 }
 

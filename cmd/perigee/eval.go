@@ -3,26 +3,33 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/nodedb"
 	nodelua "github.com/perigeedb/perigee/nodedb/lua"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/source/format"
 )
 
 type evalCommand struct {
-	Script string   `arg:"" optional:"" help:"File with the script."`
-	Code   string   `short:"e" placeholder:"CODE" help:"The script itself, instead of a file."`
-	Nodes  string   `placeholder:"FOLDER" help:"Node database for require \"nodedb\"; it is created if it does not exist."`
-	Sinks  []string `name:"sink" placeholder:"NAME" help:"Sink that the script may route to; may be repeated."`
+	Script   string   `arg:"" optional:"" help:"File with the script."`
+	Code     string   `short:"e" placeholder:"CODE" help:"The script itself, instead of a file."`
+	Nodes    string   `placeholder:"FOLDER" help:"Node database for require \"nodedb\"; it is created if it does not exist."`
+	Config   string   `type:"path" placeholder:"FILE" help:"Configuration with the state of a pipeline: the script sees a copy of it, and changes nothing."`
+	Pipeline string   `placeholder:"NAME" help:"With --config: pipeline whose state it is; required if several have one."`
+	Unit     string   `placeholder:"UNIT" help:"With --config: unit of the state; required if it has several."`
+	Sinks    []string `name:"sink" placeholder:"NAME" help:"Sink that the script may route to; may be repeated."`
 
 	Format    string   `enum:"json,lines,csv,logfmt" default:"json" help:"Format of standard input: json, lines (any text), csv or logfmt."`
 	Separator string   `placeholder:"CHARACTER" help:"With --format csv: the character between fields, or tab (default: a comma)."`
@@ -41,6 +48,9 @@ after the sink's name.
 
 With --nodes the script keeps state in a node database: local nodedb = require "nodedb". The changes of an
 event are durable before its result is printed. Open transactions and locks end with their event.
+
+With --config the script sees a copy of the state of a pipeline, as it is while the engine is stopped, or an
+empty state if there is none yet; the copy ends with the command.
 
 If CODE defines no main function, it becomes the body of function main(event).
 
@@ -81,13 +91,29 @@ func (e *evalCommand) Run(c *console) (err error) {
 	if nodes != nil {
 		opts.Extension = nodelua.NewExtension(nodes)
 	}
+	var scratch *state.Scratch
+	if e.Config != "" {
+		if scratch, err = e.copyState(ctx, c); err != nil {
+			return err
+		}
+		defer func() {
+			if closed := scratch.Close(); err == nil {
+				err = closed
+			}
+		}()
+		opts.Extension = nodelua.ForState()
+	}
 	loaded, err := languages()[0].Load(ctx, code, opts)
 	if err != nil {
 		return engine.ScriptError(err, code)
 	}
 	defer loaded.Close()
+	running := loaded
+	if scratch != nil {
+		running = scratch.Wrap(loaded)
+	}
 	v := evaluation{
-		script: loaded, lines: newEventReader(c.in, as), out: bufio.NewWriterSize(c.out, 64<<10), err: c.err, sinks: sinks, nodes: nodes,
+		script: running, lines: newEventReader(c.in, as), out: bufio.NewWriterSize(c.out, 64<<10), err: c.err, sinks: sinks, nodes: nodes,
 	}
 	v.result.Outputs = make([]event.Output, len(sinks))
 	err = v.runAll(ctx)
@@ -99,6 +125,55 @@ func (e *evalCommand) Run(c *console) (err error) {
 		return exitError(exitFailure)
 	}
 	return err
+}
+
+// copyState returns a copy of the state of the pipeline.
+func (e *evalCommand) copyState(ctx context.Context, c *console) (_ *state.Scratch, err error) {
+	if e.Nodes != "" {
+		return nil, usageError("--config and --nodes exclude each other")
+	}
+	flags := configFlags{Config: e.Config}
+	var scratch *state.Scratch
+	err = flags.withoutEngine(ctx, c, func(a *engine.Assembly) error {
+		of, err := e.findState(a)
+		if err != nil {
+			return err
+		}
+		scratch = state.NewScratch(time.Now, of.EventTime)
+		units, err := of.Copies()
+		switch {
+		case err != nil:
+			return err
+		case e.Unit == "" && len(units) > 1:
+			return event.WithHint(fmt.Errorf("state %s has %d units", of.Name, len(units)), "name one with --unit: "+strings.Join(units, ", "))
+		case e.Unit == "" && len(units) == 1:
+			e.Unit = units[0]
+		case !slices.Contains(units, e.Unit):
+			fmt.Fprintf(c.err, "state %s has no such unit on this machine: the script begins with an empty state\n", of.Name)
+			return nil
+		}
+		return scratch.CopyFrom(ctx, of, e.Unit)
+	})
+	if err != nil && scratch != nil {
+		err = errors.Join(err, scratch.Close())
+	}
+	return scratch, err
+}
+
+func (e *evalCommand) findState(a *engine.Assembly) (found *state.Config, err error) {
+	for _, p := range a.AdminPipelines() {
+		switch {
+		case p.State == nil || e.Pipeline != "" && p.Name != e.Pipeline:
+		case found != nil:
+			return nil, event.WithHint(errors.New("several pipelines have a state"), "name one with --pipeline")
+		default:
+			found = p.State
+		}
+	}
+	if found == nil {
+		return nil, event.WithHint(errors.New("the configuration has no such pipeline with a state"), "give the pipeline the key state, or leave out --config")
+	}
+	return found, nil
 }
 
 // openNodes opens the node database of --nodes, if given.

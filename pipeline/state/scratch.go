@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -123,6 +124,37 @@ func (s *Scratch) open() (err error) {
 		s.eventClock = newEventClock(*s.events)
 	}
 	s.unit, err = nodedb.OpenUnit(s.folder, nodedb.UnitOptions{NoSync: true, FlushAge: time.Hour})
+	return err
+}
+
+// CopyFrom makes the state begin with what the copy of a unit on this machine has. The engine must be
+// stopped. It is called before the first run.
+func (s *Scratch) CopyFrom(ctx context.Context, c *Config, unit string) (err error) {
+	if err := c.View(ctx, unit, func(*nodedb.Tx) error { return nil }); err != nil {
+		return err // the copy is not complete
+	}
+	store, err := nodedb.Open(c.folderOf(unit), nodedb.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.folder, err = os.MkdirTemp("", "perigee-state-"); err != nil {
+		return fmt.Errorf("create a folder for the copy of a state: %w", err)
+	}
+	folder := filepath.Join(s.folder, "unit")
+	if err := store.Backup(folder); err != nil {
+		return err
+	}
+	if s.events != nil {
+		s.eventClock = newEventClock(*s.events)
+	}
+	if s.unit, err = nodedb.OpenUnit(folder, nodedb.UnitOptions{NoSync: true, FlushAge: time.Hour}); err != nil {
+		return err
+	}
+	stats, err := s.unit.Stats()
+	s.last, s.shown = stats.Last, stats.Clock
 	return err
 }
 

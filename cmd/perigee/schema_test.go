@@ -108,7 +108,7 @@ func TestSchemaOfExamples(t *testing.T) {
 var unsayable = regexp.MustCompile(`declared twice|computed twice|needs a time column|must be at least|must not be negative|` +
 	`^[^ ]+ query: |key names column|names column .*, which is not declared|is routed|reserved|has more digits|must have 1 to|is of type|` +
 	`already declared|invalid window|the time column|a number that fits|both sink and sinks|http: invalid|cannot compute its time|` +
-	`both declared and computed|set the unit of|key is empty|a size such as|has a state|invalid name of a state|needs time: event|needs the field that has the time|invalid version of a state|the home of its state|both have a state|invalid table name|a duration of at least 1s`)
+	`both declared and computed|set the unit of|key is empty|a size such as|has a state|invalid name of a state|needs time: event|needs the field that has the time|the home of its state|both have a state|invalid table name|a duration of at least 1s`)
 
 // TestSchemaAgrees generates configurations, right and wrong ones: schema and decoder agree.
 func TestSchemaAgrees(t *testing.T) {
@@ -210,8 +210,14 @@ func (g *configGenerator) pick(all ...string) string { return all[g.IntN(len(all
 func (g *configGenerator) mapping(fields []config.Field, further ...string) string {
 	parts := further
 	chosen := ""
+	hasEventTime := g.IntN(2) == 0 // of a state
 	for _, f := range fields {
 		switch {
+		case slices.Contains(eventTimeKeys, f.Key) && slices.ContainsFunc(fields, isLateness) && !g.isFault():
+			if hasEventTime {
+				parts = append(parts, f.Key+": "+map[string]string{"time": "event", "field": "a.b", "unit": "ms", "lateness": "1m", "idle": "30s"}[f.Key])
+			}
+			continue
 		case f.Kind == "sink":
 			chosen = g.pick("sink", "sinks")
 			if chosen == f.Key || g.isFault() {
@@ -239,6 +245,11 @@ func (g *configGenerator) mapping(fields []config.Field, further ...string) stri
 	g.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
 	return "{" + strings.Join(parts, ", ") + "}"
 }
+
+// eventTimeKeys are keys of a state that need each other.
+var eventTimeKeys = []string{"time", "field", "unit", "lateness", "idle"}
+
+func isLateness(f config.Field) bool { return f.Key == "lateness" }
 
 // value writes the value of a key.
 func (g *configGenerator) value(f config.Field, kind string) string {
@@ -305,6 +316,8 @@ func (g *configGenerator) scalar(f config.Field, kind string) string {
 	switch {
 	case f.Key == "name" && f.Example == "users":
 		valid = []string{fmt.Sprintf("s%d", g.Uint32())}
+	case f.Key == "version":
+		valid = []string{"1", "12"}
 	case f.Key == "data":
 		valid = []string{"perigee-data", "state"}
 	case f.Key == "http":

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +34,24 @@ func countDocs(n, bytes int) (docs, rows []string) {
 		rows = append(rows, fmt.Sprintf(`{"id":%d,"n":%d}`, i, i+1))
 	}
 	return docs, rows
+}
+
+// A syncBuffer is a log that goroutines write.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
 
 // waitForStatus waits until the pipeline retries, with this in the reason.
@@ -63,6 +83,8 @@ func TestStateOnFullDisk(t *testing.T) {
 	copies := filepath.Join(disk, "users")
 	r := newStateRig(t, countLua, docs, copies)
 	r.source.batch, r.config.State.Budget = func() int { return 10 }, state.NewBudget(0)
+	var lines syncBuffer
+	r.config.Log = slog.New(slog.NewTextHandler(&lines, nil))
 	ballast := filepath.Join(disk, "ballast")
 	ctx, stop := context.WithCancel(t.Context())
 	p, ended := New(r.config), make(chan error, 1)
@@ -78,6 +100,9 @@ func TestStateOnFullDisk(t *testing.T) {
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the pipeline ended with %v", err)
+	}
+	if n := strings.Count(lines.String(), "the script waits"); n != 1 {
+		t.Errorf("the log says %d times that the script waits, want once:\n%s", n, &lines)
 	}
 	if waited := p.Stats().Units.WaitTime; waited <= 0 {
 		t.Errorf("the script has waited %v, want more", waited)

@@ -52,23 +52,32 @@ func (u *unit) begin(ctx context.Context) (*stateRun, error) {
 
 // waitForRoom waits while the changes in memory have reached their bound, or the disk is full.
 func (u *unit) waitForRoom(ctx context.Context) error {
-	p, waited := u.units.p, time.Time{}
+	p, waited, logged := u.units.p, time.Time{}, false
 	err := u.WaitForRoom(ctx, func(reason error) {
 		reason = fmt.Errorf("unit %s of state %s: %w", u.name, p.config.State.Name, reason)
 		if waited.IsZero() {
 			waited = time.Now()
-			p.log.Warn("the script waits, because the changes of the state cannot be kept now", "reason", reason, "hint", event.HintOf(reason))
+			if logged = u.units.mayLogWait(waited); logged {
+				p.log.Warn("the script waits, because the changes of the state cannot be kept now", "reason", reason, "hint", event.HintOf(reason))
+			}
 		}
 		p.status.addFailure(waitKey{u}, reason)
 	})
-	if !waited.IsZero() {
-		p.status.removeFailure(waitKey{u})
-		u.units.waited.Add(int64(time.Since(waited)))
-		if err == nil {
-			p.log.Info("the script goes on", "unit", u.name, "after", time.Since(waited).Round(time.Millisecond))
-		}
+	if waited.IsZero() {
+		return err
+	}
+	p.status.removeFailure(waitKey{u})
+	u.units.waited.Add(int64(time.Since(waited)))
+	if err == nil && logged {
+		p.log.Info("the script goes on", "unit", u.name, "after", time.Since(waited).Round(time.Millisecond))
 	}
 	return err
+}
+
+// mayLogWait reports whether a wait that begins now is logged: one is in each logInterval.
+func (us *units) mayLogWait(now time.Time) bool {
+	last := us.waitLogged.Load()
+	return now.UnixNano()-last >= int64(logInterval) && us.waitLogged.CompareAndSwap(last, now.UnixNano())
 }
 
 // A waitKey is the key of the status of a unit that waits for room.

@@ -28,13 +28,14 @@ var errUnitEnded = errors.New("the state was given up")
 
 // units are the open units of a pipeline.
 type units struct {
-	p        *Pipeline
-	notes    atomic.Uint64 // committed
-	timers   atomic.Uint64 // that ran
-	repeated atomic.Uint64 // events that were dropped, because another pipeline has written them again
-	late     atomic.Uint64 // events before the clock of their unit
-	waited   atomic.Int64  // nanoseconds in which scripts waited for room, in memory or on the disk
-	mu       sync.Mutex
+	p          *Pipeline
+	notes      atomic.Uint64 // committed
+	timers     atomic.Uint64 // that ran
+	repeated   atomic.Uint64 // events that were dropped, because another pipeline has written them again
+	late       atomic.Uint64 // events before the clock of their unit
+	waited     atomic.Int64  // nanoseconds in which scripts waited for room, in memory or on the disk
+	waitLogged atomic.Int64  // when such a wait was logged last
+	mu         sync.Mutex
 	// open has the units that a session uses, also while they open and until they are closed.
 	open map[string]*unit
 	// partitions has those that the source lists and that are not exhausted, by unit.

@@ -23,7 +23,7 @@ func newBucketPlace(t *testing.T) (*bucket, *testserver.S3Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = server.Stop() })
+	t.Cleanup(func() { _ = server.Kill() }) // its orderly end takes 20 s
 	settings := s3client.Settings{Endpoint: server.Endpoint(), Region: "us-east-1", AccessKey: testserver.S3AccessKey, SecretKey: testserver.S3SecretKey}
 	place, err := Locate("s3://states/some/prefix", "", settings, os.LookupEnv)
 	if err != nil {

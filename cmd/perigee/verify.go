@@ -42,8 +42,8 @@ use your own servers.
 While events flow, verify kills workers and servers, kills workers at named points of a batch, kills
 the processes of isolated scripts, suspends workers inside transactions until others have taken over, cuts
 and stalls connections, and restores Redis and the database to older states under running producers. In
-one round a shadow loops and uses up its memory. Then it accounts for every event: either each sink has
-the rows that the script returns for it, or it is a dead letter, exactly once. Events that Redis lost
+one round a shadow loops and uses up its memory, in another the script has a state. Then it accounts for every event: either each sink has
+the rows that the script returns for it, or it is a dead letter, exactly once, and the state remembers it once. Events that Redis lost
 through a restore may be missing, but must not appear twice.
 
 The command sends the events of --events in turn, each with a new number in the field --id.
@@ -103,7 +103,7 @@ func (v *verifyCommand) run(c *console, folder string) error {
 	}
 	display := newDisplay(c.err)
 	runner := chaos.NewRunner(chaos.Config{
-		Binary: v.binary(binary), Folder: folder, Events: events, Expect: expect(c), ReadStore: eventservice.ReadIDs, Keep: v.Keep,
+		Binary: v.binary(binary), Folder: folder, Events: events, Expect: expect(c), ReadStore: eventservice.ReadIDs, ReadState: readState(c), Keep: v.Keep,
 		Log: func(line string) { fmt.Fprintf(display, "verify: %s\n", line) },
 	}, rounds)
 	if v.Soak > 0 {

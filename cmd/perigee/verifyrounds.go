@@ -97,6 +97,9 @@ func (v *verifyCommand) faultCounts(kills int, round *chaos.Round) chaos.FaultCo
 	if round.Workers > 1 {
 		s[chaos.KillUntilTakeover], s[chaos.SuspendInTransaction] = few(4), few(3)
 	}
+	if round.Pipeline.HasState() {
+		delete(s, chaos.RestoreDatabase) // a home that is older than the copy is refused
+	}
 	rest := kills - s[chaos.KillWorker] - s[chaos.KillRedis] - s[chaos.KillDatabase] - s[chaos.RestoreRedis] - s[chaos.KillUntilTakeover] - s[chaos.KillChildren] - 3*s[chaos.RestoreDatabase]
 	s[chaos.KillAtPoint] = max(1, rest)
 	return s
@@ -147,6 +150,10 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 	if err != nil {
 		return nil, err
 	}
+	remembering, err := rememberingScript(folder)
+	if err != nil {
+		return nil, err
+	}
 	rounds = append(rounds,
 		chaos.Round{Name: "streams into MariaDB, workers: 1", Pipeline: mysql.WithStreams(), Workers: 1},
 		chaos.Round{Name: "lists into PostgreSQL, workers: 2", Pipeline: postgres, Workers: 2},
@@ -156,6 +163,7 @@ func (v *verifyCommand) exampleRounds(c *console, folder string) ([]chaos.Round,
 		chaos.Round{Name: "lists into files, workers: 1", Pipeline: documents.WithSink(chaos.File), Workers: 1},
 		chaos.Round{Name: "lists into MariaDB, Redis and files, workers: 2", Pipeline: mysql.WithSink(chaos.Redis).WithSink(chaos.File), Workers: 2},
 		chaos.Round{Name: "an error in every thousandth event, then a fixed script", Pipeline: mysql.WithScript(fix.Path), Workers: 1, Fix: fix},
+		chaos.Round{Name: "a state in MariaDB and in files, workers: 1", Pipeline: mysql.WithSink(chaos.File).WithState(remembering), Workers: 1},
 		chaos.Round{Name: "a shadow that loops, crashes and eats memory, workers: 2", Pipeline: mysql.WithShadow(shadow), Workers: 2},
 	)
 	if eventservice.Available() == nil {
@@ -198,6 +206,25 @@ end
 `
 	path := filepath.Join(folder, "hostile.lua")
 	return path, os.WriteFile(path, []byte(script), 0o600)
+}
+
+// rememberingScript writes the example's script with a state, and returns its path: each event that
+// does not fail is remembered once.
+func rememberingScript(folder string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(folder, "email.lua"))
+	if err != nil {
+		return "", err
+	}
+	const remembers = `
+local seen = require("nodedb").node "^seen"
+local forgetful = main
+function main(event)
+  seen[event.id]:incr()
+  return forgetful(event)
+end
+`
+	path := filepath.Join(folder, "remembering.lua")
+	return path, os.WriteFile(path, append(text, remembers...), 0o600)
 }
 
 // read reads a pipeline from a configuration, which must have no faults.

@@ -63,6 +63,7 @@ func (c counts) at(n uint64) uint8 {
 type deliveries struct {
 	sinks []counts // rows and dead letters of each sink
 	dead  counts   // dead letters of whole events
+	state counts   // changes of the state; nil without one
 }
 
 // auditSinks reads every sink and dead-letter store back and compares the events in
@@ -80,6 +81,17 @@ func (s *testbed) auditSinks(ctx context.Context) (Report, error) {
 	}
 	if err := s.readDeadLetters(f, &r); err != nil {
 		return r, err
+	}
+	if s.round.Pipeline.HasState() {
+		f.state = counts{}
+		err := s.config.ReadState(ctx, s.workers[0].config, func(n uint64, times int) {
+			for range times {
+				f.state.add(n)
+			}
+		})
+		if err != nil {
+			return r, fmt.Errorf("read the state: %w", err)
+		}
 	}
 	s.compareAll(f, &r)
 	return r, nil
@@ -185,7 +197,7 @@ func (s *testbed) compareAll(f *deliveries, r *Report) {
 		return events
 	}
 	r.Events, r.Forgotten = look(s.producer.pushes, true), look(s.producer.forgotten, false)
-	for _, c := range append(slices.Clone(f.sinks), f.dead) {
+	for _, c := range append(slices.Clone(f.sinks), f.dead, f.state) {
 		for n, times := range c {
 			if times > 0 && (n >= len(known) || !known[n]) {
 				r.Unknown++
@@ -202,6 +214,9 @@ func (s *testbed) compareEvent(f *deliveries, r *Report, n uint64, must bool) {
 		dead = 1
 	}
 	s.compareCount(r, n, "dead letters", int(f.dead.at(n)), int(dead), must)
+	if f.state != nil {
+		s.compareCount(r, n, "changes of the state", int(f.state.at(n)), 1-int(dead), must)
+	}
 	for i, sink := range s.round.Pipeline.Sinks {
 		s.compareCount(r, n, "rows in "+sink.Name, int(f.sinks[i].at(n)), int(want.Rows[i]), must)
 	}

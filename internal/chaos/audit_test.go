@@ -68,3 +68,35 @@ func TestCompare(t *testing.T) {
 		})
 	}
 }
+
+// TestCompareState compares the changes of a state: one for each event that is no dead letter.
+func TestCompareState(t *testing.T) {
+	for _, test := range []struct {
+		name                  string
+		state                 []uint64
+		lost, double, unknown uint64
+		says                  string
+	}{
+		{"right", []uint64{1, 2}, 0, 0, 0, ""},
+		{"a forgotten event", []uint64{1, 2, 4}, 0, 0, 0, ""},
+		{"a lost change", []uint64{1}, 1, 0, 0, "event 2 has 0 changes of the state, not 1"},
+		{"a change twice", []uint64{1, 2, 2}, 0, 1, 0, "event 2 has 2 changes of the state, not 1"},
+		{"a change of a failed event", []uint64{1, 2, 3}, 0, 1, 0, "event 3 has 1 changes of the state, not 0"},
+		{"never pushed", []uint64{1, 2, 6}, 0, 0, 1, "event 6 was never pushed"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := &deliveries{sinks: []counts{{0, 1, 2}, {0, 1}}, dead: counts{0, 0, 0, 1}, state: counts{}}
+			for _, n := range test.state {
+				f.state.add(n)
+			}
+			var r Report
+			testTestbed(t).compareAll(f, &r)
+			if r.Lost != test.lost || r.Duplicated != test.double || r.Unknown != test.unknown {
+				t.Errorf("got %v, %d unknown, want %d lost, %d duplicated, %d unknown", r, r.Unknown, test.lost, test.double, test.unknown)
+			}
+			if err := r.Err(); (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got error %v, want one with %q", err, test.says)
+			}
+		})
+	}
+}

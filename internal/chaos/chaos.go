@@ -32,6 +32,7 @@ type Config struct {
 	Events    *Events
 	Expect    ExpectFunc
 	ReadStore ReadStoreFunc     // nil where there is no event store
+	ReadState ReadStateFunc     // for rounds of pipelines with a state
 	Keep      bool              // keep the folders of rounds that succeed
 	Log       func(line string) // receives a line at the end of each round
 }
@@ -48,6 +49,10 @@ type Expected struct {
 
 // A ReadStoreFunc calls each with the id of every row in a table of the event store in a data folder.
 type ReadStoreFunc func(ctx context.Context, data, table, column string, each func(id uint64)) error
+
+// A ReadStateFunc calls each with the number of every event that the state of the pipeline in a
+// configuration file remembers, and how often; see Pipeline.WithState. No worker runs.
+type ReadStateFunc func(ctx context.Context, config string, each func(id uint64, times int)) error
 
 // A Round runs one pipeline through a schedule of faults.
 type Round struct {

@@ -285,6 +285,24 @@ func (p *Pipeline) WithShadow(script string) *Pipeline {
 	return &other
 }
 
+// StateName is the name of the state of WithState.
+const StateName = "verified"
+
+// WithState returns the pipeline with a state, and with a script that increments the node
+// ^seen(NUMBER) of its state for each event that does not fail.
+func (p *Pipeline) WithState(script string) *Pipeline {
+	other := *p.WithScript(script)
+	other.pipeline = maps.Clone(other.pipeline)
+	other.pipeline["state"] = map[string]any{"name": StateName}
+	return &other
+}
+
+// HasState reports whether the script has the state of WithState.
+func (p *Pipeline) HasState() bool {
+	state, _ := p.pipeline["state"].(map[string]any)
+	return state["name"] == StateName
+}
+
 // IsIsolated reports whether the script runs in processes of its own.
 func (p *Pipeline) IsIsolated() bool {
 	script, _ := p.pipeline["script"].(map[string]any)

@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bench-state bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bench-state bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,11 +112,16 @@ crash-store: ## kill the event store 200 times, cut its power 1000 times and fil
 		$(ON_DISK) ../$(GO) test -count=1 -timeout 60m -run 'TestCrash$$|TestCrashImport$$|TestPowerCut$$|TestFullDisk$$'
 
 CRASH_STATE_KILLS ?= 200
+SOAK_STATE ?= 30m
 crash-state: build ## kill the engine of a script with a state, and its servers, 200 times, at each point: rows, state and timers agree
 	@$(SETUP) servers
 	@CRASH_STATE_KILLS=$(CRASH_STATE_KILLS) $(ON_DISK) $(GO) test ./cmd/perigee -count=1 -timeout 30m -run 'TestCrashState$$'
 
 DURATION := 10m
+soak-state: build ## a state that forgets as much as it gets, for SOAK_STATE=30m: memory, file, notes and archive stay flat
+	@$(SETUP) servers
+	@SOAK_STATE=$(SOAK_STATE) $(ON_DISK) $(GO) test ./cmd/perigee -count=1 -timeout 3h -run 'TestSoakState$$'
+
 soak: build ## events faster than the sink for DURATION=10m: memory stays flat
 	@$(SETUP) servers
 	@$(PERIGEE) verify --soak $(DURATION)

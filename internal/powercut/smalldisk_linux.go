@@ -1,6 +1,7 @@
 package powercut
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,7 +51,15 @@ func Fill(t testing.TB, path string, but int64) {
 	if err := syscall.Statfs(os.Getenv(smallDiskVariable), &disk); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, make([]byte, int64(disk.Bfree)*disk.Bsize-but), 0o600); err != nil {
+	size := int64(disk.Bfree)*disk.Bsize - but
+	err := os.WriteFile(path, make([]byte, size), 0o600)
+	if errors.Is(err, syscall.ENOSPC) { // others have written meanwhile
+		var info os.FileInfo
+		if info, err = os.Stat(path); err == nil {
+			err = os.Truncate(path, max(0, info.Size()-but))
+		}
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -27,7 +27,7 @@ type topKeys struct {
 	Allow       []string                `yaml:"allow" example:"[code.example.com]" help:"hosts that scripts may be loaded from"`
 	S3          S3                      `yaml:"s3" help:"service of s3:// addresses"`
 	Query       Query                   `yaml:"query,apart" help:"HTTP address for SQL over the event store, and limits of a query"`
-	StateMemory int                     `yaml:"state_memory,size" default:"256MiB" example:"1GiB" help:"memory of all states for changes that are not committed, or wait for the disk; beyond it scripts wait"`
+	StateMemory int                     `yaml:"state_memory,size" default:"384MiB" example:"1GiB" help:"memory of all states for changes that are not committed, or wait for the disk; beyond it scripts wait"`
 	Tables      map[string]Table        `yaml:"tables,apart" help:"tables of the event store, by name; an undeclared table is created on first use"`
 	Functions   []Computed              `yaml:"functions,apart" help:"functions of SQL, with a row as argument"`
 	Computed    []Computed              `yaml:"computed,apart" help:"columns whose value a function computes from the row, for every pipeline"`

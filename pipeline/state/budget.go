@@ -8,7 +8,7 @@ import (
 )
 
 // DefaultBudget is the memory of a Budget that no configuration sets.
-const DefaultBudget = 256 << 20
+const DefaultBudget = 384 << 20
 
 // A Budget bounds the memory of all units of an engine: of deltas in flight, and of committed
 // changes that wait for the disk. A run of a script begins while there is room, so that the memory

@@ -87,6 +87,17 @@ func MemoryOf(pid int, figure string) int64 {
 	return kib << 10
 }
 
+// Written returns how many bytes pid has passed to system calls that write, also to sockets. It can be
+// read until the process has been waited for. The kernel's count of bytes for the disk is of no use: it
+// counts whole folios, of which the process may have changed one page.
+func Written(pid int) (bytes int64) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	_, after, _ := strings.Cut(string(text), "\nwchar: ")
+	line, _, _ := strings.Cut(after, "\n")
+	bytes, _ = strconv.ParseInt(line, 10, 64)
+	return bytes
+}
+
 // WatchMemory samples a figure of the memory of pid and its descendants. The function that it
 // returns stops that and returns the peak.
 func WatchMemory(pid int, figure string) (peak func() int64) {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sys/unix"
 
 	"github.com/perigeedb/perigee/bench/process"
 )
@@ -73,6 +74,10 @@ func (e *engine) drainLists(ctx context.Context) (*result, error) {
 		return nil, err
 	}
 	servers := startUsage(e.redis.PID(), e.maria.PID())
+	before, err := e.received(ctx)
+	if err != nil {
+		return nil, err
+	}
 	run, err := startEngine(ctx, e.program, config, e.data(), "mysql")
 	if err != nil {
 		return nil, err
@@ -98,7 +103,9 @@ func (e *engine) drainLists(ctx context.Context) (*result, error) {
 	}
 	r.rate = float64(e.load.events) / took.Seconds()
 	r.source, r.database = servers.perEvent(0, e.load.events), servers.perEvent(1, e.load.events)
-	return r, nil
+	after, err := e.received(ctx)
+	r.diskBytes = float64(run.written-(after-before)) / float64(e.load.events)
+	return r, err
 }
 
 // eventsOfBatch is the default of batch.events.
@@ -135,6 +142,7 @@ type engineRun struct {
 	ended   chan error
 	client  *http.Client // of its socket
 	memory  func() int64 // stops watching
+	written int64        // bytes, once it has ended
 }
 
 func startEngine(ctx context.Context, program, config, data, home string) (*engineRun, error) {
@@ -147,7 +155,13 @@ func startEngine(ctx context.Context, program, config, data, home string) (*engi
 		return nil, err
 	}
 	run.memory = watchMemory(run.command.Process.Pid)
-	go func() { run.ended <- run.command.Wait() }()
+	go func() {
+		pid := run.command.Process.Pid
+		// The kernel has its figures until Wait.
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		run.written = process.Written(pid)
+		run.ended <- errors.Join(err, run.command.Wait())
+	}()
 	return run, nil
 }
 
@@ -205,9 +219,6 @@ func (run *engineRun) stop(r *result, events int) error {
 	r.memory = float64(run.memory()) / 1e6
 	state := run.command.ProcessState
 	r.program = perEvent(state.UserTime()+state.SystemTime(), events)
-	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
-		r.diskBytes = float64(usage.Oublock) * 512 / float64(events)
-	}
 	return nil
 }
 

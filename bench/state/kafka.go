@@ -32,8 +32,8 @@ end
 const (
 	topic       = "events"
 	topicCopies = 2 // of the events of a list, in the topic
-	// What both engines may use for changes that wait: the engine's default for a unit.
-	waitingBytes = 256 << 20
+	// What both engines may use for changes that wait: the default of state_memory.
+	waitingBytes = 384 << 20
 )
 
 // A broker is a Kafka with a topic that has a partition for each processor.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	_ "github.com/go-sql-driver/mysql" // the driver of MariaDB
 	"github.com/redis/go-redis/v9"
@@ -126,6 +128,22 @@ func left(ctx context.Context, in *redis.Client, lists int) (left int64, err err
 		left += n
 	}
 	return left, nil
+}
+
+// received returns how many bytes both servers have received.
+func (s *servers) received(ctx context.Context) (bytes int64, err error) {
+	var name string
+	if err := s.db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Bytes_received'").Scan(&name, &bytes); err != nil {
+		return 0, err
+	}
+	info, err := s.archive.Info(ctx, "stats").Result()
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(info, "total_net_input_bytes:")
+	text, _, _ := strings.Cut(after, "\r")
+	input, err := strconv.ParseInt(text, 10, 64)
+	return bytes + input, err
 }
 
 const createTable = "CREATE TABLE %s.events (pk BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, id BIGINT NOT NULL, user VARCHAR(64) NOT NULL, " +

@@ -18,7 +18,7 @@ type result struct {
 	source, database float64 // CPU of Redis or Kafka, and of MariaDB
 	p50, p99         time.Duration
 	noteBytes        float64 // by event
-	diskBytes        float64 // that the engine wrote, by event
+	diskBytes        float64 // that the engine wrote into files, by event
 	memory           float64 // peak without mapped files, in MB
 	resident         float64 // the same with them
 }

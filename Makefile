@@ -48,6 +48,7 @@ nodedb-lua: ## build the Lua modules of the node database, for LuaJIT and Lua 5.
 test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka
 	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) test -count=1 ./source/kafka ./sink/kafka
+	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) test -count=1 ./cmd/perigee -run TestStatesThroughKafka
 
 test-s3: ## the archive of states in the buckets of a real S3 service
 	@$(SETUP) seaweedfs

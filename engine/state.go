@@ -157,6 +157,20 @@ func (c *closedChangelog) Units(ctx context.Context) (units map[string]sink.Unit
 	return units, err
 }
 
+// LastNotes implements sink.UnitStore.
+func (c *closedChangelog) LastNotes(ctx context.Context) (last map[string]uint64, err error) {
+	err = c.use(func(s *changelog.Sink) (err error) {
+		last, err = s.LastNotes(ctx)
+		return err
+	})
+	return last, err
+}
+
+// ReadNotes implements sink.UnitStore.
+func (c *closedChangelog) ReadNotes(ctx context.Context, name string, from uint64, visit func(*sink.Note) error) error {
+	return c.use(func(s *changelog.Sink) error { return s.ReadNotes(ctx, name, from, visit) })
+}
+
 // Positions implements sink.PositionStore.
 func (c *closedChangelog) Positions(ctx context.Context) (positions map[string]event.Ranges, err error) {
 	err = c.use(func(s *changelog.Sink) (err error) {

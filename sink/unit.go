@@ -23,7 +23,21 @@ type UnitStore interface {
 	// Units returns all units of the sink's pipeline, by name. It changes nothing, and creates no
 	// table.
 	Units(ctx context.Context) (map[string]UnitStatus, error)
+
+	// LastNotes returns the number of the last note of each unit of the sink's pipeline, by name,
+	// which Units does, too, with more work: followers ask several times a second. It changes
+	// nothing, and creates no table.
+	LastNotes(ctx context.Context) (map[string]uint64, error)
+
+	// ReadNotes is Notes of a Unit for a reader that does not own it. It fences nobody, changes
+	// nothing, and creates no table. A unit that does not exist has no notes. If Trim has forgotten
+	// a note that visit was to get, also while ReadNotes runs, it returns an error that wraps
+	// ErrNotesTrimmed.
+	ReadNotes(ctx context.Context, name string, from uint64, visit func(*Note) error) error
 }
+
+// ErrNotesTrimmed says that a reader is behind the notes that the sink keeps.
+var ErrNotesTrimmed = errors.New("the sink has removed notes that the reader lacks")
 
 // maxUnitName is the length of the longest name of a unit.
 const maxUnitName = 1000

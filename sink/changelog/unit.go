@@ -24,6 +24,7 @@ type unit struct {
 	sink  *Sink
 	name  string
 	epoch uint64
+	reads bool // it reads, and does not own the unit
 }
 
 // OpenUnit implements sink.UnitStore.
@@ -63,6 +64,31 @@ func (s *Sink) Units(ctx context.Context) (map[string]sink.UnitStatus, error) {
 	return all, err
 }
 
+// LastNotes implements sink.UnitStore.
+func (s *Sink) LastNotes(ctx context.Context) (map[string]uint64, error) {
+	units, err := s.Units(ctx)
+	last := map[string]uint64{}
+	for name, status := range units {
+		last[name] = status.Last
+	}
+	return last, err
+}
+
+// ReadNotes implements sink.UnitStore.
+func (s *Sink) ReadNotes(ctx context.Context, name string, from uint64, visit func(*sink.Note) error) error {
+	if err := sink.CheckUnitName(name); err != nil {
+		return err
+	}
+	u := &unit{sink: s, name: name, reads: true}
+	status, err := u.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return u.visitNotes(ctx, max(from, 1), status.Last, visit, func(missing, first uint64) error {
+		return fmt.Errorf("note %d of unit %s is gone from %s, and those from %d on are kept: %w", missing, name, s.store.file.Path(), first, sink.ErrNotesTrimmed)
+	})
+}
+
 // ownUnit returns the unit of a note, if it is one of the sink's.
 func (s *Sink) ownUnit(note *positions.Note) (*unit, error) {
 	u, ok := note.Unit.(*unit)
@@ -79,10 +105,11 @@ func (u *unit) key() []byte { return nameKey(u.sink.pipeline, u.name) }
 
 // record reads the record of the unit, and refuses an owner that is not the last one.
 func (u *unit) record(tx *bolt.Tx) (r unitRecord, refused, err error) {
+	r.First = 1
 	if _, err := getRecord(tx, unitsBucket, u.key(), &r); err != nil {
 		return r, nil, err
 	}
-	if r.Epoch != u.epoch {
+	if r.Epoch != u.epoch && !u.reads {
 		return r, sink.ErrFenced, nil
 	}
 	return r, nil, nil
@@ -163,13 +190,20 @@ func (u *unit) Notes(ctx context.Context, from uint64, visit func(*sink.Note) er
 	if err != nil {
 		return err
 	}
-	for next := max(from, status.First); next <= status.Last; {
-		notes, first, err := u.readNotes(ctx, next, status.Last)
+	return u.visitNotes(ctx, max(from, status.First), status.Last, visit, func(missing, first uint64) error { return nil })
+}
+
+// visitNotes passes notes to visit, in order. It calls trimmed where Trim has forgotten some that
+// are before the first one that is kept, and goes on with that.
+func (u *unit) visitNotes(ctx context.Context, next, last uint64, visit func(*sink.Note) error, trimmed func(missing, first uint64) error) error {
+	for next <= last {
+		notes, first, err := u.readNotes(ctx, next, last)
+		if err == nil && first > next {
+			err = trimmed(next, first)
+			next = first
+		}
 		if err != nil {
 			return err
-		}
-		if next = max(next, first); len(notes) == 0 {
-			continue // Trim has forgotten some
 		}
 		for _, note := range notes {
 			if err := visit(note); err != nil {

@@ -31,7 +31,7 @@ const sumDigits = 16
 type unit struct {
 	sink  *Sink
 	name  string
-	epoch string
+	epoch string // "" for a reader that does not own it
 }
 
 // keys are the hash of what is known of the unit, and that of its notes by their numbers.
@@ -82,6 +82,55 @@ func (s *Sink) Units(ctx context.Context) (map[string]sink.UnitStatus, error) {
 	return all, nil
 }
 
+// LastNotes implements sink.UnitStore.
+func (s *Sink) LastNotes(ctx context.Context) (map[string]uint64, error) {
+	last := map[string]uint64{}
+	err := s.withConn(ctx, func(c *resp.Conn) error {
+		v, err := c.Do(ctx, "SMEMBERS", s.sharedKey("units"))
+		if err != nil {
+			return err
+		}
+		names, _ := v.([]any)
+		return c.WithContext(ctx, func() error {
+			for _, name := range names {
+				c.Queue("HGET", s.partitionKey("unit", fmt.Sprint(name)), "last")
+			}
+			if err := c.Flush(); err != nil {
+				return err
+			}
+			for _, name := range names {
+				number, err := c.ReadReply()
+				if err != nil {
+					return err
+				}
+				if last[fmt.Sprint(name)], err = strconv.ParseUint(fmt.Sprint(number), 10, 64); err != nil {
+					return damage(fmt.Errorf("unit %v: %w", name, err))
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, s.wrapError("read the units", err)
+	}
+	return last, nil
+}
+
+// ReadNotes implements sink.UnitStore.
+func (s *Sink) ReadNotes(ctx context.Context, name string, from uint64, visit func(*sink.Note) error) error {
+	if err := sink.CheckUnitName(name); err != nil {
+		return err
+	}
+	u := &unit{sink: s, name: name}
+	status, _, err := u.read(ctx, 1, 0)
+	if err != nil {
+		return err
+	}
+	return u.visitNotes(ctx, max(from, 1), status.Last, visit, func(missing, first uint64) error {
+		return s.wrapError("read unit "+name, fmt.Errorf("note %d is gone, and those from %d on are kept: %w", missing, first, sink.ErrNotesTrimmed))
+	})
+}
+
 // parseStatus parses owner, first, last and bytes of a unit.
 func parseStatus(name string, fields []any) (status sink.UnitStatus, err error) {
 	err = errors.New("fields of it are missing")
@@ -121,6 +170,9 @@ func (u *unit) read(ctx context.Context, from, to uint64) (status sink.UnitStatu
 	if err == nil && v == "FENCED" {
 		err = sink.ErrFenced
 	}
+	if err == nil && v == "MISSING" {
+		return sink.UnitStatus{First: 1}, nil, nil
+	}
 	reply, _ := v.([]any)
 	if err == nil {
 		status, err = parseStatus(u.name, reply)
@@ -158,8 +210,13 @@ func (u *unit) Notes(ctx context.Context, from uint64, visit func(*sink.Note) er
 	if err != nil {
 		return err
 	}
-	last := status.Last
-	for next := max(from, status.First); next <= last; {
+	return u.visitNotes(ctx, max(from, status.First), status.Last, visit, func(missing, first uint64) error { return nil })
+}
+
+// visitNotes passes notes to visit, in order. It calls trimmed where Trim has forgotten some that
+// are before the first one that is kept, and goes on with that.
+func (u *unit) visitNotes(ctx context.Context, next, last uint64, visit func(*sink.Note) error, trimmed func(missing, first uint64) error) error {
+	for next <= last {
 		status, notes, err := u.read(ctx, next, last)
 		if err != nil {
 			return err
@@ -168,7 +225,10 @@ func (u *unit) Notes(ctx context.Context, from uint64, visit func(*sink.Note) er
 			if status.First <= next {
 				return u.sink.wrapError("read unit "+u.name, damage(fmt.Errorf("note %d is missing", next)))
 			}
-			next = status.First // Trim has forgotten some
+			if err := trimmed(next, status.First); err != nil {
+				return err
+			}
+			next = status.First
 		}
 		for _, note := range notes {
 			if err := visit(note); err != nil {

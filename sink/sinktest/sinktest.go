@@ -148,6 +148,8 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"TrimDuringNotes", trimDuringNotes},
 		{"MissingNote", missingNote},
 		{"UnitsAreShown", unitsAreShown},
+		{"OthersReadNotes", othersReadNotes},
+		{"TrimOvertakesReader", trimOvertakesReader},
 		{"UnitIsSetBack", unitIsSetBack},
 		{"LostNotes", lostNotes},
 		{"NoteArrivesLate", noteArrivesLate},

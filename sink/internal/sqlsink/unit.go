@@ -208,17 +208,27 @@ func (u *unit) Notes(ctx context.Context, from uint64, visit func(*sink.Note) er
 	if status.First > status.Last && from <= status.Last && status.Last > 0 { // Trim leaves the last one
 		return u.damage(status.Last, errors.New("it is missing"))
 	}
-	for next := max(from, status.First); next <= status.Last; {
-		var notes []*sink.Note
-		err := u.store.connect(ctx, u.reading(), func(c Conn) (err error) {
+	read := func(next uint64) (notes []*sink.Note, err error) {
+		err = u.store.connect(ctx, u.reading(), func(c Conn) (err error) {
 			notes, err = u.readNotes(ctx, c, next, status.Last)
 			return err
 		})
+		return notes, err
+	}
+	skip := func(missing uint64) (uint64, error) { return u.skipTrimmed(ctx, missing) }
+	return visitNotes(max(from, status.First), status.Last, read, skip, visit)
+}
+
+// visitNotes passes notes to visit, in order. read returns some from a number on, and none if that
+// one is missing: then skip returns the number of the next one to visit, or why there is none.
+func visitNotes(next, last uint64, read func(next uint64) ([]*sink.Note, error), skip func(missing uint64) (uint64, error), visit func(*sink.Note) error) error {
+	for next <= last {
+		notes, err := read(next)
 		if err != nil {
 			return err
 		}
 		if len(notes) == 0 {
-			if next, err = u.skipTrimmed(ctx, next); err != nil {
+			if next, err = skip(next); err != nil {
 				return err
 			}
 		}

@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bench-state bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-formats bench-manifest bench-queries bench-state bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,6 +117,12 @@ SOAK_STATE ?= 30m
 crash-state: build ## kill the engine of a script with a state, and its servers, 200 times, at each point: rows, state and timers agree
 	@$(SETUP) servers
 	@CRASH_STATE_KILLS=$(CRASH_STATE_KILLS) $(ON_DISK) $(GO) test ./cmd/perigee -count=1 -timeout 30m -run 'TestCrashState$$'
+
+TAKEOVERS ?= 20
+TAKEOVER_USERS ?= 1000000
+crash-takeover: build ## kill, freeze or remove the owner of a state with 1,000,000 users 20 times: its follower goes on, and nothing is lost
+	@$(SETUP) servers
+	@TAKEOVERS=$(TAKEOVERS) TAKEOVER_USERS=$(TAKEOVER_USERS) $(ON_DISK) $(GO) test ./cmd/perigee -count=1 -timeout 30m -v -run 'TestTakeover$$'
 
 DURATION := 10m
 soak-state: build ## a state that forgets as much as it gets, for SOAK_STATE=30m: memory, file, notes and archive stay flat

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
@@ -39,8 +40,16 @@ func (p *Pipeline) checkState() error {
 		return s.At(fmt.Errorf("sink %s cannot be the home of a state, since it does not commit rows and state together", s.Home),
 			"choose a MySQL, PostgreSQL or Redis sink; or remove home, so that a changelog in the data folder keeps the state, if no other sink can")
 	}
+	if s.Standby > 0 && p.home() < 0 {
+		return s.At(fmt.Errorf("standby of pipeline %s needs a home that other workers reach, and its state is kept in the data folder", p.Config.Name),
+			"add a MySQL, PostgreSQL or Redis sink, or remove standby")
+	}
 	return nil
 }
+
+// keptForFollowers is how long notes stay in the home of a state with followers, so that a worker can
+// be restarted and goes on to follow.
+const keptForFollowers = 2 * time.Minute
 
 // home returns the index of the sink that the configuration chooses as the home of the state, or
 // else of the first that can be it, or -1.
@@ -56,10 +65,14 @@ func (p *Pipeline) home() int {
 // stateConfig describes the state of a pipeline, with the home that it has.
 func (p *Pipeline) stateConfig(data string, home sink.UnitStore, homeName string, log *slog.Logger) *state.Config {
 	s := p.Config.State
-	return &state.Config{
+	described := &state.Config{
 		Name: s.Name, Version: s.Version, Shared: s.Scope == config.ScopePipeline, EventTime: eventTimeOf(s), Home: home, HomeName: homeName,
-		Folder: stateFolderOf(data, s.Name, s.Version), Archive: p.archive, Keep: s.Archive.Keep, Log: log.With("pipeline", p.Config.Name),
+		Folder: stateFolderOf(data, s.Name, s.Version), Archive: p.archive, Keep: s.Archive.Keep, Log: log.With("pipeline", p.Config.Name), Standby: s.Standby,
 	}
+	if s.Standby > 0 {
+		described.KeepNotes = keptForFollowers
+	}
+	return described
 }
 
 // eventTimeOf returns the settings of a clock that follows the times of events; nil if that of a

@@ -29,6 +29,7 @@ type leaseManager struct {
 	worker  string
 	lease   time.Duration
 	held    map[string]*heldLease
+	standby standbyManager
 	renewed time.Time // when leases were last renewed
 	failing bool      // the last attempt failed
 }
@@ -87,7 +88,7 @@ func (s *supervisor) startLeases() (releaseAll func()) {
 	s.leasing = true
 	m := &leaseManager{
 		s: s, store: keeper.Sink.Traits().Leases, worker: s.p.config.Worker, lease: s.p.config.Lease,
-		held: make(map[string]*heldLease),
+		held: make(map[string]*heldLease), standby: standbyManager{leases: make(map[string]string)},
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
 	var running sync.WaitGroup
@@ -96,6 +97,9 @@ func (s *supervisor) startLeases() (releaseAll func()) {
 			s.leaseErrors <- err
 		}
 	})
+	if s.p.followers != nil {
+		running.Go(func() { s.p.followers.run(ctx) })
+	}
 	return func() {
 		cancel()
 		running.Wait()
@@ -113,7 +117,7 @@ func (m *leaseManager) run(ctx context.Context) error {
 		if ctx.Err() == nil {
 			m.recordAttempt(err)
 		}
-		sleep(ctx, min(maxLeaseInterval, m.lease/10))
+		m.waitForRound(ctx)
 	}
 	return nil
 }
@@ -151,7 +155,7 @@ func (m *leaseManager) maintain(ctx context.Context) error {
 	fairShare := (len(partitions) + max(workers, 1) - 1) / max(workers, 1)
 	defer func() { m.s.p.counters.leases.set(workers, len(m.held), len(partitions)) }()
 	if m.s.p.units != nil {
-		return errors.Join(m.acquireCopies(ctx, work), m.acquireLeases(ctx, work, fairShare))
+		return m.shareUnits(ctx, work, workers, fairShare)
 	}
 	if len(m.held) > fairShare {
 		m.giveUpPartition()
@@ -210,12 +214,17 @@ func (m *leaseManager) renewLeases(ctx context.Context) error {
 		return nil
 	}
 	began := time.Now()
-	if len(m.held) == 0 {
+	partitions := slices.Collect(maps.Keys(m.held))
+	followed := slices.Collect(maps.Keys(m.standby.leases))
+	leases := slices.Clone(partitions)
+	for _, unit := range followed {
+		leases = append(leases, m.standby.leases[unit])
+	}
+	if len(leases) == 0 {
 		m.renewed = began
 		return nil
 	}
-	partitions := slices.Collect(maps.Keys(m.held))
-	holders, err := m.requestLeases(ctx, partitions)
+	holders, err := m.requestLeases(ctx, leases)
 	for i, partition := range partitions {
 		h := m.held[partition]
 		switch holders[i] {
@@ -225,6 +234,11 @@ func (m *leaseManager) renewLeases(ctx context.Context) error {
 		default:
 			h.expiry.Stop()
 			h.cancel()
+		}
+	}
+	for i, unit := range followed {
+		if holder := holders[len(partitions)+i]; holder != m.worker && holder != "" {
+			m.loseStandby(unit)
 		}
 	}
 	if err == nil {
@@ -265,8 +279,13 @@ func (m *leaseManager) giveUpPartition() {
 		}
 		chosen = name
 	}
-	m.s.p.log.Info("giving up a partition: other workers have too few", "partition", chosen)
-	for _, a := range m.held[chosen].assignments {
+	m.giveUp(chosen)
+}
+
+// giveUp drains the partitions of a lease, which is released once they have ended.
+func (m *leaseManager) giveUp(name string) {
+	m.s.p.log.Info("giving up a partition: other workers have too few", "partition", name)
+	for _, a := range m.held[name].assignments {
 		a.stopReading()
 	}
 }
@@ -301,7 +320,7 @@ func (m *leaseManager) acquireLeases(ctx context.Context, work map[string][]*ass
 }
 
 // acquireCopies requests the leases of all units that this worker has a copy of, whatever its
-// fair share is, because other workers cannot go on with them. It gives none up for the same reason.
+// fair share is, because other workers cannot go on with them.
 func (m *leaseManager) acquireCopies(ctx context.Context, work map[string][]*assignment) error {
 	var units []string
 	for unit := range work {
@@ -309,7 +328,12 @@ func (m *leaseManager) acquireCopies(ctx context.Context, work map[string][]*ass
 			units = append(units, unit)
 		}
 	}
-	for some := range slices.Chunk(units, maxAcquired) {
+	return m.acquireAll(ctx, units, work)
+}
+
+// acquireAll requests leases, and assigns the partitions of all that the worker gets.
+func (m *leaseManager) acquireAll(ctx context.Context, names []string, work map[string][]*assignment) error {
+	for some := range slices.Chunk(names, maxAcquired) {
 		if m.s.reading.Err() != nil {
 			return nil
 		}
@@ -359,7 +383,7 @@ func (m *leaseManager) releaseAll(ctx context.Context) {
 	for _, h := range m.held {
 		h.expiry.Stop()
 	}
-	released := m.store.ReleaseLeases(ctx, slices.Collect(maps.Keys(m.held)), m.worker)
+	released := m.store.ReleaseLeases(ctx, slices.AppendSeq(m.standby.names(), maps.Keys(m.held)), m.worker)
 	_, err := m.store.Heartbeat(ctx, m.worker, 0)
 	// A permanent error is the one that stopped the pipeline, which reports it.
 	if err := errors.Join(released, err); err != nil && !event.IsPermanent(err) {

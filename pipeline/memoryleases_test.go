@@ -3,6 +3,8 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -79,6 +81,13 @@ func (l *memoryLeases) Heartbeat(ctx context.Context, worker string, d time.Dura
 		}
 	}
 	return workers, nil
+}
+
+// names returns the leases that were not released.
+func (l *memoryLeases) names() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.held))
 }
 
 // A sharedSink is a sink that several workers share.

@@ -154,6 +154,8 @@ type Pipeline struct {
 	units    *units // nil if the pipeline has no state
 	// keySets is what the state was made for; see state.KeySets. Only the listing uses it.
 	keySets map[string]int
+	// followers are units that other workers own; nil without a state.
+	followers *followers
 
 	// One retrier for each dependency, shared by all lanes.
 	source      *retrier
@@ -199,7 +201,7 @@ func New(c Config) *Pipeline {
 		withHooks := *c.State
 		withHooks.Reached = func(at state.Step) { c.Reached(Point(at)) }
 		p.config.State = &withHooks
-		p.units = newUnits(p)
+		p.units, p.followers = newUnits(p), newFollowers(p)
 		p.writeOrder = append(slices.DeleteFunc(p.writeOrder, func(i int) bool { return i == c.Home }), c.Home)
 	}
 	return p

@@ -90,6 +90,11 @@ type UnitStats struct {
 	WaitTime     time.Duration
 	ArchiveNotes uint64 // wait for the archive
 	ArchiveBytes uint64 // of these notes
+	// Restore is the time in which copies were brought up to date to open units, since New.
+	Restore        time.Duration
+	Followed       int    // units that other workers own, and whose copies this one keeps
+	FollowLag      uint64 // notes that the copy of one of them lacks: the most
+	FollowFailures int    // units that could not be followed when that was last tried
 }
 
 // SinkStats are the counts of one sink.

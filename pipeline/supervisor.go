@@ -123,6 +123,9 @@ func (s *supervisor) run() (exhausted bool, err error) {
 			}
 		case e := <-s.exits:
 			retryIn, err := s.handleExit(e)
+			if _, refused := errors.AsType[*state.RefusedError](err); refused {
+				return false, err // it names the unit, which several partitions may need
+			}
 			if err != nil {
 				return false, fmt.Errorf("partition %s: %w", e.partition, err)
 			}
@@ -273,6 +276,13 @@ func (s *supervisor) work() map[string][]*assignment {
 	return work
 }
 
+// knownUnits returns the units of the state, in order.
+func (s *supervisor) knownUnits() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.unitNames))
+}
+
 // assignAll starts those assignments that were not started, and returns them.
 func (s *supervisor) assignAll(work []*assignment) (started []*assignment) {
 	for _, a := range work {
@@ -352,6 +362,9 @@ func (s *supervisor) handleExit(e exit) (retryIn time.Duration, err error) {
 // may get them from another worker.
 func (s *supervisor) othersGoOn(err error) bool {
 	_, refused := errors.AsType[*state.RefusedError](err)
+	if refused && s.leasing && s.p.config.State.Standby > 0 {
+		return true
+	}
 	return refused && len(s.unitNames) > 1 && (s.leasing || !s.p.units.allRefused(s.unitNames))
 }
 

@@ -33,6 +33,7 @@ type units struct {
 	timers     atomic.Uint64 // that ran
 	repeated   atomic.Uint64 // events that were dropped, because another pipeline has written them again
 	late       atomic.Uint64 // events before the clock of their unit
+	opened     atomic.Int64  // nanoseconds in which copies were brought up to date
 	waited     atomic.Int64  // nanoseconds in which scripts waited for room, in memory or on the disk
 	waitLogged atomic.Int64  // when such a wait was logged last
 	mu         sync.Mutex
@@ -206,11 +207,20 @@ func (us *units) newUnit(name string) *unit {
 
 // openUnit opens a unit and delivers the outputs that a crash kept from a sink.
 func (us *units) openUnit(ctx context.Context, u *unit) error {
-	p := us.p
+	p, began := us.p, time.Now()
+	followed := p.followers.take(u.name)
 	err := p.sinks[p.config.Home].do(ctx, func() (err error) {
-		u.Unit, err = state.Open(ctx, p.config.State, u.name)
+		if followed != nil {
+			u.Unit, err = followed.Open(ctx)
+		} else {
+			u.Unit, err = state.Open(ctx, p.config.State, u.name)
+		}
 		return err
 	})
+	if err != nil && followed != nil {
+		err = errors.Join(err, followed.Close())
+	}
+	us.opened.Add(int64(time.Since(began)))
 	if err == nil {
 		if u.FollowsEvents() {
 			u.timers.clock = u.Now
@@ -226,7 +236,7 @@ func (us *units) openUnit(ctx context.Context, u *unit) error {
 	if err != nil {
 		return fmt.Errorf("open unit %s of state %s: %w", u.name, p.config.State.Name, err)
 	}
-	p.log.Info("state opened", "state", p.config.State.Name, "unit", u.name)
+	p.log.Info("state opened", "state", p.config.State.Name, "unit", u.name, "followed", followed != nil)
 	return nil
 }
 
@@ -509,13 +519,39 @@ func (a *alarm) wait(ctx context.Context) error {
 	}
 }
 
-// ViewState calls f with the committed state of a unit.
+// ViewState calls f with the committed state of a unit, as far as this machine has it.
 func (p *Pipeline) ViewState(ctx context.Context, name string, f func(*nodedb.Tx) error) error {
 	if u, done := p.units.peek(name); u != nil {
 		defer done()
 		return u.View(ctx, f)
 	}
+	if followed := p.followers.peek(name); followed != nil {
+		return followed.View(ctx, f)
+	}
 	return p.config.State.View(ctx, name, f)
+}
+
+// OwnedUnits returns the units of the state that this worker has open.
+func (p *Pipeline) OwnedUnits() (names []string) {
+	p.units.mu.Lock()
+	defer p.units.mu.Unlock()
+	for name, u := range p.units.open {
+		if u.ctx.Err() == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ViewOwned is ViewState for a unit that this worker has. It reports whether it has it.
+func (p *Pipeline) ViewOwned(ctx context.Context, name string, f func(*nodedb.Tx) error) (owned bool, err error) {
+	u, done := p.units.peek(name)
+	if u == nil {
+		return false, nil
+	}
+	defer done()
+	return true, u.View(ctx, f)
 }
 
 // StateStatus describes the copy that this machine has of a unit; nil if it has none.
@@ -524,7 +560,17 @@ func (p *Pipeline) StateStatus(name string) (*state.CopyStatus, error) {
 		defer done()
 		return u.Status()
 	}
-	return p.config.State.CopyStatus(name)
+	var status *state.CopyStatus
+	var err error
+	if followed := p.followers.peek(name); followed != nil {
+		status, err = followed.Status()
+	} else {
+		status, err = p.config.State.CopyStatus(name)
+	}
+	if refused := p.followers.refusal(name); refused != nil && status != nil {
+		status.Refused = refused.Error()
+	}
+	return status, err
 }
 
 // ArchiveStatus says how far the archive of a unit is; nil if there is none, or if this process does not
@@ -553,7 +599,8 @@ func (us *units) stats() UnitStats {
 	us.mu.Lock()
 	names := slices.Collect(maps.Keys(us.open))
 	us.mu.Unlock()
-	all := UnitStats{Notes: us.notes.Load(), Timers: us.timers.Load(), WaitTime: time.Duration(us.waited.Load()), Late: us.late.Load(), Repeated: us.repeated.Load()}
+	all := UnitStats{Notes: us.notes.Load(), Timers: us.timers.Load(), WaitTime: time.Duration(us.waited.Load()), Late: us.late.Load(), Repeated: us.repeated.Load(), Restore: time.Duration(us.opened.Load())}
+	us.p.followers.addStats(&all)
 	for _, name := range names {
 		u, done := us.peek(name)
 		if u == nil {

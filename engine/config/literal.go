@@ -232,7 +232,7 @@ func (p *Pipeline) canonical() string {
 		fmt.Fprintf(&b, "script %q %q %q %v %v %q\n", s.Language, s.Text, s.Func, s.Limits, s.Pool, s.Isolate)
 	}
 	if s := p.State; s != nil {
-		fmt.Fprintf(&b, "state %q %q %q %q %v\n", s.Name, s.Scope, s.Home, s.Archive.To, s.Archive.Keep)
+		fmt.Fprintf(&b, "state %q %q %q %q %v %d\n", s.Name, s.Scope, s.Home, s.Archive.To, s.Archive.Keep, s.Standby)
 	}
 	if s := p.Shadow; s != nil {
 		fmt.Fprintf(&b, "shadow %q %v\n", s.Text, s.Sample)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ type State struct {
 	Version int    // of the layout of the nodes; 0 for 1
 	Scope   string // ScopePartition or ScopePipeline
 	Home    string // name of the sink that keeps the notes; "" for the first that can
+	Standby int    // how many workers beside the owner of a unit keep a copy of it
 
 	Time     string        // TimeClock or TimeEvent
 	Field    string        // path of the time in events, with TimeEvent
@@ -52,6 +54,9 @@ const (
 // DefaultIdle is the default of Idle.
 const DefaultIdle = time.Minute
 
+// standbyMax is how many workers may follow a unit: each reads all of its notes.
+const standbyMax = 10
+
 // stateKeys are the keys of a state.
 type stateKeys struct {
 	Name     string        `yaml:"name,required" example:"users" help:"name of the state, by which commands find it; no other pipeline has one of this name"`
@@ -62,6 +67,7 @@ type stateKeys struct {
 	Unit     string        `yaml:"unit" choices:"s,ms,us,ns" default:"s" example:"ms" help:"unit of times that are numbers since 1970, with time: event; RFC 3339 is always understood"`
 	Lateness time.Duration `yaml:"lateness" default:"0s" example:"10m" help:"with time: event, how far the clock stays behind the greatest time of a partition, for events out of order"`
 	Idle     time.Duration `yaml:"idle" default:"1m" example:"5m" help:"with time: event, how long a partition without events holds the clock back"`
+	Standby  int           `yaml:"standby" example:"1" help:"number of workers that keep a copy of each unit beside its owner, to take it over within seconds; they share the pipeline through a MySQL, PostgreSQL or Redis sink"`
 	Home     string        `yaml:"home" kind:"name of a sink" example:"mysql" help:"sink that commits the changes of the state with its rows; default is the first sink that can, and without one a log in the data folder"`
 	Archive  Archive       `yaml:"archive" help:"where notes and snapshots of the state are kept, so that another machine can go on without a copy"`
 }
@@ -83,7 +89,7 @@ func (d *document) readState(e *entry, p *Pipeline) *State {
 	}
 	var keys stateKeys
 	d.decodeStruct(e.value, reflect.ValueOf(&keys).Elem(), "state")
-	s := &State{Name: keys.Name, Version: keys.Version, Scope: keys.Scope, Home: keys.Home, Archive: keys.Archive, origin: d.originOf(e.value, "name")}
+	s := &State{Name: keys.Name, Version: keys.Version, Scope: keys.Scope, Home: keys.Home, Archive: keys.Archive, Standby: keys.Standby, origin: d.originOf(e.value, "name")}
 	s.Time, s.Field, s.Unit, s.Lateness, s.Idle = keys.Time, keys.Field, keys.Unit, keys.Lateness, keys.Idle
 	d.checkEventTime(e.value, s)
 	if s.Scope == "" {
@@ -97,6 +103,9 @@ func (d *document) readState(e *entry, p *Pipeline) *State {
 	}
 	if s.Archive.To != "" && s.Archive.Keep == 0 {
 		s.Archive.Keep = DefaultKeep
+	}
+	if s.Standby < 0 || s.Standby > standbyMax {
+		d.addFault(e.value.get("standby").value.at, fmt.Sprintf("use a number from 0 to %d", standbyMax), "invalid standby %d", s.Standby)
 	}
 	d.checkHome(e.value, p, s)
 	d.checkStateScript(e, p)
@@ -195,6 +204,9 @@ func (s *State) toNode() *node {
 	}
 	if s.Archive.To != "" {
 		n.set("archive", nodeOf(reflect.ValueOf(s.Archive), false))
+	}
+	if s.Standby > 0 {
+		n.set("standby", scalarNode(strconv.Itoa(s.Standby)))
 	}
 	return n
 }

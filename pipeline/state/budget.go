@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/perigeedb/perigee/nodedb"
 )
 
 // DefaultBudget is the memory of a Budget that no configuration sets.
@@ -16,13 +19,13 @@ const DefaultBudget = 384 << 20
 type Budget struct {
 	mu    sync.Mutex
 	limit int64
-	units map[*Unit]int64 // their memory when it was last looked at
-	used  int64           // the sum
+	all   map[*share]int64 // their memory when it was last looked at
+	used  int64            // the sum
 }
 
 // NewBudget returns a budget of so many bytes; 0 means DefaultBudget.
 func NewBudget(bytes int64) *Budget {
-	b := &Budget{units: map[*Unit]int64{}}
+	b := &Budget{all: map[*share]int64{}}
 	b.SetLimit(bytes)
 	return b
 }
@@ -46,29 +49,44 @@ func (b *Budget) bytes() int64 {
 	return b.limit
 }
 
-// add makes a unit one of those that use the budget.
-func (b *Budget) add(u *Unit) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.units[u] = 0
+// A share is what one copy of a unit uses of a budget.
+type share struct {
+	budget   *Budget // nil: nothing bounds the memory
+	copy     *nodedb.Unit
+	flushing atomic.Bool // a flush runs
+	flushes  sync.WaitGroup
 }
 
-// remove ends the use by a unit, and waits until nothing flushes it.
-func (b *Budget) remove(u *Unit) {
-	b.mu.Lock()
-	b.used -= b.units[u]
-	delete(b.units, u)
-	b.mu.Unlock()
-	u.flushes.Wait()
+// newShare makes a copy one of those that use a budget, which may be nil.
+func newShare(b *Budget, copy *nodedb.Unit) *share {
+	s := &share{budget: b, copy: copy}
+	if b != nil {
+		b.set(s, 0, true)
+	}
+	return s
 }
 
-// set records the memory of a unit, and reports how full the budget is.
-func (b *Budget) set(u *Unit, bytes int64) (used, limit int64) {
+// end ends the use, and waits until nothing flushes the copy.
+func (s *share) end() {
+	if s == nil {
+		return
+	}
+	if b := s.budget; b != nil {
+		b.mu.Lock()
+		b.used -= b.all[s]
+		delete(b.all, s)
+		b.mu.Unlock()
+	}
+	s.flushes.Wait()
+}
+
+// set records the memory of a copy, unless its use has ended, and reports how full the budget is.
+func (b *Budget) set(s *share, bytes int64, begins bool) (used, limit int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if before, known := b.units[u]; known {
+	if before, known := b.all[s]; known || begins {
 		b.used += bytes - before
-		b.units[u] = bytes
+		b.all[s] = bytes
 	}
 	return b.used, b.limit
 }
@@ -78,23 +96,23 @@ func (b *Budget) set(u *Unit, bytes int64) (used, limit int64) {
 func (b *Budget) flush() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for u, bytes := range b.units {
-		if bytes*int64(len(b.units)) >= b.used {
-			u.flush()
+	for s, bytes := range b.all {
+		if bytes*int64(len(b.all)) >= b.used {
+			s.flush()
 		}
 	}
 }
 
 // flush writes committed changes to disk, in the background, and records what is left.
-func (u *Unit) flush() {
-	if !u.flushing.CompareAndSwap(false, true) {
+func (s *share) flush() {
+	if !s.flushing.CompareAndSwap(false, true) {
 		return
 	}
-	u.flushes.Go(func() {
-		defer u.flushing.Store(false)
-		_ = u.copy.Sync(context.Background()) // WaitForRoom reports why it fails
-		bytes, _ := u.copy.Memory()
-		u.config.Budget.set(u, bytes)
+	s.flushes.Go(func() {
+		defer s.flushing.Store(false)
+		_ = s.copy.Sync(context.Background()) // waitForRoom reports why it fails
+		bytes, _ := s.copy.Memory()
+		s.budget.set(s, bytes, false)
 	})
 }
 
@@ -106,14 +124,18 @@ const (
 // WaitForRoom waits until the budget has room for another delivery, and the disk takes what was
 // committed. It calls report with the reason once it waits, and again when the reason changes.
 func (u *Unit) WaitForRoom(ctx context.Context, report func(reason error)) error {
-	b := u.config.Budget
-	if b == nil {
+	return u.share.waitForRoom(ctx, report)
+}
+
+func (s *share) waitForRoom(ctx context.Context, report func(reason error)) error {
+	if s == nil || s.budget == nil {
 		return nil
 	}
+	b := s.budget
 	reported := ""
 	for wait := firstRoomWait; ; wait = min(2*wait, longestRoomWait) {
-		bytes, err := u.copy.Memory()
-		used, limit := b.set(u, bytes)
+		bytes, err := s.copy.Memory()
+		used, limit := b.set(s, bytes, false)
 		if used >= limit/8*7 { // before, a unit writes when much of it waits, and what is not young
 			b.flush()
 		}

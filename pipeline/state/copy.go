@@ -17,6 +17,11 @@ import (
 type CopyStatus struct {
 	nodedb.UnitStats
 	Open bool `json:"open"` // this process owns the unit
+	// Following says that this process applies the notes of another one, which owns the unit. Lag is
+	// how many it has yet to apply, and Refused why it cannot.
+	Following bool   `json:"following,omitempty"`
+	Lag       uint64 `json:"lag_notes,omitempty"`
+	Refused   string `json:"refused,omitempty"`
 }
 
 // Copies returns the names of the units that have a folder on this machine. A name that is too
@@ -76,9 +81,6 @@ func (c *Config) open(unit string, use func(*nodedb.Unit) error) error {
 	}
 	return errors.Join(use(u), u.Close())
 }
-
-// View calls f with the committed state.
-func (u *Unit) View(ctx context.Context, f func(*nodedb.Tx) error) error { return u.copy.View(ctx, f) }
 
 // Status describes the copy.
 func (u *Unit) Status() (*CopyStatus, error) {

@@ -80,8 +80,11 @@ func findBase(ctx context.Context, store *archive.Unit, h *archive.History, t *t
 // restoreOutdated makes a copy of the unit from the archive if this machine has none, or one that is
 // older than the notes that the home keeps.
 func (u *Unit) restoreOutdated(ctx context.Context, status sink.UnitStatus) error {
-	if status.First <= 1 || status.Last == 0 {
+	if u.config.Archive == nil || status.First <= 1 || status.Last == 0 {
 		return nil
+	}
+	if err := u.createFolder(); err != nil {
+		return err
 	}
 	folder := u.config.folderOf(u.name)
 	r := u.newRestore(folder)

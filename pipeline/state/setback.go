@@ -21,7 +21,7 @@ type RestoreResult struct {
 // has, from the archive and the notes that the home keeps. It takes the unit over. A copy that
 // exists, which may have later notes, gets another name. progress may be nil.
 func (c *Config) Restore(ctx context.Context, name string, progress func(Progress)) (result RestoreResult, err error) {
-	u := &Unit{config: c, name: name, log: c.Log.With("state", c.Name, "unit", name)}
+	u := makeUnit(replica{config: c, name: name})
 	if u.home, err = c.Home.OpenUnit(ctx, c.homeName(name)); err != nil {
 		return result, err
 	}
@@ -47,14 +47,14 @@ func (c *Config) Restore(ctx context.Context, name string, progress func(Progres
 	if err != nil {
 		return result, err
 	}
-	if u.copy, err = u.openCopy(r.building); err != nil {
+	if err := u.useCopy(r.building); err != nil {
 		return result, err
 	}
 	err = u.catchUp(ctx, status)
 	if err == nil {
 		err = u.copy.Sync(ctx)
 	}
-	if err = errors.Join(err, u.copy.Close()); err != nil {
+	if err = errors.Join(err, u.closeCopy()); err != nil {
 		return result, err
 	}
 	result.Note = status.Last

@@ -28,7 +28,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -67,7 +66,11 @@ type Config struct {
 	// segments that a snapshot replaces; 0 means the defaults.
 	ArchiveAge    time.Duration
 	SnapshotBytes int64
-	Log           *slog.Logger
+	// Standby is how many workers beside the owner keep a copy of each unit.
+	Standby int
+	// KeepNotes is how long a note stays in the home at least, for followers that were away.
+	KeepNotes time.Duration
+	Log       *slog.Logger
 	// Reached is called at each Step, for tests that stop the process there. It may be nil.
 	Reached func(Step)
 }
@@ -125,28 +128,20 @@ func (c *Config) homePrefix() string {
 
 // A Unit is an open unit, which this process owns.
 type Unit struct {
-	config *Config
-	name   string
 	home   sink.Unit
-	copy   *nodedb.Unit
 	events *eventClock // nil if time is that of the machine
 	log    *slog.Logger
 
-	mu        sync.Mutex
-	last      uint64 // number of the last committed note
-	sum       uint64 // its checksum
-	clock     time.Time
-	delivered uint64 // every sink has the outputs of the notes up to it
-	trimmed   uint64 // notes before it were removed from the home
+	mu        sync.Mutex // guards the fields below, and those of the replica that notes change
+	replica              // its last note is the last one that the home has committed
+	trimmed   uint64     // notes before it were removed from the home
+	kept      recentNotes
 	opened    uint64 // number of the last note when the unit was opened
 	archived  uint64 // the archive has the notes up to it; 0 if that is not known yet
 	committed uint64 // bytes of notes since the unit was opened
 
 	stopTrimming func()
 	archiver     *archiver // nil without an archive
-
-	flushing atomic.Bool // a flush runs
-	flushes  sync.WaitGroup
 }
 
 // A RefusedError says why a unit cannot be opened before a person has put something right. It is
@@ -162,17 +157,27 @@ func (e *RefusedError) Unwrap() error { return e.err }
 // Open takes over a unit and brings its copy up to date. A *RefusedError says why the copy and the
 // home do not fit. Any other error may be transient.
 func Open(ctx context.Context, c *Config, name string) (*Unit, error) {
-	u := &Unit{config: c, name: name, log: c.Log.With("state", c.Name, "unit", name)}
-	if c.EventTime != nil {
-		u.events = newEventClock(*c.EventTime)
-	}
+	u := makeUnit(replica{config: c, name: name})
 	if err := u.open(ctx); err != nil {
 		return nil, errors.Join(err, u.close())
 	}
+	u.start()
+	return u, nil
+}
+
+func makeUnit(r replica) *Unit {
+	u := &Unit{replica: r, log: r.config.Log.With("state", r.config.Name, "unit", r.name), kept: recentNotes{keep: r.config.KeepNotes}}
+	if r.config.EventTime != nil {
+		u.events = newEventClock(*r.config.EventTime)
+	}
+	return u
+}
+
+// start begins the work in the background.
+func (u *Unit) start() {
 	u.opened = u.last
 	u.startArchiving()
 	u.startTrimming()
-	return u, nil
 }
 
 func (u *Unit) open(ctx context.Context) (err error) {
@@ -183,23 +188,17 @@ func (u *Unit) open(ctx context.Context) (err error) {
 	if u.home, err = c.Home.OpenUnit(ctx, c.homeName(u.name)); err != nil {
 		return err
 	}
-	if err := durable.MkdirAll(c.Folder, 0o700); err != nil {
-		return fmt.Errorf("create the folder of state %s: %w", c.Name, err)
-	}
 	status, err := u.home.Status(ctx)
 	if err != nil {
 		return err
 	}
-	if c.Archive != nil {
+	if u.copy == nil {
 		if err := u.restoreOutdated(ctx, status); err != nil {
 			return err
 		}
-	}
-	if u.copy, err = u.openCopy(c.folderOf(u.name)); err != nil {
-		return err
-	}
-	if c.Budget != nil {
-		c.Budget.add(u)
+		if err := u.useCopy(c.folderOf(u.name)); err != nil {
+			return err
+		}
 	}
 	if err := u.catchUp(ctx, status); err != nil {
 		return err
@@ -207,25 +206,10 @@ func (u *Unit) open(ctx context.Context) (err error) {
 	return u.readDelivered()
 }
 
-func (u *Unit) openCopy(folder string) (*nodedb.Unit, error) {
-	unit, err := nodedb.OpenUnit(folder, u.config.copyOptions())
-	switch {
-	case errors.Is(err, nodedb.ErrCorrupt):
-		return nil, u.refuse(fmt.Errorf("the copy of unit %s in %s: %w", u.name, folder, err), u.config.hintOfDamage(u.name))
-	case err != nil:
-		return nil, fmt.Errorf("open the copy of unit %s: %w", u.name, err)
-	}
-	return unit, nil
-}
-
-func (c *Config) copyOptions() nodedb.UnitOptions {
-	return nodedb.UnitOptions{FlushAge: c.FlushAge, PendingBytes: c.Budget.bytes(), NeverWait: c.Budget != nil}
-}
-
 // checkCopy refuses a unit that has no copy here and needs one, before it is taken over from the
 // process that has its copy.
 func (u *Unit) checkCopy(ctx context.Context) error {
-	if u.config.HasCopy(u.name) || u.config.CanRestore() {
+	if u.copy != nil || u.config.HasCopy(u.name) || u.config.CanRestore() {
 		return nil
 	}
 	units, err := u.config.Units(ctx)
@@ -242,33 +226,23 @@ func (u *Unit) checkCopy(ctx context.Context) error {
 
 // catchUp applies the notes that the copy lacks.
 func (u *Unit) catchUp(ctx context.Context, status sink.UnitStatus) error {
-	applied, begun, sum := u.copy.Positions()
-	switch {
-	case begun > status.Last:
-		return u.refuse(fmt.Errorf("the copy of unit %s in %s has changes up to note %d, and sink %s only notes up to %d",
-			u.name, u.config.folderOf(u.name), begun, u.config.HomeName, status.Last),
-			u.config.hintOfSetBack(u.name))
-	case applied+1 < status.First:
+	had := u.last
+	if err := u.checkNotSetBack(status.Last); err != nil {
+		return err
+	}
+	if had+1 < status.First {
 		return u.refuse(fmt.Errorf("the copy of unit %s in %s has changes up to note %d, and sink %s notes from %d on",
-			u.name, u.config.folderOf(u.name), applied, u.config.HomeName, status.First),
+			u.name, u.config.folderOf(u.name), had, u.config.HomeName, status.First),
 			"another machine has the copy that continues: run the pipeline there, or bring the folder of the state here while neither runs")
 	}
-	if applied < status.First { // the first note that is kept has to continue it
-		u.last, u.sum = applied, sum
-	}
-	from := max(applied, status.First, 1)
-	err := u.home.Notes(ctx, from, func(stored *sink.Note) error {
-		if stored.Number == applied {
-			if stored.Sum != sum {
-				return u.refuse(fmt.Errorf("note %d of unit %s has another checksum in sink %s than in the copy in %s",
-					applied, u.name, u.config.HomeName, u.config.folderOf(u.name)),
-					"the copy belongs to another history, such as that of another database")
-			}
+	err := u.home.Notes(ctx, max(had, status.First, 1), func(stored *sink.Note) error {
+		if stored.Number == had {
+			return u.compare(stored)
 		}
 		if err := u.WaitForRoom(ctx, u.reportWait); err != nil {
 			return err
 		}
-		return u.restore(stored, stored.Number > applied)
+		return u.take(stored)
 	})
 	if err != nil {
 		return err
@@ -276,8 +250,8 @@ func (u *Unit) catchUp(ctx context.Context, status sink.UnitStatus) error {
 	if u.last != status.Last {
 		return u.refuse(fmt.Errorf("sink %s has note %d of unit %s, and note %d is missing", u.config.HomeName, status.Last, u.name, u.last+1), "restore the database from a backup that has it")
 	}
-	if status.Last > applied {
-		u.log.Info("the copy of the state is up to date", "notes applied", status.Last-applied)
+	if status.Last > had {
+		u.log.Info("the copy of the state is up to date", "notes applied", status.Last-had)
 	}
 	u.trimmed = status.First
 	return nil
@@ -285,35 +259,6 @@ func (u *Unit) catchUp(ctx context.Context, status sink.UnitStatus) error {
 
 func (u *Unit) reportWait(reason error) {
 	u.log.Warn("completing the copy of the state waits", "reason", reason)
-}
-
-// restore takes a note from the home, and changes the copy if that lacks it.
-func (u *Unit) restore(stored *sink.Note, lacking bool) error {
-	note, err := decodeNote(stored)
-	if err == nil && u.last > 0 && (note.Number != u.last+1 || note.Previous != u.sum) {
-		err = fmt.Errorf("it does not continue note %d", u.last)
-	}
-	if err == nil && lacking {
-		if err = applyNote(u.copy, note); err != nil && !errors.Is(err, nodedb.ErrCorrupt) {
-			return fmt.Errorf("unit %s: %w", u.name, err)
-		}
-	}
-	if err != nil {
-		return u.refuse(fmt.Errorf("note %d of unit %s in sink %s: %w", stored.Number, u.name, u.config.HomeName, err), "restore the database from a backup")
-	}
-	u.last, u.sum, u.clock, u.delivered = note.Number, note.Sum, note.Clock, note.Delivered
-	return nil
-}
-
-func applyNote(to *nodedb.Unit, note *Note) error {
-	if err := to.Apply(note.Number, note.Sum, note.Changes); err != nil {
-		return fmt.Errorf("apply note %d to the copy: %w", note.Number, err)
-	}
-	return nil
-}
-
-func (u *Unit) refuse(err error, hint string) error {
-	return &RefusedError{u.name, &event.PermanentError{Err: err, Hint: hint}}
 }
 
 // Undelivered passes the notes that have outputs which a sink may lack to visit, in order.
@@ -432,7 +377,7 @@ func (u *Unit) trim(ctx context.Context) error {
 		return err
 	}
 	u.mu.Lock()
-	before := min(durable, u.delivered+1)
+	before := min(durable, u.delivered+1, u.kept.old(time.Now(), u.last))
 	if u.archiver != nil {
 		before = min(before, u.archived+1)
 	}
@@ -450,6 +395,34 @@ func (u *Unit) trim(ctx context.Context) error {
 	defer u.mu.Unlock()
 	u.trimmed = before
 	return nil
+}
+
+// recentNotes know which notes are so old that the home may remove them.
+type recentNotes struct {
+	keep    time.Duration
+	samples []noteSample // the oldest first
+}
+
+// A noteSample says which note was the last one at a time.
+type noteSample struct {
+	at   time.Time
+	last uint64
+}
+
+// old returns the number of the last note that is old enough; 0 if none is known to be. last is
+// that of the last note now.
+func (r *recentNotes) old(now time.Time, last uint64) uint64 {
+	if r.keep == 0 {
+		return last
+	}
+	r.samples = append(r.samples, noteSample{now, last})
+	for len(r.samples) > 1 && now.Sub(r.samples[1].at) >= r.keep {
+		r.samples = r.samples[1:]
+	}
+	if now.Sub(r.samples[0].at) < r.keep {
+		return 0
+	}
+	return r.samples[0].last
 }
 
 // Close writes the copy to disk and gives up the unit. Deliveries that are not committed are
@@ -518,9 +491,6 @@ func (u *Unit) close() error {
 	var errs []error
 	if u.copy != nil {
 		u.copy.Drop()
-		if u.config.Budget != nil {
-			u.config.Budget.remove(u)
-		}
 		errs = append(errs, u.closeCopy())
 	}
 	if u.home != nil {
@@ -529,26 +499,20 @@ func (u *Unit) close() error {
 	return errors.Join(errs...)
 }
 
-// closeRetry is the wait before the copy is closed again, after the disk was full.
-const closeRetry = time.Second
-
-// closeCopy closes the copy. While the disk is full that fails, and the folder stays locked: then
-// it goes on in the background until there is room. The home keeps the notes that the copy lacks.
-func (u *Unit) closeCopy() error {
-	err := u.copy.Close()
-	if !errors.Is(err, nodedb.ErrDisk) {
-		return err
-	}
-	go func() {
-		for errors.Is(u.copy.Close(), nodedb.ErrDisk) {
-			time.Sleep(closeRetry)
-		}
-	}()
-	return err
-}
-
 // Home returns the unit at the home, for sink.NoteWriter.
 func (u *Unit) Home() sink.Unit { return u.home }
+
+// LastNotes returns the number of the last note of each unit of the state, by their names.
+func (c *Config) LastNotes(ctx context.Context) (map[string]uint64, error) {
+	all, err := c.Home.LastNotes(ctx)
+	last := map[string]uint64{}
+	for name, number := range all {
+		if unit, ok := strings.CutPrefix(name, c.homePrefix()); ok {
+			last[unit] = number
+		}
+	}
+	return last, err
+}
 
 // Units returns what the home has of the units of the state, by their names.
 func (c *Config) Units(ctx context.Context) (map[string]sink.UnitStatus, error) {

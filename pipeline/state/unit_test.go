@@ -382,7 +382,7 @@ func TestFolderNames(t *testing.T) {
 	units := []string{"a", "A/b", "a b", "..", ".", "~", "a~delivered", "a.delivered", "ü", "100%", long + "1", long + "2", "%7E"}
 	seen := map[string]string{}
 	for _, unit := range units {
-		u := &Unit{config: c, name: unit}
+		u := &Unit{replica: replica{config: c, name: unit}}
 		for _, path := range []string{c.folderOf(unit), u.deliveredFile()} {
 			if other, taken := seen[path]; taken {
 				t.Errorf("units %q and %q share %s", other, unit, path)

@@ -64,6 +64,7 @@ func (a *Admin) Handlers() map[string]http.Handler {
 		"states":         Handle(a.States),
 		"state-nodes":    handleStream(a.StateNodes),
 		"state-snapshot": handleStream(a.SnapshotState),
+		"state-timers":   Handle(a.StateTimers),
 		"positions":      Handle(a.Positions),
 		"set-position":   Handle(a.SetPosition),
 	}

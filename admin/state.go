@@ -94,6 +94,32 @@ func (p *Pipeline) stateUnits(ctx context.Context) (all []StateUnit, err error) 
 	return all, nil
 }
 
+// A TimerQuery selects the timers of a unit that are due first.
+type TimerQuery struct {
+	State string `json:"state"`
+	Unit  string `json:"unit"`
+	Limit int    `json:"limit"`
+}
+
+// A StateTimer is a timer that waits.
+type StateTimer = state.DueTimer
+
+// StateTimers returns timers of a unit, the first first.
+func (a *Admin) StateTimers(ctx context.Context, q TimerQuery) (next []StateTimer, err error) {
+	if a.remote != nil {
+		return call[[]StateTimer](ctx, a.remote, "state-timers", q)
+	}
+	p, err := a.findState(q.State)
+	if err != nil {
+		return nil, err
+	}
+	err = p.viewState(ctx, q.Unit, func(tx *nodedb.Tx) (err error) {
+		next, err = state.NextTimers(ctx, tx, q.Limit)
+		return err
+	})
+	return next, err
+}
+
 // A NodeQuery selects nodes of a state.
 type NodeQuery struct {
 	State string `json:"state"`
@@ -108,13 +134,16 @@ type NodeQuery struct {
 	To       string `json:"to,omitempty"`       // with Children: last subscript
 	Reverse  bool   `json:"reverse,omitempty"`
 	Limit    int    `json:"limit,omitempty"` // 0 means no limit
+	Lines    bool   `json:"lines,omitempty"` // return lines instead of values
 }
 
 // A StateNode is a node of a state.
 type StateNode struct {
-	Path  string          `json:"path"`
-	Type  string          `json:"type"`
-	Value json.RawMessage `json:"value"` // a string, a number, true or false; null for a child without one
+	Path  string          `json:"path,omitempty"`
+	Type  string          `json:"type,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"` // a string, a number, true or false; null for a child without one
+	// Line is the node in M's ZWRITE format, which "perigee node load" reads; with NodeQuery.Lines.
+	Line string `json:"line,omitempty"`
 }
 
 // nodesMax is how many nodes one view reads: a view that lasts keeps the file from being reused.
@@ -157,7 +186,7 @@ func (a *Admin) eachNode(ctx context.Context, q NodeQuery, use func(StateNode) b
 			return err
 		}
 		for _, n := range nodes {
-			described, err := describeNode(n)
+			described, err := q.describe(n)
 			if err != nil {
 				return err
 			}
@@ -178,7 +207,10 @@ type page struct {
 	limit       int
 }
 
-func describeNode(n nodedb.Node) (StateNode, error) {
+func (q *NodeQuery) describe(n nodedb.Node) (StateNode, error) {
+	if q.Lines {
+		return StateNode{Line: n.String()}, nil
+	}
 	value, err := json.Marshal(n.Value)
 	return StateNode{Path: n.Path.String(), Type: n.Value.Kind().String(), Value: value}, err
 }
@@ -195,13 +227,17 @@ func (n *StateNode) Text() string {
 	return string(n.Value)
 }
 
+// viewState calls f with the committed state of a unit, as far as this machine has it.
+func (p *Pipeline) viewState(ctx context.Context, unit string, f func(*nodedb.Tx) error) error {
+	if p.Running != nil {
+		return p.Running.ViewState(ctx, unit, f)
+	}
+	return p.State.View(ctx, unit, f)
+}
+
 // readNodes reads one page of nodes in a view.
 func (p *Pipeline) readNodes(ctx context.Context, q NodeQuery, page page) (nodes []nodedb.Node, err error) {
-	view := p.State.View
-	if p.Running != nil {
-		view = p.Running.ViewState
-	}
-	err = view(ctx, q.Unit, func(tx *nodedb.Tx) (err error) {
+	err = p.viewState(ctx, q.Unit, func(tx *nodedb.Tx) (err error) {
 		nodes, err = page.read(ctx, tx, q)
 		return err
 	})

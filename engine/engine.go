@@ -142,6 +142,9 @@ type Host struct {
 	Status func(context.Context) ([]admin.Status, error)
 	// Stats is what scripts measure.
 	Stats *script.Stats
+	// States answers GET /state/NAME/PATH with nodes of the pipelines' states; see
+	// admin.StateHandler. A service that has a port serves it there.
+	States http.Handler
 	// Recent returns the last records of the log, oldest first.
 	Recent func() []LogRecord
 	// Handle adds a route to the engine's socket, with a pattern as http.ServeMux has
@@ -250,7 +253,7 @@ func (e *Engine) open(a *Assembly) error {
 		e.closers = append(e.closers, s)
 		err := s.Start(Host{
 			Data: e.data, DeadLetters: e.deadLetters, Query: e.config.Query, Log: e.log,
-			Status: e.Admin().Status, Stats: e.shared.stats, Recent: e.recent.list,
+			Status: e.Admin().Status, States: e.Admin().StateHandler(), Stats: e.shared.stats, Recent: e.recent.list,
 			Handle: func(pattern string, h http.Handler) { routes[pattern] = h }, Closing: e.closing.Done(),
 		})
 		if err != nil {

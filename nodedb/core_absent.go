@@ -25,6 +25,8 @@ func appendKey(key []byte, _ Value) ([]byte, error) { return key, nil }
 
 func keyText(string) string { return "" }
 
+func scalarText(Value) string { return "" }
+
 func parseKey(string) (string, int, error) {
 	return "", 0, &Error{Op: "read path", Err: ErrUnavailable}
 }

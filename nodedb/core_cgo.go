@@ -59,6 +59,7 @@ static int lock(ndb_session *s, const char *keys, const size_t *lens, size_t cou
 }
 
 static int key_append(char *key, size_t len, SCALAR(1)) { return ndb_key_append(key, len, NDB_KEY_MAX, MAKE(1)); }
+static long zwrite_scalar(SCALAR(1), char *out, size_t cap) { return ndb_zwrite_scalar(MAKE(1), out, cap); }
 
 // key_decode writes the bytes of a scalar to text.
 static int key_decode(const char *key, size_t len, size_t *at, uint32_t *type, double *number, uint32_t *text_len, char *text) {
@@ -240,6 +241,22 @@ func keyText(key string) string {
 	text := make([]byte, 2*len(key)+64)
 	for {
 		n := int(C.ndb_zwrite_key(chars(key), C.size_t(len(key)), (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text))))
+		if n < 0 {
+			return ""
+		}
+		if n <= len(text) {
+			return string(text[:n])
+		}
+		text = make([]byte, n)
+	}
+}
+
+// scalarText returns a value as ZWRITE text; "" for an absent one.
+func scalarText(v Value) string {
+	p := piecesOf(v)
+	text := make([]byte, len(v.text)+64)
+	for {
+		n := int(C.zwrite_scalar(p.kind, p.number, p.bytes, p.len, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text))))
 		if n < 0 {
 			return ""
 		}

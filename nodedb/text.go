@@ -45,6 +45,9 @@ func (s *Store) Dump(ctx context.Context, w io.Writer, progress func(nodes uint6
 	})
 }
 
+// String returns the node as Dump writes it, without the end of the line.
+func (n Node) String() string { return n.Path.String() + "=" + scalarText(n.Value) }
+
 // linesPerLoad is the number of lines that Load processes in one transaction.
 const linesPerLoad = 10_000
 

@@ -40,7 +40,7 @@ func (d *nodeDumpCommand) Run(c *console) error {
 		paths = append(paths, path)
 	}
 	return d.view(func(ctx context.Context, s *nodedb.Store) error {
-		out, commit, err := d.output(c)
+		out, commit, err := outputFile(c, d.Output)
 		if err != nil {
 			return err
 		}
@@ -62,12 +62,13 @@ func (d *nodeDumpCommand) Run(c *console) error {
 	})
 }
 
-// output returns the output of the dump, and a function that completes it, or removes it if err is not nil.
-func (d *nodeDumpCommand) output(c *console) (out io.Writer, commit func(err error) error, err error) {
-	if d.Output == "" {
+// outputFile creates the file of a dump; without a name, the dump goes to standard output. commit
+// completes the dump, or removes it if err is not nil.
+func outputFile(c *console, name string) (out io.Writer, commit func(err error) error, err error) {
+	if name == "" {
 		return c.out, func(err error) error { return err }, nil
 	}
-	file, err := os.OpenFile(d.Output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("create the dump: %w", err)
 	}
@@ -76,7 +77,7 @@ func (d *nodeDumpCommand) output(c *console) (out io.Writer, commit func(err err
 			err = closed
 		}
 		if err != nil {
-			_ = os.Remove(d.Output) // the caller reports that the dump failed
+			_ = os.Remove(name) // the caller reports that the dump failed
 		}
 		return err
 	}, nil

@@ -13,8 +13,10 @@ import (
 
 type stateCommand struct {
 	List stateListCommand `cmd:"" help:"List the states of pipelines and their units."`
+	Show stateShowCommand `cmd:"" help:"Show the units of a state in detail."`
 	Get  stateGetCommand  `cmd:"" help:"Print the value of a node."`
 	Walk stateWalkCommand `cmd:"" help:"List nodes."`
+	Dump stateDumpCommand `cmd:"" help:"Write all nodes of a unit as text."`
 
 	Migrate  stateMigrateCommand  `cmd:"" help:"Convert a state to another version or scope."`
 	Drop     stateDropCommand     `cmd:"" help:"Give up a state that a pipeline has had."`
@@ -52,7 +54,7 @@ func (l *stateListCommand) Run(c *console) error {
 		for _, u := range all {
 			row := table.Row{u.State, firstLine(u.Unit, 40), u.Pipeline, u.Home, u.Last, keptNotes(u), "", "", "", "nothing"}
 			if s := u.Copy; s != nil {
-				row = append(row[:6], thousands(s.Nodes), byteCount(s.UsedBytes), thousands(s.WaitingNodes), "up to "+strconv.FormatUint(s.Last, 10))
+				row = append(row[:6], thousands(s.Nodes), byteCount(s.UsedBytes), thousands(s.WaitingNodes), whatCopyHas(&u))
 			}
 			t.AppendRow(row)
 		}
@@ -66,6 +68,19 @@ func (l *stateListCommand) Run(c *console) error {
 		printData(c.out, a.Data())
 		return nil
 	})
+}
+
+// whatCopyHas says how far a copy is.
+func whatCopyHas(u *admin.StateUnit) string {
+	s := u.Copy
+	text := "up to " + strconv.FormatUint(s.Last, 10)
+	switch {
+	case s.Refused != "":
+		return text + ", cannot follow"
+	case s.Following:
+		return fmt.Sprintf("%s, follows, %s behind", text, thousands(s.Lag))
+	}
+	return text
 }
 
 // keptNotes says which notes the home has.

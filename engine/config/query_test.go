@@ -24,7 +24,7 @@ pipelines:
 		t.Errorf("%+v", q)
 	}
 	for query, want := range map[string]string{
-		`query: {listen: "0.0.0.0:4292"}`:               "listening on 0.0.0.0:4292 needs a token: anybody there could read every table",
+		`query: {listen: "0.0.0.0:4292"}`:               "listening on 0.0.0.0:4292 needs a token: anybody there could read every table and state",
 		`query: {listen: ":4292"}`:                      "needs a token",
 		`query: {listen: localhost}`:                    "missing port",
 		`query: {listen: "localhost:1", cert: a.pem}`:   "TLS needs both cert and key",

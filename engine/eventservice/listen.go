@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/httpserver"
@@ -20,15 +22,15 @@ import (
 // closeTime bounds unfinished answers when the engine ends.
 const closeTime = 3 * time.Second
 
-// A listener answers POST /query on a port.
+// A listener answers POST /query and GET /state/… on a port.
 type listener struct {
 	address net.Addr
 	http    *http.Server
 	serving sync.WaitGroup
 }
 
-// listen serves a handler at the address of the configuration.
-func listen(q config.Query, handler http.Handler, log *slog.Logger) (*listener, error) {
+// listen serves SQL, and nodes of states, at the address of the configuration.
+func listen(q config.Query, query, states http.Handler, log *slog.Logger) (*listener, error) {
 	access := q.Access()
 	certificates, err := access.LoadCertificates()
 	if err != nil {
@@ -38,8 +40,16 @@ func listen(q config.Query, handler http.Handler, log *slog.Logger) (*listener, 
 	if err != nil {
 		return nil, &event.PermanentError{Err: err, Hint: "choose another address for listen below query, or stop the program that uses this one"}
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/query", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	// A ServeMux would clean the paths of nodes.
+	routes := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler := query
+		switch {
+		case strings.HasPrefix(r.URL.Path, admin.StatePrefix):
+			handler = states
+		case r.URL.Path != "/query":
+			http.NotFound(w, r)
+			return
+		}
 		if access.Authorized(w, r) {
 			handler.ServeHTTP(w, r)
 			return
@@ -47,8 +57,8 @@ func listen(q config.Query, handler http.Handler, log *slog.Logger) (*listener, 
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
 		json.NewEncoder(w).Encode(event.FaultOf(httpserver.ErrUnauthorized)) // the client may be gone
-	}))
-	l := &listener{address: port.Addr(), http: httpserver.New(mux, log)}
+	})
+	l := &listener{address: port.Addr(), http: httpserver.New(routes, log)}
 	l.serving.Go(func() { _ = l.http.Serve(port) })
 	log.Info("answering SQL over HTTP", "address", l.address.String(), "path", "/query")
 	return l, nil

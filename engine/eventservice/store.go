@@ -105,7 +105,7 @@ func (s *Store) Start(h engine.Host) error {
 		return nil
 	}
 	most := eventstore.Limits{Time: cmp.Or(h.Query.Time, config.DefaultQueryTime)}
-	l, err := listen(h.Query, s.handler(most), h.Log)
+	l, err := listen(h.Query, s.handler(most), h.States, h.Log)
 	s.listener = l
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/nodedb"
 	"github.com/perigeedb/perigee/nodedb/lua"
 )
 
@@ -45,4 +46,19 @@ func (d *Delivery) RemoveTimer(t lua.Timer) error {
 		return fmt.Errorf("remove timer %v: %w", t.Key, err)
 	}
 	return nil
+}
+
+// A DueTimer is a timer that waits.
+type DueTimer struct {
+	Key string    `json:"key"`
+	Due time.Time `json:"due"`
+}
+
+// NextTimers returns the timers of a unit that are due first, at most limit.
+func NextTimers(ctx context.Context, tx *nodedb.Tx, limit int) (next []DueTimer, err error) {
+	due, _, err := lua.DueTimers(ctx, tx, time.Unix(1<<40, 0), limit)
+	for _, t := range due {
+		next = append(next, DueTimer{t.Key.String(), time.UnixMicro(int64(t.Due * 1e6)).UTC()})
+	}
+	return next, err
 }

@@ -63,6 +63,7 @@ func (a *Admin) Handlers() map[string]http.Handler {
 		}),
 		"states":         Handle(a.States),
 		"state-nodes":    handleStream(a.StateNodes),
+		"state-verify":   handleStream(a.VerifyState),
 		"state-snapshot": handleStream(a.SnapshotState),
 		"state-timers":   Handle(a.StateTimers),
 		"positions":      Handle(a.Positions),

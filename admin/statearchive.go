@@ -12,8 +12,8 @@ import (
 
 // A StateTask names the units of a state on which an operation works.
 type StateTask struct {
-	State string `json:"state"`
-	// Unit may be empty if the state has one only.
+	State string `json:"state,omitempty"` // empty: all states, which only VerifyState takes
+	// Unit may be empty: all units for VerifyState, and else the only one.
 	Unit string `json:"unit,omitempty"`
 }
 
@@ -22,12 +22,25 @@ type StateStep struct {
 	State    string                `json:"state"`
 	Unit     string                `json:"unit"`
 	Progress *state.Progress       `json:"progress,omitempty"`
+	Checks   []state.Check         `json:"checks,omitempty"`   // of VerifyState
 	Snapshot *state.SnapshotResult `json:"snapshot,omitempty"` // of SnapshotState
 	Restored *state.RestoreResult  `json:"restored,omitempty"` // of RestoreState
 }
 
 // A stateOperation works on one unit. It reports progress, and fills the step with its result.
 type stateOperation func(ctx context.Context, p *Pipeline, unit string, progress func(state.Progress), result *StateStep) error
+
+// VerifyState checks what there is of units: copies, notes at the home, and the archive. It changes
+// nothing.
+func (a *Admin) VerifyState(ctx context.Context, t StateTask) iter.Seq2[StateStep, error] {
+	if a.remote != nil {
+		return stream[StateStep](ctx, a.remote, "state-verify", t)
+	}
+	return a.onUnits(ctx, t, true, func(ctx context.Context, p *Pipeline, unit string, progress func(state.Progress), result *StateStep) (err error) {
+		result.Checks, err = p.State.Verify(ctx, unit, progress)
+		return err
+	})
+}
 
 // SnapshotState makes a snapshot of a unit in the archive, through the engine if one runs.
 func (a *Admin) SnapshotState(ctx context.Context, t StateTask) iter.Seq2[StateStep, error] {

@@ -422,7 +422,8 @@ func (r *crashRound) finish() {
 	r.restoreMissing()
 }
 
-// restoreMissing restores units whose copies were deleted and that no engine has opened since.
+// restoreMissing restores units whose copies were deleted and that no engine has opened since, and
+// then verifies all.
 func (r *crashRound) restoreMissing() {
 	r.t.Helper()
 	out, err := exec.Command("perigee", "state", "list", r.file, "--format", "json").Output()
@@ -442,6 +443,7 @@ func (r *crashRound) restoreMissing() {
 			says(r.t, 0, "restored at note", "state", "restore", r.file, "users", "--unit", u.Unit, "--yes")
 		}
 	}
+	says(r.t, 0, "none", "state", "verify", r.file)
 }
 
 func (r *crashRound) events() (all []countedEvent) {

@@ -20,6 +20,7 @@ type stateCommand struct {
 
 	Migrate  stateMigrateCommand  `cmd:"" help:"Convert a state to another version or scope."`
 	Drop     stateDropCommand     `cmd:"" help:"Give up a state that a pipeline has had."`
+	Verify   stateVerifyCommand   `cmd:"" help:"Check the copies, the homes and the archive of states."`
 	Snapshot stateSnapshotCommand `cmd:"" help:"Make a snapshot of a state in its archive."`
 	Restore  stateRestoreCommand  `cmd:"" help:"Restore a state from its archive at the last note of its home."`
 }

@@ -45,6 +45,7 @@ func TestArchiveTakeOver(t *testing.T) {
 	second.says("the state is restored")
 	second.signal(syscall.SIGTERM)
 	second.ends(0)
+	says(t, 0, "none", "state", "verify", other)
 }
 
 // TestStateSetBack restores the database that is the home to an older state: the engine refuses its newer
@@ -117,6 +118,7 @@ pipelines:
 	says(t, 0, "restored at note", "state", "restore", file, "users", "--yes")
 	says(t, 0, "", "run", file)
 	expect(80)
+	says(t, 0, "none", "state", "verify", file)
 
 	// Another machine takes the branch that goes on.
 	if err := os.RemoveAll(filepath.Join(folder, "perigee-data")); err != nil {
@@ -125,6 +127,17 @@ pipelines:
 	visit(10)
 	says(t, 0, "", "run", file)
 	expect(90)
+	segments, err := filepath.Glob(filepath.Join(folder, "archive", "users", "*", "segments", "*"))
+	if err != nil || len(segments) == 0 {
+		t.Fatalf("the archive has %v, %v", segments, err)
+	}
+	data, err := os.ReadFile(segments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)/2] ^= 1
+	writeFile(t, segments[0], string(data))
+	says(t, 1, "the object is damaged", "state", "verify", file)
 }
 
 func tablesOf(t *testing.T, db *sql.DB) (names []string) {

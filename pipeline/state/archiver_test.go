@@ -642,3 +642,72 @@ func (b *bed) dump(u *Unit) (nodes []string) {
 	}
 	return nodes
 }
+
+// TestVerify checks a sound unit, and then one with each kind of damage.
+func TestVerify(t *testing.T) {
+	b := newArchivedBed(t)
+	b.config.ArchiveAge = time.Hour
+	u := b.open()
+	b.count(u, 0, 10, 1)
+	b.snapshot(u)
+	b.trim(u)
+	b.count(u, 10, 5, 1)
+	b.expectFaults() // also while it is open
+	b.close(u)
+	b.expectFaults()
+	for _, pattern := range []string{"segments/*", "chunks/*/*", "snapshots/*"} {
+		names, err := filepath.Glob(filepath.Join(b.config.Archive.String(), "users/a", pattern))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s is %v, %v", pattern, names, err)
+		}
+		whole, err := os.ReadFile(names[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged := slices.Clone(whole)
+		damaged[len(damaged)/2] ^= 1
+		if err := os.WriteFile(names[0], damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.expectFaults("the object is damaged")
+		if err := os.WriteFile(names[0], whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.expectFaults()
+	if err := os.RemoveAll(filepath.Join(b.config.Archive.String(), "users/a/snapshots")); err != nil {
+		t.Fatal(err)
+	}
+	b.expectFaults() // the segments begin with the first note
+	names, err := filepath.Glob(filepath.Join(b.config.Archive.String(), "users/a/segments/00000000000000000001-*"))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("the first segment is %v, %v", names, err)
+	}
+	if err := os.Remove(names[0]); err != nil {
+		t.Fatal(err)
+	}
+	b.expectFaults("no snapshot and segments lead to note")
+	b.config.Home = damagedHome{b.home, 15, func(n *sink.Note) *sink.Note { n.Sum++; return n }}
+	b.expectFaults("note 15: the note is damaged", "no snapshot")
+}
+
+// expectFaults verifies the unit, which has faults with these texts.
+func (b *bed) expectFaults(want ...string) {
+	b.t.Helper()
+	checks, err := b.config.Verify(b.t.Context(), "a", nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var faults []string
+	for _, c := range checks {
+		faults = append(faults, c.Faults...)
+	}
+	if len(checks) != 3 || len(faults) > 0 && len(want) == 0 {
+		b.t.Errorf("the checks are %+v, want 3 without faults", checks)
+	}
+	for _, text := range want {
+		if !strings.Contains(strings.Join(faults, "\n"), text) {
+			b.t.Errorf("the faults are %q, want %q", faults, text)
+		}
+	}
+}

@@ -295,20 +295,29 @@ func (h damagedHome) OpenUnit(ctx context.Context, name string) (sink.Unit, erro
 	return damagedUnit{u, h}, err
 }
 
+func (h damagedHome) ReadNotes(ctx context.Context, name string, from uint64, visit func(*sink.Note) error) error {
+	return h.UnitStore.ReadNotes(ctx, name, from, h.damaging(visit))
+}
+
+// damaging returns a visit of notes of which one is damaged.
+func (h damagedHome) damaging(visit func(*sink.Note) error) func(*sink.Note) error {
+	return func(n *sink.Note) error {
+		if n.Number == h.number {
+			if n = h.damage(n); n == nil {
+				return nil
+			}
+		}
+		return visit(n)
+	}
+}
+
 type damagedUnit struct {
 	sink.Unit
 	home damagedHome
 }
 
 func (u damagedUnit) Notes(ctx context.Context, from uint64, visit func(*sink.Note) error) error {
-	return u.Unit.Notes(ctx, from, func(n *sink.Note) error {
-		if n.Number == u.home.number {
-			if n = u.home.damage(n); n == nil {
-				return nil
-			}
-		}
-		return visit(n)
-	})
+	return u.Unit.Notes(ctx, from, u.home.damaging(visit))
 }
 
 // TestUndelivered visits the notes whose outputs a sink may lack, also after the unit was closed or

@@ -173,7 +173,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestRestartedPipeline checks that counts that begin anew give no rates below zero.
+// TestRestartedPipeline checks that counts that begin again at 0 give no rates below 0.
 func TestRestartedPipeline(t *testing.T) {
 	m := run(t, &recordedEngine{}, 5, "mails")
 	m.Update(reading{at: start.Add(6 * time.Second), all: []admin.Status{statusAt("mails", 0, 0)}})

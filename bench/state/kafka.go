@@ -161,7 +161,7 @@ func (k *broker) checkCounts(ctx context.Context, data string) error {
 		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 			continue
 		}
-		out, err := exec.CommandContext(ctx, k.program, "node", "dump", folder).Output()
+		out, err := exec.CommandContext(ctx, k.program, "node", "dump", folder, "^users").Output()
 		if err != nil {
 			return fmt.Errorf("dump the state: %w", err)
 		}

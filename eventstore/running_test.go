@@ -6,7 +6,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,4 +105,86 @@ func TestEndlessQueriesKeepNobodyOut(t *testing.T) {
 	}
 	cancel()
 	waitForQueries(t, s, 0)
+}
+
+// A lockedBuffer is a buffer that several goroutines write to.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}
+
+// askQuickly reads all rows of a statement as text.
+func askQuickly(t *testing.T, s *Store, sql string) (rows []string, err error) {
+	t.Helper()
+	r, err := s.Execute(context.Background(), Statement{SQL: sql, Client: "test", Limits: Limits{Time: 300 * time.Millisecond}})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	for r.Next() {
+		rows = append(rows, strings.TrimSuffix(fmt.Sprintln(r.Row()...), "\n"))
+	}
+	return rows, r.Err()
+}
+
+func TestSlowQueries(t *testing.T) {
+	var log lockedBuffer
+	s, err := Open(t.TempDir(), Options{SlowQuery: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := askQuickly(t, s, "SELECT 1"); err != nil { // starts the worker
+		t.Fatal(err)
+	}
+	s.slow = slowQueries{}
+	if _, err := askQuickly(t, s, endless); err == nil {
+		t.Fatal("an endless query has ended")
+	}
+	rows, err := s.Execute(t.Context(), Statement{SQL: "SELECT 7", Client: "patient"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.Next()
+	time.Sleep(150 * time.Millisecond) // the client is slow, and holds what the query has
+	rows.Close()
+	got, err := askQuickly(t, s, "SELECT client, rows, error IS NULL, sql FROM perigee.slow_queries WHERE seconds >= 0.1 ORDER BY id")
+	want := []string{"test 0 false " + endless, "patient 1 true SELECT 7"}
+	if err != nil || len(got) != 2 || strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	if n := strings.Count(log.String(), `msg="slow query"`); n < 2 || !strings.Contains(log.String(), `sql="SELECT 7"`) {
+		t.Errorf("the log has %d slow queries, want 2:\n%s", n, log.String())
+	}
+}
+
+func TestSlowQueriesAreBounded(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	now := time.Now().Add(-time.Minute)
+	for i := range slowQueriesMax + 10 {
+		r := &runningQuery{id: uint64(i), sql: strings.Repeat("x", 2*slowTextMax), asked: now, cancel: func(error) {}}
+		r.started.Store(&now)
+		s.endQuery(r, nil)
+	}
+	all := s.slow.list()
+	if len(all) != slowQueriesMax || all[0].ID != 10 || len(all[0].SQL) != slowTextMax {
+		t.Errorf("got %d queries from number %d on, with a text of %d bytes, want %d from 10 on, with %d", len(all), all[0].ID, len(all[0].SQL), slowQueriesMax, slowTextMax)
+	}
+	waiting := &runningQuery{sql: "never started", asked: now, cancel: func(error) {}}
+	s.endQuery(waiting, nil)
+	if last := s.slow.list()[slowQueriesMax-1]; last.SQL == "never started" {
+		t.Error("a query that only waited is among the slow ones")
+	}
 }

@@ -61,7 +61,10 @@ func TestRunToTheEnd(t *testing.T) {
 		if commits := got.Sinks[0].Commits.Count; commits != 11 {
 			t.Errorf("got %d commits, want 11", commits)
 		}
-		got.Sinks[0].Commits = Latencies{}
+		if deliveries := got.Deliveries.Count; deliveries != 11 {
+			t.Errorf("got the times of %d deliveries, want 11", deliveries)
+		}
+		got.Sinks[0].Commits, got.Deliveries = Latencies{}, Latencies{}
 		want := Stats{
 			Read: 102, Committed: 102, Batches: 11, Bytes: got.Bytes,
 			Dropped: 21, Dead: map[string]uint64{"script": 20, "sink": 20}, DeadEvents: 20,

@@ -146,7 +146,7 @@ typedef struct {
 	/* Open the folder as a unit, see below. flush_ms is then the age at which committed deltas are
 	 * written, 0: 30 s, and transaction_bytes limits a delta. */
 	int unit;
-	int never_wait;       /* of a unit: its owner keeps what waits for the disk below pending_bytes */
+	int never_wait; /* of a unit: its owner keeps what waits for the disk below pending_bytes */
 	uint32_t slice_nodes; /* of a unit, for tests: changes in one transaction of LMDB; 0: 65,536 */
 } ndb_options;
 

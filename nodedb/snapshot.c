@@ -43,7 +43,8 @@ static int read_nodes(ndb_store *store, MDB_txn *txn, const char *from, size_t f
 			error = damaged(key.mv_data, key.mv_size);
 			break;
 		}
-		if (e->used >= bytes || (e->count && e->count % CHECK_NODES == 0 && ndb_monotonic_ms() > end)) {
+		if (e->used >= bytes ||
+		    (e->count && e->count % CHECK_NODES == 0 && ndb_monotonic_ms() > end)) {
 			memcpy(out->next, key.mv_data, key.mv_size);
 			out->next_len = key.mv_size;
 			break;
@@ -59,8 +60,7 @@ static int read_nodes(ndb_store *store, MDB_txn *txn, const char *from, size_t f
 int ndb_unit_chunk(
     ndb_store *store, const char *from, size_t from_len, size_t bytes, ndb_chunk *out) {
 	memset(out, 0, sizeof *out);
-	if (from_len > NDB_KEY_MAX)
-		return ndb_fail(NDB_E_KEY, "invalid key of %zu bytes", from_len);
+	if (from_len > NDB_KEY_MAX) return ndb_fail(NDB_E_KEY, "invalid key of %zu bytes", from_len);
 	int error = ndb_unit_begun(store, &out->begun, &out->begun_mark);
 	if (error < 0) return error;
 	ndb_snapshot *s;
@@ -131,7 +131,8 @@ int ndb_unit_load_begin(ndb_store *store, uint64_t applied, uint64_t applied_mar
 	const ndb_unit_record *r = &loading.record;
 	*chunks = loading.chunks;
 	if (found == NDB_OK) {
-		if (r->applied == applied && r->mark == applied_mark && r->begun == begun && r->clock == clock)
+		if (r->applied == applied && r->mark == applied_mark && r->begun == begun &&
+		    r->clock == clock)
 			return NDB_OK;
 		return ndb_fail(NDB_E_ARGUMENT, "another snapshot is being loaded into %s", store->folder);
 	}

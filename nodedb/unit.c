@@ -43,11 +43,11 @@ struct ndb_unit {
 	/* Guarded by the store's lock: */
 	ndb_delta *deltas[NDB_DELTAS_MAX]; /* in flight, the oldest first */
 	uint32_t count;
-	uint64_t needed; /* number up to which deltas must be applied before the unit can be read */
-	uint64_t begun;  /* highest number of which parts may be in the file */
+	uint64_t needed;     /* number up to which deltas must be applied before the unit can be read */
+	uint64_t begun;      /* highest number of which parts may be in the file */
 	uint64_t begun_mark; /* mark of the delta with that number, once it was applied */
 	int loading;         /* a snapshot is being loaded, see snapshot.c */
-	uint64_t latest; /* the clock of the latest delta */
+	uint64_t latest;     /* the clock of the latest delta */
 	/* marks of the last committed delta, of the last one in frozen, of the last durable one */
 	uint64_t mark, frozen_mark, durable_mark;
 	int writing; /* frozen is being written, and may be empty */
@@ -204,8 +204,7 @@ static uint64_t waiting_bytes(const ndb_store *store) {
 
 /* Waits until pending has room, or fails like the disk does. Lock: held, dropped while it waits. */
 static int wait_for_room(ndb_store *store) {
-	while (
-	    !store->options.never_wait && waiting_bytes(store) >= store->options.pending_bytes) {
+	while (!store->options.never_wait && waiting_bytes(store) >= store->options.pending_bytes) {
 		if (store->failure) return ndb_fail(store->failure, "%s", store->failure_text);
 		store->sync_to = store->number;
 		pthread_cond_signal(&store->work);
@@ -386,8 +385,8 @@ int ndb_unit_claim_load(ndb_store *store, int found) {
 	int error = NDB_OK;
 	pthread_mutex_lock(&store->lock);
 	if (!found && (store->number || store->unit->begun || store->base->nodes || store->unit->count))
-		error = ndb_fail(NDB_E_ARGUMENT, "%s has nodes: load the snapshot into a new folder",
-		    store->folder);
+		error = ndb_fail(
+		    NDB_E_ARGUMENT, "%s has nodes: load the snapshot into a new folder", store->folder);
 	if (error == NDB_OK) store->unit->loading = 1;
 	pthread_mutex_unlock(&store->lock);
 	return error;

@@ -233,4 +233,3 @@ func (v *verification) checkJoin(ctx context.Context, store *archive.Unit, histo
 	}
 	return nil
 }
-

@@ -108,7 +108,7 @@ func TestSchemaOfExamples(t *testing.T) {
 var unsayable = regexp.MustCompile(`declared twice|computed twice|needs a time column|must be at least|must not be negative|` +
 	`^[^ ]+ query: |key names column|names column .*, which is not declared|is routed|reserved|has more digits|must have 1 to|is of type|` +
 	`already declared|invalid window|the time column|a number that fits|both sink and sinks|http: invalid|cannot compute its time|` +
-	`both declared and computed|set the unit of|key is empty|a size such as|has a state|invalid name of a state|needs time: event|needs the field that has the time|the home of its state|both have a state|invalid table name|a duration of at least 1s`)
+	`both declared and computed|set the unit of|key is empty|a size such as|has a state|invalid name of a state|needs time: event|needs the field that has the time|the home of its state|both have a state|invalid standby|invalid table name|a duration of at least 1s`)
 
 // TestSchemaAgrees generates configurations, right and wrong ones: schema and decoder agree.
 func TestSchemaAgrees(t *testing.T) {
@@ -316,8 +316,8 @@ func (g *configGenerator) scalar(f config.Field, kind string) string {
 	switch {
 	case f.Key == "name" && f.Example == "users":
 		valid = []string{fmt.Sprintf("s%d", g.Uint32())}
-	case f.Key == "version":
-		valid = []string{"1", "12"}
+	case f.Key == "version" || f.Key == "standby":
+		valid = []string{"1", "3"}
 	case f.Key == "data":
 		valid = []string{"perigee-data", "state"}
 	case f.Key == "http":

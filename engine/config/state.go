@@ -60,14 +60,14 @@ const standbyMax = 10
 // stateKeys are the keys of a state.
 type stateKeys struct {
 	Name     string        `yaml:"name,required" example:"users" help:"name of the state, by which commands find it; no other pipeline has one of this name"`
-	Version  int           `yaml:"version" default:"1" example:"2" help:"version of the layout of the nodes; the pipeline refuses units of another one until perigee state migrate has converted them"`
+	Version  int           `yaml:"version" unit:"number" default:"1" example:"2" help:"version of the layout of the nodes; the pipeline refuses units of another one until perigee state migrate has converted them"`
 	Scope    string        `yaml:"scope" choices:"partition,pipeline" default:"partition" example:"pipeline" help:"partition: each partition of the source has nodes of its own, such as each Redis list or Kafka partition; pipeline: all share them, and their scripts run one after the other"`
 	Time     string        `yaml:"time" choices:"clock,event" default:"clock" example:"event" help:"clock: nodes expire and timers fire by the clock of the machine; event: by the times in the events of field"`
 	Field    string        `yaml:"field" example:"user.seen_at" help:"field with the time of an event, with time: event; dots separate keys"`
 	Unit     string        `yaml:"unit" choices:"s,ms,us,ns" default:"s" example:"ms" help:"unit of times that are numbers since 1970, with time: event; RFC 3339 is always understood"`
 	Lateness time.Duration `yaml:"lateness" default:"0s" example:"10m" help:"with time: event, how far the clock stays behind the greatest time of a partition, for events out of order"`
 	Idle     time.Duration `yaml:"idle" default:"1m" example:"5m" help:"with time: event, how long a partition without events holds the clock back"`
-	Standby  int           `yaml:"standby" example:"1" help:"number of workers that keep a copy of each unit beside its owner, to take it over within seconds; they share the pipeline through a MySQL, PostgreSQL or Redis sink"`
+	Standby  int           `yaml:"standby" unit:"workers" example:"1" help:"number of workers that keep a copy of each unit beside its owner, to take it over within seconds; they share the pipeline through a MySQL, PostgreSQL or Redis sink"`
 	Home     string        `yaml:"home" kind:"name of a sink" example:"mysql" help:"sink that commits the changes of the state with its rows; default is the first sink that can, and without one a log in the data folder"`
 	Archive  Archive       `yaml:"archive" help:"where notes and snapshots of the state are kept, so that another machine can go on without a copy"`
 }

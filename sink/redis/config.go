@@ -18,7 +18,7 @@ type Config struct {
 	CA       string `yaml:"ca" default:"(those of the system)" example:"tls/ca.pem" help:"file with the certificates to trust, in PEM"`
 	List     string `yaml:"list" example:"emails" help:"key of the list that documents are appended to"`
 	Stream   string `yaml:"stream" example:"emails" help:"key of the stream that documents are appended to"`
-	Shards   int    `yaml:"shards" example:"16" help:"with list or stream: number of lists or streams, emails:0, emails:1, …, among which documents are distributed by the field by"`
+	Shards   int    `yaml:"shards" unit:"shards" example:"16" help:"with list or stream: number of lists or streams, emails:0, emails:1, …, among which documents are distributed by the field by"`
 	By       string `yaml:"by" example:"user.id" help:"with shards: field, as a.b.c, that decides the shard of a document: the FNV-1a hash of its text, 64 bits, modulo shards"`
 	Field    string `yaml:"field" default:"data" example:"event" help:"field of a stream's entry that holds the document"`
 	Order    string `yaml:"order" default:"source" choices:"source,any" help:"order of the documents of a partition in a list or stream: source, or any, which lets lanes write without waiting for each other"`

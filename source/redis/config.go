@@ -23,7 +23,7 @@ type Config struct {
 	Lists      Keys   `yaml:"lists" kind:"string or list of string" example:"[emails, bounces]" help:"several lists; a name with *, ? or [ is a pattern, and new keys that match are read too"`
 	Stream     string `yaml:"stream" example:"emails" help:"key of the stream, instead of a list"`
 	Streams    Keys   `yaml:"streams" kind:"string or list of string" example:"emails:*" help:"several streams, as in lists"`
-	Shards     int    `yaml:"shards" example:"16" help:"with list or stream: number of shards among which the events are distributed by key; the keys are emails:0, emails:1, …"`
+	Shards     int    `yaml:"shards" unit:"shards" example:"16" help:"with list or stream: number of shards among which the events are distributed by key; the keys are emails:0, emails:1, …"`
 	Field      string `yaml:"field" default:"(the only field; several fields become an object)" example:"data" help:"field of a stream's entries that contains the event"`
 	Script     string `yaml:"script" example:"peek.lua" help:"file with a Redis script in Lua that reads the key of list"`
 	Trim       Trim   `yaml:"trim" default:"(true for a stream)" example:"trim.lua" help:"with script: file with the script that removes events; with a stream: false keeps committed entries"`

@@ -139,7 +139,7 @@ func testWholeLog(t *testing.T, lang script.Language) {
 	const lines = 1000
 	var out bytes.Buffer
 	s := load(t, lang, `local log = require "log" function main(event) for i = 1, 1000 do log.info("line") end return event end`,
-		script.Options{Trial: &script.Trial{}, Log: slog.New(slog.NewTextHandler(&out, nil))})
+		script.Options{Trial: &script.Trial{}, Limits: script.Limits{EventTime: time.Minute, BatchTime: time.Minute}, Log: slog.New(slog.NewTextHandler(&out, nil))})
 	run(t, s, `{}`)
 	if got := strings.Count(out.String(), "msg=line"); got != lines {
 		t.Errorf("%d of %d lines are logged", got, lines)

@@ -216,6 +216,9 @@ func (run *engineRun) stop(r *result, events int) error {
 	if err := <-run.ended; err != nil {
 		return fmt.Errorf("the engine failed to stop: %w\n%s", err, &run.log)
 	}
+	if strings.Contains(run.log.String(), "dead letters") {
+		return fmt.Errorf("events became dead letters:\n%s", &run.log)
+	}
 	r.memory = float64(run.memory()) / 1e6
 	state := run.command.ProcessState
 	r.program = perEvent(state.UserTime()+state.SystemTime(), events)

@@ -15,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// An originSource knows the origins of its events, which stand in the documents.
+// An originSource knows the origins of its events, which are in the documents.
 type originSource struct{ *memorySource }
 
 func (s originSource) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {

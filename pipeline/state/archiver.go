@@ -59,7 +59,7 @@ type ArchiveStatus struct {
 }
 
 // An archiver writes the notes that the home has, and now and then a snapshot of the copy, to the
-// archive while its unit is open. A failure leaves the notes at the home, and is tried again.
+// archive while its unit is open. After a failure the notes stay at the home, and the archiver retries.
 type archiver struct {
 	u        *Unit
 	store    *archive.Unit
@@ -399,7 +399,7 @@ func (a *archiver) snapshot(ctx context.Context, progress func(Progress)) (resul
 	a.needSnapshot, a.since, a.lastSnapshot = false, 0, m.Size()
 	a.u.log.Info("the state has a new snapshot", "note", s.Applied, "nodes", m.Nodes, "bytes", m.Size(), "duration", time.Since(began).Round(time.Millisecond).String())
 	if err := a.removeOutdated(ctx); err != nil && ctx.Err() == nil {
-		a.u.log.Warn("removing old parts of the archive failed; it is tried again after the next snapshot", "archive", a.store.String(), "error", err)
+		a.u.log.Warn("removing old parts of the archive failed; the next snapshot retries it", "archive", a.store.String(), "error", err)
 	}
 	return SnapshotResult{Note: s.Applied, Nodes: m.Nodes, Bytes: uint64(m.Size())}, nil
 }

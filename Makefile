@@ -116,7 +116,7 @@ CRASH_STATE_KILLS ?= 200
 SOAK_STATE ?= 30m
 crash-state: build ## kill the engine of a script with a state, and its servers, 200 times, at each point: rows, state and timers agree
 	@$(SETUP) servers
-	@CRASH_STATE_KILLS=$(CRASH_STATE_KILLS) $(ON_DISK) $(GO) test ./cmd/perigee -count=1 -timeout 30m -run 'TestCrashState$$'
+	@CRASH_STATE_KILLS=$(CRASH_STATE_KILLS) $(ON_DISK) $(GO) test ./cmd/perigee -count=1 -timeout 30m -v -run 'TestCrashState$$'
 
 TAKEOVERS ?= 20
 TAKEOVER_USERS ?= 1000000
@@ -127,7 +127,7 @@ crash-takeover: build ## kill, freeze or remove the owner of a state with 1,000,
 DURATION := 10m
 soak-state: build ## a state that forgets as much as it gets, for SOAK_STATE=30m: memory, file, notes and archive stay flat
 	@$(SETUP) servers
-	@SOAK_STATE=$(SOAK_STATE) $(ON_DISK) $(GO) test ./cmd/perigee -count=1 -timeout 3h -run 'TestSoakState$$'
+	@SOAK_STATE=$(SOAK_STATE) $(ON_DISK) $(GO) test ./cmd/perigee -count=1 -timeout 3h -v -run 'TestSoakState$$'
 
 soak: build ## events faster than the sink for DURATION=10m: memory stays flat
 	@$(SETUP) servers

@@ -137,7 +137,8 @@ var may = map[string][]string{
 	"internal/inspect":          {"event", "internal/decompress", "internal/document/pure", "source/format"},
 	"internal/luajit/extension": {},
 	"internal/audit":            {"pipeline/deadletter", "source/generate"},
-	"internal/top":              {"admin", "pipeline", "internal/terminal"},
+	"internal/rates":            {"admin"},
+	"internal/top":              {"admin", "internal/rates", "internal/terminal", "pipeline"},
 
 	"cmd/perigee": {
 		"admin", "engine", "engine/compare", "engine/config", "engine/eventservice", "engine/replay", "engine/suite", "engine/trial", "event", "pipeline", "pipeline/state", "pipeline/tap",

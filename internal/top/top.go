@@ -13,6 +13,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/internal/rates"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -28,8 +29,6 @@ type Engine interface {
 
 const (
 	interval    = time.Second
-	historySize = 120 // samples that are kept of each pipeline
-	window      = 5   // samples over which rates and quantiles are taken
 	callTimeout = 5 * time.Second
 	lettersMax  = 200
 )
@@ -52,17 +51,11 @@ type reading struct {
 	err error
 }
 
-// A sample is the status of one pipeline at a time.
-type sample struct {
-	at time.Time
-	admin.Status
-}
-
 // A sortKey orders the pipelines.
 type sortKey struct {
 	key   string // that chooses it
 	title string
-	less  func(a, b *row) int
+	less  func(a, b *rates.Pipeline) int
 }
 
 // The messages of the program besides those of Bubble Tea.
@@ -95,10 +88,10 @@ type model struct {
 	width  int
 	height int
 
-	history map[string][]sample // by pipeline, the oldest first
-	rows    []row               // in order
-	sort    int                 // index of sortKeys
-	chosen  string              // pipeline
+	history rates.History
+	rows    []rates.Pipeline // in order
+	sort    int              // index of sortKeys
+	chosen  string           // pipeline
 	screen  screen
 	back    screen // behind the dead letters
 	letters letters
@@ -108,7 +101,7 @@ type model struct {
 }
 
 func newModel(e Engine) *model {
-	return &model{ctx: context.Background(), engine: e, width: 100, height: 30, history: map[string][]sample{}}
+	return &model{ctx: context.Background(), engine: e, width: 100, height: 30}
 }
 
 // Init implements tea.Model.
@@ -150,38 +143,31 @@ func (m *model) add(r *reading) {
 	if m.failure = r.err; r.err != nil {
 		return
 	}
-	present := map[string]bool{}
-	for _, s := range r.all {
-		present[s.Pipeline] = true
-		before := m.history[s.Pipeline]
-		if n := len(before); n > 0 && before[n-1].Read > s.Read {
-			before = nil // it was started again
-		}
-		m.history[s.Pipeline] = append(before[max(0, len(before)+1-historySize):], sample{r.at, s})
-	}
-	for name := range m.history {
-		if !present[name] {
-			delete(m.history, name)
-		}
-	}
+	m.history.Add(r.at, r.all)
 	m.arrange()
 }
 
 // arrange makes the rows of the history, in order.
 func (m *model) arrange() {
-	m.rows = m.rows[:0]
-	for _, samples := range m.history {
-		m.rows = append(m.rows, newRow(samples))
-	}
-	slices.SortFunc(m.rows, func(a, b row) int {
+	m.rows = m.history.Pipelines()
+	slices.SortFunc(m.rows, func(a, b rates.Pipeline) int {
 		if c := sortKeys[m.sort].less(&a, &b); c != 0 {
 			return c
 		}
 		return sortKeys[0].less(&a, &b)
 	})
-	if len(m.rows) > 0 && m.history[m.chosen] == nil {
-		m.chosen, m.screen = m.rows[0].name(), overview
+	if len(m.rows) > 0 && m.find(m.chosen) == nil {
+		m.chosen, m.screen = m.rows[0].Name(), overview
 	}
+}
+
+// find returns the row of a pipeline, or nil.
+func (m *model) find(name string) *rates.Pipeline {
+	i := slices.IndexFunc(m.rows, func(p rates.Pipeline) bool { return p.Name() == name })
+	if i < 0 {
+		return nil
+	}
+	return &m.rows[i]
 }
 
 // press handles a key.
@@ -235,8 +221,8 @@ func (m *model) move(by int) {
 	if len(m.rows) == 0 {
 		return
 	}
-	at := slices.IndexFunc(m.rows, func(r row) bool { return r.name() == m.chosen })
-	m.chosen = m.rows[max(0, min(at+by, len(m.rows)-1))].name()
+	at := slices.IndexFunc(m.rows, func(p rates.Pipeline) bool { return p.Name() == m.chosen })
+	m.chosen = m.rows[max(0, min(at+by, len(m.rows)-1))].Name()
 }
 
 // operate calls f for the chosen pipeline.
@@ -269,77 +255,5 @@ func (m *model) readLetters() tea.Cmd {
 	}
 }
 
-// A row is what is shown of a pipeline.
-type row struct {
-	now                sample
-	in, out            float64 // events in a second
-	lag                uint64  // of the slowest sink
-	script, commit     float64 // share of the time, summed over lanes
-	waits              float64 // share of the time that reading waits for commits
-	p50, p99           time.Duration
-	errors, deadPerSec float64 // in a second
-	history            []float64
-	sinks              []sinkRow
-}
-
-type sinkRow struct {
-	admin.SinkStatus
-	rate     float64 // rows in a second
-	busy     float64
-	p50, p99 time.Duration
-}
-
-func (r *row) name() string { return r.now.Pipeline }
-
-// newRow computes rates from the samples of a pipeline, of which there is one at least.
-func newRow(samples []sample) row {
-	last := len(samples) - 1
-	r := row{now: samples[last]}
-	before := samples[max(0, last-window)]
-	seconds := r.now.at.Sub(before.at).Seconds()
-	per := func(after, before float64) float64 {
-		if seconds <= 0 {
-			return 0
-		}
-		return max(0, after-before) / seconds
-	}
-	r.in, r.out = per(float64(r.now.Read), float64(before.Read)), per(float64(r.now.Events), float64(before.Events))
-	r.deadPerSec = per(float64(r.now.Dead), float64(before.Dead))
-	r.script, r.waits = per(r.now.ScriptSeconds, before.ScriptSeconds), per(r.now.BackpressureSeconds, before.BackpressureSeconds)
-	r.errors = per(float64(r.now.retries()), float64(before.retries()))
-	r.lag = r.now.Lag
-	recent := r.now.Deliveries.Since(&before.Deliveries)
-	if last == 0 {
-		recent = r.now.Deliveries
-	}
-	r.p50, r.p99 = recent.Quantile(0.5), recent.Quantile(0.99)
-	for i, s := range r.now.Sinks {
-		one := sinkRow{SinkStatus: s}
-		commits := s.Commits
-		if i < len(before.Sinks) && last > 0 {
-			b := &before.Sinks[i]
-			one.rate, one.busy = per(float64(s.Rows), float64(b.Rows)), per(s.Seconds, b.Seconds)
-			commits = s.Commits.Since(&b.Commits)
-		}
-		one.p50, one.p99 = commits.Quantile(0.5), commits.Quantile(0.99)
-		r.lag, r.commit = max(r.lag, s.Lag), r.commit+one.busy
-		r.sinks = append(r.sinks, one)
-	}
-	for i := 1; i <= last; i++ {
-		took := samples[i].at.Sub(samples[i-1].at).Seconds()
-		r.history = append(r.history, float64(samples[i].Events-samples[i-1].Events)/max(took, 1e-3))
-	}
-	return r
-}
-
-// retries returns the failed attempts of all kinds.
-func (s *sample) retries() uint64 {
-	n := s.Retries
-	for _, one := range s.Sinks {
-		n += one.Retries
-	}
-	return n
-}
-
-// isWell reports whether the pipeline reads.
-func (r *row) isWell() bool { return r.now.State == pipeline.Running }
+// isWell reports whether a pipeline reads.
+func isWell(p *rates.Pipeline) bool { return p.Status.State == pipeline.Running }

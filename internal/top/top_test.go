@@ -107,7 +107,7 @@ func TestOverview(t *testing.T) {
 	order := func() string {
 		var names []string
 		for _, r := range m.rows {
-			names = append(names, r.name())
+			names = append(names, r.Name())
 		}
 		return strings.Join(names, " ")
 	}
@@ -178,7 +178,7 @@ func TestRestartedPipeline(t *testing.T) {
 	m := run(t, &recordedEngine{}, 5, "mails")
 	m.Update(reading{at: start.Add(6 * time.Second), all: []admin.Status{statusAt("mails", 0, 0)}})
 	m.Update(reading{at: start.Add(7 * time.Second), all: []admin.Status{statusAt("mails", 1, 50)}})
-	if got := m.rows[0].out; got != 50 {
+	if got := m.rows[0].Out; got != 50 {
 		t.Errorf("got %v events in a second, want 50", got)
 	}
 }

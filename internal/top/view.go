@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
+	"github.com/perigeedb/perigee/internal/rates"
 	"github.com/perigeedb/perigee/internal/terminal"
 	"github.com/perigeedb/perigee/pipeline"
 )
@@ -24,13 +25,13 @@ var (
 
 // sortKeys are the orders of the overview; the first one is that of equal rows.
 var sortKeys = []sortKey{
-	{"n", "name", func(a, b *row) int { return cmp.Compare(a.name(), b.name()) }},
-	{"i", "events read", func(a, b *row) int { return cmp.Compare(b.in, a.in) }},
-	{"o", "events delivered", func(a, b *row) int { return cmp.Compare(b.out, a.out) }},
-	{"l", "lag", func(a, b *row) int { return cmp.Compare(b.lag, a.lag) }},
-	{"t", "p99", func(a, b *row) int { return cmp.Compare(b.p99, a.p99) }},
-	{"s", "script", func(a, b *row) int { return cmp.Compare(b.script, a.script) }},
-	{"x", "dead letters", func(a, b *row) int { return cmp.Compare(b.now.Dead, a.now.Dead) }},
+	{"n", "name", func(a, b *rates.Pipeline) int { return cmp.Compare(a.Name(), b.Name()) }},
+	{"i", "events read", func(a, b *rates.Pipeline) int { return cmp.Compare(b.In, a.In) }},
+	{"o", "events delivered", func(a, b *rates.Pipeline) int { return cmp.Compare(b.Out, a.Out) }},
+	{"l", "lag", func(a, b *rates.Pipeline) int { return cmp.Compare(b.Lag, a.Lag) }},
+	{"t", "p99", func(a, b *rates.Pipeline) int { return cmp.Compare(b.P99, a.P99) }},
+	{"s", "script", func(a, b *rates.Pipeline) int { return cmp.Compare(b.Script, a.Script) }},
+	{"x", "dead letters", func(a, b *rates.Pipeline) int { return cmp.Compare(b.Status.Dead, a.Status.Dead) }},
 }
 
 // View implements tea.Model.
@@ -98,20 +99,20 @@ func (m *model) overview() []string {
 	lines := []string{headStyle.Render(fmt.Sprintf(overviewFormat, name, "PIPELINE", "STATE", "IN/S", "OUT/S", "LAG", "P50", "P99", "SCRIPT", "COMMIT", "DEAD", "FAIL/S", "OUT/S"))}
 	first, room := 0, max(1, m.height-5)
 	for i := range m.rows {
-		if m.rows[i].name() == m.chosen && i >= room {
+		if m.rows[i].Name() == m.chosen && i >= room {
 			first = i - room + 1
 		}
 	}
 	for i := first; i < len(m.rows); i++ {
 		r := &m.rows[i]
-		line := fmt.Sprintf(overviewFormat, name, shorten(r.name(), name), r.now.State, count(r.in), count(r.out), count(float64(r.lag)),
-			duration(r.p50), duration(r.p99), percent(r.script), percent(r.commit), count(float64(r.now.Dead)), count(r.errors),
-			sparkline(r.history, max(0, min(left-name, historySize))))
+		line := fmt.Sprintf(overviewFormat, name, shorten(r.Name(), name), r.Status.State, count(r.In), count(r.Out), count(float64(r.Lag)),
+			duration(r.P50), duration(r.P99), percent(r.Script), percent(r.Commit), count(float64(r.Status.Dead)), count(r.Errors),
+			sparkline(r.Trend, max(0, min(left-name, rates.Samples))))
 		switch {
-		case r.name() == m.chosen:
+		case r.Name() == m.chosen:
 			line = chosenStyle.Render(line)
-		case r.isWell():
-		case r.now.State == pipeline.Starting || r.now.State == pipeline.Paused || r.now.State == pipeline.Draining:
+		case isWell(r):
+		case r.Status.State == pipeline.Starting || r.Status.State == pipeline.Paused || r.Status.State == pipeline.Draining:
 			line = warnStyle.Render(line)
 		default:
 			line = badStyle.Render(line)
@@ -122,49 +123,44 @@ func (m *model) overview() []string {
 }
 
 func (m *model) details() []string {
-	var r *row
-	for i := range m.rows {
-		if m.rows[i].name() == m.chosen {
-			r = &m.rows[i]
-		}
-	}
+	r := m.find(m.chosen)
 	if r == nil {
 		return []string{"the pipeline has ended"}
 	}
-	state := goodStyle.Render(string(r.now.State))
-	if !r.isWell() {
-		state = badStyle.Render(string(r.now.State))
+	state := goodStyle.Render(string(r.Status.State))
+	if !isWell(r) {
+		state = badStyle.Render(string(r.Status.State))
 	}
-	lines := []string{titleStyle.Render(terminal.EscapeLine(r.name())) + "  " + state}
-	if r.now.Reason != "" {
-		lines = append(lines, badStyle.Render("  "+terminal.EscapeLine(r.now.Reason)))
+	lines := []string{titleStyle.Render(terminal.EscapeLine(r.Name())) + "  " + state}
+	if r.Status.Reason != "" {
+		lines = append(lines, badStyle.Render("  "+terminal.EscapeLine(r.Status.Reason)))
 	}
-	if r.now.WhyEmpty != "" {
-		lines = append(lines, warnStyle.Render("  "+terminal.EscapeLine(r.now.WhyEmpty)))
+	if r.Status.WhyEmpty != "" {
+		lines = append(lines, warnStyle.Render("  "+terminal.EscapeLine(r.Status.WhyEmpty)))
 	}
 	field := func(name, format string, args ...any) {
 		lines = append(lines, headStyle.Render(fmt.Sprintf("  %-14s", name))+fmt.Sprintf(format, args...))
 	}
 	lines = append(lines, "")
-	field("events", "%s/s in, %s/s out; %s read, %s delivered, %s dropped", count(r.in), count(r.out), count(float64(r.now.Read)), count(float64(r.now.Events)), count(float64(r.now.Dropped)))
-	field("", "%s", sparkline(r.history, max(10, min(historySize, m.width-18))))
-	field("lag", "%s events in the source", count(float64(r.now.Lag)))
-	field("end to end", "p50 %s, p99 %s, from reading a batch until every sink has it", duration(r.p50), duration(r.p99))
-	field("time", "script %s of one core, sinks %s of a lane, reading waits %s", percent(r.script), percent(r.commit), percent(r.waits))
-	field("dead letters", "%s since the start, %s/s, %s stored", count(float64(r.now.Dead)), count(r.deadPerSec), count(float64(r.now.DeadLetters)))
-	field("failures", "%s/s, %s since the start", count(r.errors), count(float64(r.now.retries())))
-	partitions := fmt.Sprintf("%d open", r.now.Open)
-	if r.now.Workers > 0 {
-		partitions += fmt.Sprintf(", %d leased by this worker of %d, %d by others", r.now.Held, r.now.Workers, r.now.Elsewhere)
+	field("events", "%s/s in, %s/s out; %s read, %s delivered, %s dropped", count(r.In), count(r.Out), count(float64(r.Status.Read)), count(float64(r.Status.Events)), count(float64(r.Status.Dropped)))
+	field("", "%s", sparkline(r.Trend, max(10, min(rates.Samples, m.width-18))))
+	field("lag", "%s events in the source", count(float64(r.Status.Lag)))
+	field("end to end", "p50 %s, p99 %s, from reading a batch until every sink has it", duration(r.P50), duration(r.P99))
+	field("time", "script %s of one core, sinks %s of a lane, reading waits %s", percent(r.Script), percent(r.Commit), percent(r.Waits))
+	field("dead letters", "%s since the start, %s/s, %s stored", count(float64(r.Status.Dead)), count(r.Dead), count(float64(r.Status.DeadLetters)))
+	field("failures", "%s/s, %s since the start", count(r.Errors), count(float64(r.Failed)))
+	partitions := fmt.Sprintf("%d open", r.Status.Open)
+	if r.Status.Workers > 0 {
+		partitions += fmt.Sprintf(", %d leased by this worker of %d, %d by others", r.Status.Held, r.Status.Workers, r.Status.Elsewhere)
 	}
 	field("partitions", "%s", partitions)
-	if s := r.now.Shadow; s != nil {
+	if s := r.Status.Shadow; s != nil {
 		field("shadow", "%s: %s of %s events differ", s.State, count(float64(s.Different)), count(float64(s.Events)))
 	}
 	const format = "  %-20s %9s %10s %8s %8s %7s %9s"
 	lines = append(lines, "", headStyle.Render(fmt.Sprintf(format, "SINK", "ROWS/S", "LAG", "P50", "P99", "BUSY", "RETRIES")))
-	for _, s := range r.sinks {
-		lines = append(lines, fmt.Sprintf(format, shorten(s.Name, 20), count(s.rate), count(float64(s.Lag)), duration(s.p50), duration(s.p99), percent(s.busy), count(float64(s.Retries))))
+	for _, s := range r.Sinks {
+		lines = append(lines, fmt.Sprintf(format, shorten(s.Status.Name, 20), count(s.Rate), count(float64(s.Status.Lag)), duration(s.P50), duration(s.P99), percent(s.Busy), count(float64(s.Status.Retries))))
 	}
 	return lines
 }

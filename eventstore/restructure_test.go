@@ -488,14 +488,26 @@ func TestRestructureUnderLoad(t *testing.T) {
 	const lanes, size = 3, 20
 	var work sync.WaitGroup
 	var appended atomic.Int64
-	var stop atomic.Bool
+	// Each change comes with permits for so many batches. Without one a lane slows down, so that
+	// the work does not grow with the time that a change takes.
+	permits := make(chan struct{}, 100)
 	for lane := range lanes {
 		p, _, err := table.TakeOver(t.Context(), "pipe", fmt.Sprint(lane))
 		if err != nil {
 			t.Fatal(err)
 		}
 		work.Go(func() {
-			for batch := 0; !stop.Load(); batch++ {
+			wait := time.Millisecond
+			for batch := 0; ; batch++ {
+				select {
+				case _, more := <-permits:
+					if !more {
+						return
+					}
+					wait = time.Millisecond
+				case <-time.After(wait):
+					wait *= 2
+				}
 				docs := make([]string, size)
 				for i := range docs {
 					id := (batch*size+i)*lanes + lane
@@ -509,24 +521,29 @@ func TestRestructureUnderLoad(t *testing.T) {
 			}
 		})
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for at, step := range []func() error{ // x exists again after some rows
-		func() error { return s.SetTime(t.Context(), "events", TimeColumn{Name: "time"}) },
-		func() error { return s.DropColumn(t.Context(), "events", "x") },
-		func() error { return s.SetTime(t.Context(), "events", TimeColumn{}) },
-		func() error { _, err := s.Delete(t.Context(), "events", "id < 0"); return err },
-		func() error { return s.SetTime(t.Context(), "events", TimeColumn{Name: "time", Unit: event.TextOnly}) },
-		func() error { return s.DropColumn(t.Context(), "events", "x") },
+		func() error { return s.SetTime(ctx, "events", TimeColumn{Name: "time"}) },
+		func() error { return s.DropColumn(ctx, "events", "x") },
+		func() error { return s.SetTime(ctx, "events", TimeColumn{}) },
+		func() error { _, err := s.Delete(ctx, "events", "id < 0"); return err },
+		func() error { return s.SetTime(ctx, "events", TimeColumn{Name: "time", Unit: event.TextOnly}) },
+		func() error { return s.DropColumn(ctx, "events", "x") },
 	} {
+		for len(permits) < cap(permits) {
+			permits <- struct{}{}
+		}
 		before := appended.Load()
 		await(t, "rows are appended", func() bool { return appended.Load() >= before+20 })
 		if err := step(); err != nil {
 			t.Errorf("step %d: %v", at, err)
 		}
 	}
-	stop.Store(true)
+	close(permits)
 	work.Wait()
 	seal(t, s)
-	if err := s.WaitDivided(t.Context(), "events"); err != nil {
+	if err := s.WaitDivided(ctx, "events"); err != nil {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("%d,%[1]d,%[1]d", appended.Load()*size)

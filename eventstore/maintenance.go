@@ -3,10 +3,13 @@
 package eventstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -225,6 +228,10 @@ const (
 	// grows several times as large.
 	mergeMin   = 4
 	mergeSmall = 32 << 20
+	// quietAfter is the time without new rows after which the files of a day are merged
+	// into as few as mergeMax allows, for each mergeSmall bytes that this rewrites. A late
+	// row thus causes few rewrites of a large day.
+	quietAfter = time.Hour
 	// mergeMax and mergeMaxFiles bound one merge request, in bytes and in number of
 	// files. The manifest records the finished merges between requests.
 	mergeMax      = 256 << 20
@@ -239,7 +246,7 @@ const (
 // compactor again.
 func (s *Store) mergeSmallFiles(ctx context.Context) error {
 	for _, t := range s.current().Tables {
-		groups := s.nextMerge(t)
+		groups := s.nextMerge(t, time.Now())
 		if len(groups) == 0 {
 			continue
 		}
@@ -259,39 +266,87 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 	return nil
 }
 
-// nextMerge returns groups of files of a table to merge, or nil. Files that wait for the same
-// recompute are merged with each other only; undivided files are left out.
-func (s *Store) nextMerge(t *manifest.Table) (groups [][]*manifest.File) {
-	type class struct {
-		day  string
-		size int // roughly log base 4 of the size
-
+// nextMerge returns groups of files of a table to merge, or nil: files of about the same size,
+// and those of quiet days. Files that wait for the same recompute are merged with each other
+// only; undivided files are left out.
+func (s *Store) nextMerge(t *manifest.Table, now time.Time) (groups [][]*manifest.File) {
+	type day struct {
+		name      string
 		recompute *manifest.Recompute // the next one that the files wait for
 	}
-	files := map[class][]*manifest.File{}
-	var classes []class
+	files := map[day][]*manifest.File{}
+	var days []day
 	for _, f := range t.Files {
-		if f.Bytes >= mergeSmall || f.RowBytes() > mergeRowMax || s.unmerged[f.Name] || f.Undivided {
+		if f.RowBytes() > mergeRowMax || s.unmerged[f.Name] || f.Undivided {
 			continue
 		}
-		c := class{f.Day, bits.Len64(uint64(f.Bytes)>>16) / 2, t.NextRecompute(f)}
-		if files[c] = append(files[c], f); len(files[c]) == mergeMin {
-			classes = append(classes, c)
+		d := day{f.Day, t.NextRecompute(f)}
+		if files[d] == nil {
+			days = append(days, d)
 		}
+		files[d] = append(files[d], f)
 	}
 	bytes, count := int64(0), 0
-	for _, c := range classes {
-		group := mergeable(files[c])
-		if len(group) < 2 {
+	for _, d := range days {
+		found := similarFiles(files[d])
+		if len(found) == 0 {
+			found = quietFiles(files[d], now)
+		}
+		for _, group := range found {
+			for _, f := range group {
+				bytes += f.Bytes
+			}
+			if count += len(group); len(groups) > 0 && (bytes > mergeMax || count > mergeMaxFiles) {
+				return groups
+			}
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// similarFiles returns groups of at least mergeMin small files of about the same size.
+func similarFiles(files []*manifest.File) (groups [][]*manifest.File) {
+	bySize := map[int][]*manifest.File{} // by roughly the log base 4 of their size
+	var sizes []int
+	for _, f := range files {
+		if f.Bytes >= mergeSmall {
 			continue
 		}
+		size := bits.Len64(uint64(f.Bytes)>>16) / 2
+		if bySize[size] = append(bySize[size], f); len(bySize[size]) == mergeMin {
+			sizes = append(sizes, size)
+		}
+	}
+	for _, size := range sizes {
+		if group := mergeable(bySize[size]); len(group) > 1 {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// quietFiles returns groups of files, largest first, that become one file each once their day
+// has been quiet for long enough.
+func quietFiles(files []*manifest.File, now time.Time) (groups [][]*manifest.File) {
+	newest := int64(0)
+	for _, f := range files {
+		newest = max(newest, f.Sealed)
+	}
+	bySize := slices.SortedFunc(slices.Values(files), func(a, b *manifest.File) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Name, b.Name))
+	})
+	for len(bySize) > 1 {
+		group := mergeable(bySize)
+		bytes := int64(0)
 		for _, f := range group {
 			bytes += f.Bytes
 		}
-		if count += len(group); len(groups) > 0 && (bytes > mergeMax || count > mergeMaxFiles) {
-			break
+		quiet := time.Duration(float64(quietAfter) * max(1, float64(bytes)/mergeSmall))
+		if len(group) > 1 && !now.Before(time.Unix(newest, 0).Add(quiet)) {
+			groups = append(groups, group)
 		}
-		groups = append(groups, group)
+		bySize = bySize[max(1, len(group)):]
 	}
 	return groups
 }
@@ -313,6 +368,7 @@ func mergeable(files []*manifest.File) []*manifest.File {
 func mergedFile(f manifest.File, of []*manifest.File, segment, deleted uint64) *manifest.File {
 	f.Segment, f.Deleted, f.Computed, f.Undivided = segment, deleted, of[0].Computed, of[0].Undivided
 	for _, old := range of {
+		f.Sealed = max(f.Sealed, old.Sealed)
 		f.Log = max(f.Log, old.Log)
 		f.Computed = min(f.Computed, old.Computed)
 	}

@@ -131,32 +131,42 @@ func TestNextMerge(t *testing.T) {
 		day          string
 		count        int
 		bytes, group int64
+		quiet        time.Duration // since they were sealed
 	}
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		files []files
 		want  string
 	}{
-		"three are few":            {[]files{{"a", 3, 1 << 20, 1 << 20}}, ""},
-		"four":                     {[]files{{"a", 4, 1 << 20, 1 << 20}}, "4"},
-		"of other sizes":           {[]files{{"a", 3, 1 << 20, 1 << 20}, {"a", 3, 20 << 20, 1 << 20}}, ""},
-		"large ones":               {[]files{{"a", 9, 32 << 20, 1 << 20}}, ""},
-		"of other days":            {[]files{{"a", 3, 1 << 20, 1 << 20}, {"b", 3, 1 << 20, 1 << 20}}, ""},
-		"two days":                 {[]files{{"a", 5, 1 << 20, 1 << 20}, {"b", 4, 1 << 20, 1 << 20}}, "5 4"},
-		"as many as memory has":    {[]files{{"a", 9, 1 << 20, 12 << 20}}, "3"},
-		"all that memory has":      {[]files{{"a", 9, 1 << 20, mergeMemory/4*512/515 + 1}}, "4"}, // reading a file needs 515/512 of its row group
-		"row groups too large":     {[]files{{"a", 9, 1 << 20, 30 << 20}}, ""},
-		"as much as a request has": {[]files{{"a", 9, 31 << 20, 1 << 20}, {"b", 9, 31 << 20, 1 << 20}}, "8"},
-		"all that a request has":   {[]files{{"a", 17, mergeMax / 16, 1 << 20}}, "16"},
-		"as many as a request has": {[]files{{"a", 800, 1000, 100}, {"b", 800, 1000, 100}}, "800"},
+		"three are few":                {[]files{{"a", 3, 1 << 20, 1 << 20, 0}}, ""},
+		"four":                         {[]files{{"a", 4, 1 << 20, 1 << 20, 0}}, "4"},
+		"of other sizes":               {[]files{{"a", 3, 1 << 20, 1 << 20, 0}, {"a", 3, 20 << 20, 1 << 20, 0}}, ""},
+		"large ones":                   {[]files{{"a", 9, 32 << 20, 1 << 20, 0}}, ""},
+		"of other days":                {[]files{{"a", 3, 1 << 20, 1 << 20, 0}, {"b", 3, 1 << 20, 1 << 20, 0}}, ""},
+		"two days":                     {[]files{{"a", 5, 1 << 20, 1 << 20, 0}, {"b", 4, 1 << 20, 1 << 20, 0}}, "5 4"},
+		"as many as memory has":        {[]files{{"a", 9, 1 << 20, 12 << 20, 0}}, "3"},
+		"all that memory has":          {[]files{{"a", 9, 1 << 20, mergeMemory/4*512/515 + 1, 0}}, "4"}, // reading a file needs 515/512 of its row group
+		"row groups too large":         {[]files{{"a", 9, 1 << 20, 30 << 20, 0}}, ""},
+		"as much as a request has":     {[]files{{"a", 9, 31 << 20, 1 << 20, 0}, {"b", 9, 31 << 20, 1 << 20, 0}}, "8"},
+		"all that a request has":       {[]files{{"a", 17, mergeMax / 16, 1 << 20, 0}}, "16"},
+		"as many as a request has":     {[]files{{"a", 800, 1000, 100, 0}, {"b", 800, 1000, 100, 0}}, "800"},
+		"a quiet day":                  {[]files{{"a", 2, 1 << 20, 1 << 20, time.Hour}, {"b", 2, 1 << 20, 1 << 20, time.Hour - time.Second}}, "2"},
+		"a late row in a quiet day":    {[]files{{"a", 2, 1 << 20, 1 << 20, 30 * time.Hour}, {"a", 1, 1 << 20, 1 << 20, 0}}, ""},
+		"a large day, quiet too short": {[]files{{"a", 2, 64 << 20, 1 << 20, 4*time.Hour - time.Second}}, ""},
+		"a large quiet day":            {[]files{{"a", 9, 64 << 20, 1 << 20, 8 * time.Hour}}, "4"},
+		"quiet files of any size":      {[]files{{"a", 1, 1 << 10, 1 << 20, 9 * time.Hour}, {"a", 1, 200 << 20, 1 << 20, 9 * time.Hour}}, "2"},
+		"one file in a quiet day":      {[]files{{"a", 1, 1 << 20, 1 << 20, 9 * time.Hour}}, ""},
+		"quiet files that stay":        {[]files{{"a", 3, 200 << 20, 1 << 20, 900 * time.Hour}}, ""},
+		"quiet, and too much memory":   {[]files{{"a", 2, 1 << 20, 49 << 20, 9 * time.Hour}}, ""},
 	} {
 		m := &manifest.Table{}
 		for _, f := range test.files {
 			for range f.count {
-				m.Files = append(m.Files, &manifest.File{Name: fmt.Sprint(len(m.Files)), Day: f.day, Bytes: f.bytes, GroupBytes: f.group, GroupRows: 1 << 20})
+				m.Files = append(m.Files, &manifest.File{Name: fmt.Sprint(len(m.Files)), Day: f.day, Bytes: f.bytes, GroupBytes: f.group, GroupRows: 1 << 20, Sealed: now.Add(-f.quiet).Unix()})
 			}
 		}
 		got := ""
-		for _, group := range s.nextMerge(m) {
+		for _, group := range s.nextMerge(m, now) {
 			if got != "" {
 				got += " "
 			}

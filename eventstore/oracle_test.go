@@ -285,7 +285,7 @@ func (o *oracle) merge() {
 	}
 	wake(o.store.compactor)
 	waitUntil(o.t, o.store, func() bool {
-		return o.store.nextMerge(o.store.current().Table("events")) == nil
+		return o.store.nextMerge(o.store.current().Table("events"), time.Now()) == nil
 	})
 }
 

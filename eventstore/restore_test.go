@@ -82,3 +82,44 @@ func TestRestorePowerCut(t *testing.T) {
 		}
 	})
 }
+
+// TestIncarnations checks that a store begins an incarnation in a copy of its folder and when
+// it is restored from a backup, and not when it is opened again.
+func TestIncarnations(t *testing.T) {
+	folder := t.TempDir()
+	s := openStore(t, folder)
+	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1}`)
+	seal(t, s)
+	var archive bytes.Buffer
+	if err := s.Backup(t.Context(), &archive); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	restored, copied := filepath.Join(t.TempDir(), "restored"), filepath.Join(t.TempDir(), "copied")
+	if err := errors.Join(Restore(restored, &archive), os.CopyFS(copied, os.DirFS(folder))); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, test := range []struct {
+		name, folder string
+		want         int
+	}{{"again", folder, 1}, {"restored", restored, 2}, {"restored, again", restored, 2}, {"copied", copied, 2}} {
+		s := openStore(t, test.folder)
+		m := s.current()
+		if got := len(m.Incarnations); got != test.want || m.IncarnationOf(m.Tables[0].Files[0].Segment) == nil {
+			t.Errorf("%s: %d incarnations, want %d", test.name, got, test.want)
+		}
+		seen[m.Incarnations[len(m.Incarnations)-1].ID] = true
+		if got := ask(t, s, `SELECT count(*) FROM events`); got != "1" {
+			t.Errorf("%s: %s rows", test.name, got)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d different incarnations in three folders", len(seen))
+	}
+}

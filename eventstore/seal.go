@@ -57,24 +57,26 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
 	var gone []func() error // removes fingerprint and key files
 	err = s.change(func(next *manifest.Manifest) error {
 		next.LogStart = log.Number + 1
 		for _, w := range written {
 			file := w.File
 			file.Segment, file.Log, file.Deleted = number, log.Number, lastDelete(m.TableByID(w.Table))
+			file.Sealed = now.Unix()
 			t := next.TableByID(w.Table)
 			file.Computed = t.ComputedUpTo(wal.Position{File: log.Number, Offset: wal.FirstFrame})
 			t.Files = append(t.Files, &file)
 		}
 		for _, t := range next.Tables {
 			all := append(t.Prints, prints[t.ID]...)
-			t.Prints = recentPrints(all, time.Now())
+			t.Prints = recentPrints(all, now)
 			for _, old := range all[:len(all)-len(t.Prints)] {
 				gone = append(gone, func() error { return t.RemoveFile(s.folder, manifest.PrintsName(old.Number)) })
 			}
 			t.Keys = append(t.Keys, keys[t.ID]...)
-			for _, name := range dropOldKeys(t, time.Now()) {
+			for _, name := range dropOldKeys(t, now) {
 				gone = append(gone, func() error { return t.RemoveFile(s.folder, name) })
 			}
 			t.Partitions = s.tableByID(t.ID).partitionsUpTo(log.Number)

@@ -198,17 +198,29 @@ func (s *Store) recover() error {
 	return nil
 }
 
-// loadManifest loads the manifest, or creates an empty one for a new store.
+// loadManifest loads the manifest, or creates an empty one for a new store. It begins a new
+// incarnation if the folder is not the one that the store was last opened in.
 func (s *Store) loadManifest() (*manifest.Manifest, error) {
 	m, err := manifest.Load(s.folder)
-	if !errors.Is(err, os.ErrNotExist) || s.options.ReadOnly {
+	if s.options.ReadOnly {
 		return m, err
 	}
-	if logs, _ := os.ReadDir(manifest.LogFolder(s.folder)); len(logs) > 0 {
-		return nil, &manifest.DamageError{File: filepath.Join(s.folder, "manifest"), Reason: "it is missing, but there is a log"}
+	if errors.Is(err, os.ErrNotExist) {
+		if logs, _ := os.ReadDir(manifest.LogFolder(s.folder)); len(logs) > 0 {
+			return nil, &manifest.DamageError{File: filepath.Join(s.folder, "manifest"), Reason: "it is missing, but there is a log"}
+		}
+		m, err = manifest.New(), nil
 	}
-	m = manifest.New()
-	m.Version = 1
+	if err != nil {
+		return nil, err
+	}
+	place := manifest.Place(s.folder)
+	if m.IsAt(place) {
+		return m, nil
+	}
+	m = m.Clone()
+	m.BeginIncarnation(place, time.Now())
+	m.Version++
 	return m, s.manifests.Save(m)
 }
 

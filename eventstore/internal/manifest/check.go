@@ -31,6 +31,9 @@ func (m *Manifest) checkTables() error {
 	if len(m.Store) != 32 {
 		return errors.New("it does not name its store")
 	}
+	if err := m.checkIncarnations(); err != nil {
+		return err
+	}
 	ids, names, folders := map[uint32]bool{}, map[string]bool{}, map[string]bool{}
 	for _, t := range m.Tables {
 		name, dir := strings.ToLower(t.Name), strings.ToLower(t.DirName())

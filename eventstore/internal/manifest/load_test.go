@@ -68,6 +68,13 @@ func TestMoreContradictions(t *testing.T) {
 		{"invalid or repeated file", func(m *Manifest) { m.Tables[0].Files = append(m.Tables[0].Files, m.Tables[0].Files[0]) }},
 		{"number that is not given out", func(m *Manifest) { m.Tables[0].Files[0].Segment = 10 }},
 		{"delete 2 has a number that is not given out yet", func(m *Manifest) { m.NextDelete = 2 }},
+		{"incarnation \"x\" is invalid or repeated", func(m *Manifest) { m.Incarnations = []Incarnation{{ID: "x"}} }},
+		{"is invalid or repeated", func(m *Manifest) { m.Incarnations = []Incarnation{{ID: "0123456789abcdef"}, {ID: "0123456789abcdef"}} }},
+		{"begins with a number that is not given out yet", func(m *Manifest) { m.Incarnations = []Incarnation{{ID: "0123456789abcdef", Segment: 10}} }},
+		{"begins with a number that is not given out yet", func(m *Manifest) { m.Incarnations = []Incarnation{{ID: "0123456789abcdef", Step: 2}} }},
+		{"out of order", func(m *Manifest) {
+			m.Incarnations = []Incarnation{{ID: "0123456789abcdef", Segment: 4}, {ID: "1123456789abcdef", Segment: 3}}
+		}},
 		{"rows of log file 6", func(m *Manifest) { m.Tables[0].Files[0].Log = 6 }},
 		{"partition a b of pipeline p has a range of 1 events", func(m *Manifest) { m.Tables[0].Partitions[0].Ranges[1] = [2]uint64{1<<64 - 1, 1} }},
 	} {
@@ -81,6 +88,7 @@ func TestMoreContradictions(t *testing.T) {
 		func(m *Manifest) { m.Tables[0].ID, m.NextTable = 1, 2 },
 		func(m *Manifest) { column(m).ID, m.Tables[0].NextColumn = 9, 10 },
 		func(m *Manifest) { m.NextDelete = 4 },
+		func(m *Manifest) { m.Incarnations = []Incarnation{{ID: "0123456789abcdef", Segment: 9, Step: 1}} },
 		func(m *Manifest) {
 			m.Tables = append(m.Tables, &Table{ID: 1, Name: "other", Schemas: []*Schema{{Version: 1}}})
 		},

@@ -27,6 +27,11 @@ type Manifest struct {
 	NextDelete  uint64 `json:"next_delete"`
 	// LastRecompute is the last recompute number assigned.
 	LastRecompute uint64 `json:"last_recompute,omitempty"`
+	// LastStep is the last step of publishing to a lake that was assigned.
+	LastStep uint64 `json:"last_step,omitempty"`
+
+	Incarnations []Incarnation `json:"incarnations,omitempty"` // oldest first; the last is the current one
+	Place        string        `json:"place,omitempty"`        // of the current incarnation; empty in a backup
 
 	Tables []*Table `json:"tables,omitempty"`
 }
@@ -89,6 +94,9 @@ type File struct {
 	Undivided bool `json:"undivided,omitempty"`
 	// Format is the file's format version; see FileFormat.
 	Format int `json:"format,omitempty"`
+	// Sealed is the time at which the newest of its rows left the log, in seconds since
+	// 1970. It is 0 in files of earlier versions.
+	Sealed int64 `json:"sealed,omitempty"`
 }
 
 // FileFormat is the Format of new files. Files of format 0 have DuckDB's own bloom filters,

@@ -154,8 +154,11 @@ func withHead(format int, rest []byte) []byte {
 	return append(fmt.Appendf(nil, head, format, crc32.Checksum(rest, castagnoli)), rest...)
 }
 
-// Encode returns the whole manifest as contents of the file Name, for a backup.
+// Encode returns the whole manifest as contents of the file Name, for a backup. A store
+// restored from it begins a new incarnation.
 func (m *Manifest) Encode() ([]byte, error) {
+	m = m.Clone()
+	m.Place = ""
 	if err := m.check(); err != nil {
 		return nil, fmt.Errorf("save the manifest: %w", err)
 	}

@@ -1,0 +1,59 @@
+package manifest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestIncarnationOf checks that each segment belongs to the incarnation that assigned its
+// number, and that a backup belongs to none.
+func TestIncarnationOf(t *testing.T) {
+	m := sample() // segments 1 to 8 are older than incarnations
+	m.BeginIncarnation("a", time.Now())
+	first := m.Incarnations[0].ID
+	if m.IncarnationOf(8) != nil || m.IncarnationOf(9).ID != first || !m.IsAt("a") || m.IsAt("b") {
+		t.Errorf("segments 8 and 9 of %+v, at %s", m.Incarnations, m.Place)
+	}
+	m.NextSegment, m.LastStep = 20, 3
+	m.BeginIncarnation("b", time.Now())
+	if second := m.IncarnationOf(20); m.IncarnationOf(19).ID != first || second.ID == first || second.Step != 4 || !m.IsAt("b") {
+		t.Errorf("segments 19 and 20 of %+v, at %s", m.Incarnations, m.Place)
+	}
+	folder := t.TempDir()
+	text, err := m.Encode()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, Name), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored, err := Load(folder)
+	if err != nil || restored.IsAt("b") || len(restored.Incarnations) != 2 {
+		t.Errorf("restored: %+v, %v", restored, err)
+	}
+}
+
+// TestPlace checks that a folder keeps its place when it is renamed, and that another folder
+// of the same name and contents has another one.
+func TestPlace(t *testing.T) {
+	parent := t.TempDir()
+	folder, moved := filepath.Join(parent, "a"), filepath.Join(parent, "b")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	place := Place(folder)
+	if err := os.Rename(folder, moved); err != nil {
+		t.Fatal(err)
+	}
+	if got := Place(moved); got != place || place == unknownPlace {
+		t.Errorf("renamed: %s, before: %s", got, place)
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := Place(folder); got == place {
+		t.Errorf("another folder: %s, as the first", got)
+	}
+}

@@ -42,7 +42,7 @@ func TestBackupUnderLoad(t *testing.T) {
 
 	var mu sync.Mutex
 	var acknowledged [writers]int
-	stop := make(chan struct{})
+	beside := make(pace, 100)
 	var writing sync.WaitGroup
 	for w := range writers {
 		p, _, err := table.TakeOver(t.Context(), "pipe", fmt.Sprint(w))
@@ -50,12 +50,8 @@ func TestBackupUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		writing.Go(func() {
-			for n := 0; ; n += batch {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for i := range beside.batches() {
+				n := i * batch
 				docs := numbered(n, batch, day, fmt.Sprintf(`,"writer":%d`, w))
 				if err := p.Append(context.Background(), outputOf(uint64(n), docs...)); err != nil {
 					t.Errorf("writer %d: %v", w, err)
@@ -67,21 +63,25 @@ func TestBackupUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	waitUntil(t, s, func() bool { // a busy machine may start one of them late
-		mu.Lock()
-		defer mu.Unlock()
-		return !slices.Contains(acknowledged[:], 0)
-	})
 	for i := range 5 {
-		time.Sleep(100 * time.Millisecond)
+		mu.Lock()
+		before := acknowledged
+		mu.Unlock()
+		beside.renew()
+		waitUntil(t, s, func() bool { // a busy machine may start one of the writers late
+			mu.Lock()
+			defer mu.Unlock()
+			return acknowledged != before && !slices.Contains(acknowledged[:], 0)
+		})
 		if i == 2 {
 			if _, err := s.Delete(t.Context(), "events", "writer = 9"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		mu.Lock()
-		before := acknowledged
+		before = acknowledged
 		mu.Unlock()
+		beside.renew()
 		var archive bytes.Buffer
 		if err := s.Backup(t.Context(), &archive); err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		}
 		checkBackup(t, filepath.Join(folder, fmt.Sprint(i)), &archive, before[:])
 	}
-	close(stop)
+	close(beside)
 	writing.Wait()
 }
 

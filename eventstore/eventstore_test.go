@@ -4,6 +4,7 @@ package eventstore
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -150,6 +151,40 @@ func waitUntil(t testing.TB, s *Store, done func() bool) {
 		s.mu.Unlock()
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("maintenance does not get there: %v", err)
+		}
+	}
+}
+
+// A pace limits what goroutines append beside a test. Backups and changes of tables take time in
+// proportion to the rows, so without a limit their work grows with their own time. The capacity
+// is how many batches renew allows; after those, each batch of a goroutine waits twice as long as
+// its batch before. Close the channel to end the goroutines.
+type pace chan struct{}
+
+// renew allows as many batches as the capacity again.
+func (p pace) renew() {
+	for len(p) < cap(p) {
+		p <- struct{}{}
+	}
+}
+
+// batches yields the numbers of a goroutine's batches, each when it may be appended.
+func (p pace) batches() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		wait := time.Millisecond
+		for batch := 0; ; batch++ {
+			select {
+			case _, more := <-p:
+				if !more {
+					return
+				}
+				wait = time.Millisecond
+			case <-time.After(wait):
+				wait *= 2
+			}
+			if !yield(batch) {
+				return
+			}
 		}
 	}
 }

@@ -488,26 +488,14 @@ func TestRestructureUnderLoad(t *testing.T) {
 	const lanes, size = 3, 20
 	var work sync.WaitGroup
 	var appended atomic.Int64
-	// Each change comes with permits for so many batches. Without one a lane slows down, so that
-	// the work does not grow with the time that a change takes.
-	permits := make(chan struct{}, 100)
+	beside := make(pace, 100)
 	for lane := range lanes {
 		p, _, err := table.TakeOver(t.Context(), "pipe", fmt.Sprint(lane))
 		if err != nil {
 			t.Fatal(err)
 		}
 		work.Go(func() {
-			wait := time.Millisecond
-			for batch := 0; ; batch++ {
-				select {
-				case _, more := <-permits:
-					if !more {
-						return
-					}
-					wait = time.Millisecond
-				case <-time.After(wait):
-					wait *= 2
-				}
+			for batch := range beside.batches() {
 				docs := make([]string, size)
 				for i := range docs {
 					id := (batch*size+i)*lanes + lane
@@ -531,16 +519,14 @@ func TestRestructureUnderLoad(t *testing.T) {
 		func() error { return s.SetTime(ctx, "events", TimeColumn{Name: "time", Unit: event.TextOnly}) },
 		func() error { return s.DropColumn(ctx, "events", "x") },
 	} {
-		for len(permits) < cap(permits) {
-			permits <- struct{}{}
-		}
+		beside.renew()
 		before := appended.Load()
 		await(t, "rows are appended", func() bool { return appended.Load() >= before+20 })
 		if err := step(); err != nil {
 			t.Errorf("step %d: %v", at, err)
 		}
 	}
-	close(permits)
+	close(beside)
 	work.Wait()
 	seal(t, s)
 	if err := s.WaitDivided(ctx, "events"); err != nil {

@@ -171,7 +171,7 @@ var may = map[string][]string{
 	// Suites and servers for tests.
 	"source/sourcetest":             {"event", "source"},
 	"script/scripttest":             {"event", "script"},
-	"sink/sinktest":                 {"event", "internal/testseed", "sink"},
+	"sink/sinktest":                 {"event", "internal/testseed", "internal/testsize", "sink"},
 	"sink/internal/sqlsink/sqltest": {"event", "internal/testseed", "sink", "sink/internal/positions", "sink/internal/sqlsink", "sink/sinktest"},
 	"internal/leaktest":             {},
 	"internal/testserver":           {},

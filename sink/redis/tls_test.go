@@ -18,10 +18,10 @@ import (
 func TestContractOverTLS(t *testing.T) {
 	t.Parallel()
 	server, address, ca := testserver.RedisWithTLS(t)
-	contract(t, targets()[0], server, func(c redis.Config, _ string) redis.Config {
+	sinktest.RunVariant(t, places(t, targets()[0], server, func(c redis.Config, _ string) redis.Config {
 		c.Address, c.TLS, c.CA = address, true, ca
 		return c
-	}, nil)
+	}, nil))
 }
 
 // TestServerKilledOverTLS has Redis die and come back between writes over TLS, and one of

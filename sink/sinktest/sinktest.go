@@ -8,10 +8,12 @@ package sinktest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/testsize"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -77,7 +79,50 @@ const timeout = 3 * time.Minute
 
 // Run runs the suite. It asks for a new, empty place for each of its tests.
 func Run(t *testing.T, place func(t *testing.T) Place) {
-	atLeastOnce := []test{
+	run(t, place, true)
+}
+
+// RunVariant runs the suite for a kind for which Run has run with other settings. These change
+// how the sink writes rows or how it connects. Unless tests are long, RunVariant leaves out what
+// does not depend on that: leases, and units beyond the notes written with rows.
+func RunVariant(t *testing.T, place func(t *testing.T) Place) {
+	run(t, place, testsize.Long())
+}
+
+func run(t *testing.T, place func(t *testing.T) Place, whole bool) {
+	each := func(tests []test, skip func(*testEnv) string) {
+		for _, test := range tests {
+			t.Run(test.name, func(t *testing.T) {
+				env := newTestEnv(t, place(t))
+				if reason := skip(env); reason != "" {
+					t.Skip(reason)
+				}
+				test.run(env)
+			})
+		}
+	}
+	exactlyOnce, unitTests := ranges, notes
+	if whole {
+		exactlyOnce, unitTests = slices.Concat(ranges, leases), slices.Concat(notes, units)
+	}
+	each(writes, func(*testEnv) string { return "" })
+	each(exactlyOnce, func(env *testEnv) string {
+		if env.place.Guarantee != sink.ExactlyOnce {
+			return "the kind does not promise exactly once"
+		}
+		return ""
+	})
+	each(unitTests, func(env *testEnv) string {
+		if !env.keepsUnits() {
+			return "the kind keeps no units"
+		}
+		return ""
+	})
+}
+
+var (
+	// writes are for every kind.
+	writes = []test{
 		{"RowsArrive", rowsArrive},
 		{"ManyRowsArrive", manyRowsArrive},
 		{"OutputWithoutRows", outputWithoutRows},
@@ -90,7 +135,8 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"RejectedRowsAreNamed", rejectedRowsAreNamed},
 		{"CheckFindsNothing", checkFindsNothing},
 	}
-	exactlyOnce := []test{
+	// ranges are for kinds that deliver exactly once.
+	ranges = []test{
 		{"RangesComeBack", rangesComeBack},
 		{"FingerprintsComeBack", fingerprintsComeBack},
 		{"SameRangeAgain", sameRangeAgain},
@@ -116,6 +162,9 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"SetPositionKeepsFingerprints", setPositionKeepsFingerprints},
 		{"SetPositionFences", setPositionFences},
 		{"VerifyFindsTheOwner", verifyFindsTheOwner},
+	}
+	// leases are for the same kinds, and do not depend on how rows are written.
+	leases = []test{
 		{"LeaseIsExclusive", leaseIsExclusive},
 		{"LeaseIsReleased", leaseIsReleased},
 		{"LeaseExpires", leaseExpires},
@@ -128,18 +177,25 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"HeartbeatCounts", heartbeatCounts},
 		{"HeartbeatsAtOnce", heartbeatsAtOnce},
 	}
-	units := []test{
+	// notes are for kinds that keep units: notes written with rows.
+	notes = []test{
 		{"NotesComeBack", notesComeBack},
-		{"LargeNotesComeBack", largeNotesComeBack},
 		{"NoteIsCommittedWithItsRange", noteIsCommittedWithItsRange},
 		{"NoteOfCommittedRange", noteOfCommittedRange},
 		{"NoteOfPartlyCommittedRange", noteOfPartlyCommittedRange},
 		{"NoteOfEmptyRange", noteOfEmptyRange},
-		{"NoteOutOfSequence", noteOutOfSequence},
 		{"NoteWithRejectedRows", noteWithRejectedRows},
 		{"CancelledNote", cancelledNote},
-		{"UnitTakeoverFences", unitTakeoverFences},
 		{"PartitionTakeoverFencesNotes", partitionTakeoverFencesNotes},
+		{"LostNotes", lostNotes},
+		{"NoteArrivesLate", noteArrivesLate},
+		{"UnitModel", unitModel},
+	}
+	// units are for the same kinds, and do not depend on how rows are written.
+	units = []test{
+		{"LargeNotesComeBack", largeNotesComeBack},
+		{"NoteOutOfSequence", noteOutOfSequence},
+		{"UnitTakeoverFences", unitTakeoverFences},
 		{"UnitTakeoverInsideTransaction", unitTakeoverInsideTransaction},
 		{"UnitTakeoversRace", unitTakeoversRace},
 		{"UnitsAreWrittenAtOnce", unitsAreWrittenAtOnce},
@@ -151,32 +207,8 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"OthersReadNotes", othersReadNotes},
 		{"TrimOvertakesReader", trimOvertakesReader},
 		{"UnitIsSetBack", unitIsSetBack},
-		{"LostNotes", lostNotes},
-		{"NoteArrivesLate", noteArrivesLate},
-		{"UnitModel", unitModel},
 	}
-	for _, test := range atLeastOnce {
-		t.Run(test.name, func(t *testing.T) { test.run(newTestEnv(t, place(t))) })
-	}
-	for _, test := range exactlyOnce {
-		t.Run(test.name, func(t *testing.T) {
-			trial := newTestEnv(t, place(t))
-			if trial.place.Guarantee != sink.ExactlyOnce {
-				t.Skip("the kind does not promise exactly once")
-			}
-			test.run(trial)
-		})
-	}
-	for _, test := range units {
-		t.Run(test.name, func(t *testing.T) {
-			trial := newTestEnv(t, place(t))
-			if !trial.keepsUnits() {
-				t.Skip("the kind keeps no units")
-			}
-			test.run(trial)
-		})
-	}
-}
+)
 
 type test struct {
 	name string

@@ -192,8 +192,9 @@ ndb_filter *ndb_filter_ref(ndb_filter *f); /* NULL is allowed */
 void ndb_filter_unref(ndb_filter *f);
 
 /* ---- index.c ---- */
-/* Makes room for count more entries in the layer's index, which it creates if necessary. */
-int ndb_index_reserve(ndb_layer *l, uint32_t count);
+/* Makes room for one more entry, with a key of this hash, in the layer's index, which it creates if
+ * necessary. */
+int ndb_index_reserve(ndb_layer *l, uint64_t hash);
 typedef struct {
 	uint64_t hash;    /* ndb_hash of the key */
 	ndb_entry *entry; /* NULL: free */

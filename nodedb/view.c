@@ -196,16 +196,18 @@ int ndb_layer_kill(ndb_layer *l, const char *key, size_t len, int below) {
 
 int ndb_layer_adopt(ndb_layer *l, ndb_entry *const *entries, uint32_t count) {
 	uint64_t hashes[NDB_ADOPT_MAX];
-	int error = ndb_index_reserve(l, count);
-	if (error < 0) return error;
-	/* The memory that the loop needs arrives while it is requested for the others. */
+	int error;
+	/* The memory that the last loop needs arrives while it is requested for the others. */
 	for (uint32_t i = 0; i < count; i++) {
 		hashes[i] = ndb_hash(entries[i]->data, entries[i]->key_len);
+		if ((error = ndb_index_reserve(l, hashes[i])) < 0) return error;
 		ndb_index_prefetch(l->index, hashes[i]);
 	}
 	for (uint32_t i = 0; i < count; i++) ndb_index_prefetch_entry(l->index, hashes[i]);
 	for (uint32_t i = 0; i < count; i++) {
 		ndb_entry *e = entries[i];
+		/* again, as several entries may need the same room */
+		if ((error = ndb_index_reserve(l, hashes[i])) < 0) return error;
 		ndb_index_slot *s = ndb_index_find(l->index, hashes[i], e->data, e->key_len);
 		if (s->entry && ndb_tree_overwrite(&l->entries, s->entry, e)) continue;
 		if ((error = ndb_tree_adopt(&l->entries, ndb_entry_ref(e))) < 0) return error;

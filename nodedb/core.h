@@ -246,6 +246,9 @@ static inline uint64_t ndb_layer_bytes(const ndb_layer *l) {
 	return l->entries.bytes + l->kills.bytes;
 }
 static inline int ndb_layer_empty(const ndb_layer *l) { return !l->entries.root && !l->kills.root; }
+static inline int ndb_layer_is_shared(const ndb_layer *l) {
+	return ndb_root_is_shared(l->entries.root) || ndb_root_is_shared(l->kills.root);
+}
 /* The kill that hides key, or NULL. */
 const ndb_entry *ndb_kill_of(const ndb_tree_node *kills, const char *key, size_t len);
 

@@ -121,6 +121,10 @@ static int is_shared(const node *n) {
 	return atomic_load_explicit(&n->refs, memory_order_relaxed) > 1;
 }
 
+int ndb_root_is_shared(const ndb_tree_node *n) {
+	return n && atomic_load_explicit(&n->refs, memory_order_acquire) > 1;
+}
+
 static void shed_entry(ndb_tree *t, const ndb_entry *e) {
 	if (atomic_load_explicit(&e->refs, memory_order_relaxed) > 1) t->shed += ndb_entry_size(e);
 }

@@ -65,6 +65,7 @@ ndb_tree_node *ndb_tree_snapshot(ndb_tree *t);
 void ndb_tree_fork(ndb_tree *t, ndb_tree *copy);
 ndb_tree_node *ndb_root_ref(ndb_tree_node *root); /* NULL is allowed */
 void ndb_root_unref(ndb_tree_node *root);
+int ndb_root_is_shared(const ndb_tree_node *root); /* others hold it too; not if it is NULL */
 
 /* Takes ownership of e, also on failure. Returns NDB_OK or NDB_E_MEMORY. */
 int ndb_tree_put(ndb_tree *t, ndb_entry *e);

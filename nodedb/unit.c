@@ -28,7 +28,8 @@ enum {
 	MERGE_STEP = NDB_ADOPT_MAX, /* nodes merged before other threads get the lock */
 	MERGE_YIELDS = 1000,        /* how often a merge yields to them */
 	SETTLE_MS = 5000,           /* age of the youngest delta in the file */
-	RETRY_MS = 50,              /* delay after a failed write, doubled each time */
+	RELEASE_MS = 10, /* how often the committer looks whether sessions read a written layer */
+	RETRY_MS = 50,   /* delay after a failed write, doubled each time */
 	RETRY_MAX_MS = 1000
 };
 
@@ -53,6 +54,7 @@ struct ndb_unit {
 	int writing; /* frozen is being written, and may be empty */
 	uint64_t frozen_clock;
 	uint64_t settled;   /* monotonic ms from which frozen may be written */
+	ndb_layer written;  /* was frozen, and is in the file; sessions may still read it */
 	ndb_session *spare; /* a session for the next delta */
 	/* Only the committer uses them: */
 	ndb_layer_place place; /* in frozen */
@@ -460,12 +462,22 @@ static void note_failure(ndb_store *store, int error) {
 	pthread_cond_broadcast(&store->done);
 }
 
+/* Frees the written layer. It may have millions of nodes, which takes longer than an event may: the
+ * committer does it without the lock, once no session would do it by ending its view. Lock: held,
+ * dropped meanwhile. */
+static void free_written(ndb_store *store) {
+	ndb_layer written = store->unit->written;
+	ndb_layer_init(&store->unit->written);
+	pthread_mutex_unlock(&store->lock);
+	ndb_layer_clear(&written);
+	pthread_mutex_lock(&store->lock);
+}
+
 /* Writes frozen, in slices. Lock: held, dropped while it writes and frees. */
 static void write_frozen(ndb_store *store) {
 	ndb_unit *u = store->unit;
-	ndb_layer written;
-	ndb_layer_init(&written);
 	uint32_t sweeps = 0;
+	free_written(store);
 	for (int done = 0; !done;) {
 		ndb_unit_record record = {store->durable, u->begun, u->frozen_clock, 0};
 		int after_failure = store->failure != 0;
@@ -486,7 +498,7 @@ static void write_frozen(ndb_store *store) {
 		store->moved++;
 		store->failure = 0, u->wait = RETRY_MS;
 		if (done) {
-			written = store->frozen;
+			u->written = store->frozen;
 			ndb_layer_init(&store->frozen);
 			store->durable = store->frozen_number;
 			u->durable_mark = u->frozen_mark;
@@ -497,7 +509,6 @@ static void write_frozen(ndb_store *store) {
 		ndb_store_held(store);
 		pthread_mutex_unlock(&store->lock);
 		ndb_snapshot_unref(before);
-		if (done) ndb_layer_clear(&written); /* without the lock: it may be large */
 		pthread_mutex_lock(&store->lock);
 	}
 }
@@ -527,13 +538,21 @@ static void *committer(void *argument) {
 	ndb_store *store = argument;
 	pthread_mutex_lock(&store->lock);
 	for (;;) {
-		uint64_t at = due(store);
-		if (at <= ndb_monotonic_ms()) {
+		uint64_t at = due(store), now = ndb_monotonic_ms();
+		const ndb_layer *written = &store->unit->written;
+		if (!ndb_layer_empty(written)) {
+			if (!ndb_layer_is_shared(written)) {
+				free_written(store);
+				continue;
+			}
+			at = at < now + RELEASE_MS ? at : now + RELEASE_MS;
+		}
+		if (at <= now) {
 			if (store->unit->writing) write_frozen(store);
 			else freeze_pending(store);
 			continue;
 		}
-		if (store->stop && (at == UINT64_MAX || store->failure)) break;
+		if (store->stop && (due(store) == UINT64_MAX || store->failure)) break;
 		if (at == UINT64_MAX) pthread_cond_wait(&store->work, &store->lock);
 		else ndb_wait_until(&store->work, &store->lock, at);
 	}
@@ -560,6 +579,7 @@ int ndb_unit_start(ndb_store *store) {
 	u->latest = record.clock ? record.clock : 1;
 	u->wait = RETRY_MS;
 	u->loading = load == NDB_OK;
+	ndb_layer_init(&u->written);
 	atomic_store(&store->clock, u->latest);
 	store->number = store->durable = store->frozen_number = record.applied;
 	store->unit = u;
@@ -571,6 +591,7 @@ int ndb_unit_start(ndb_store *store) {
 
 void ndb_unit_free(ndb_store *store) {
 	if (!store->unit) return;
+	ndb_layer_clear(&store->unit->written);
 	free(store->unit);
 	store->unit = NULL;
 }

@@ -386,9 +386,12 @@ func (m *stateModel) failures() (n int) {
 	return n
 }
 
+// countLetters counts dead letters, without those of batches that may run again.
 func (m *stateModel) countLetters() (n int) {
-	for range m.letters.List(deadletter.Filter{}) {
-		n++
+	for l, err := range m.letters.List(deadletter.Filter{}) {
+		if err == nil && !l.Uncommitted {
+			n++
+		}
 	}
 	return n
 }

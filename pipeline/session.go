@@ -37,6 +37,8 @@ type session struct {
 	claimed     chan *claim        // for the lanes
 	sequencer   *sequencer         // nil if no sink needs its outputs in order, and with a state
 	scripts     *sequencer         // turns of the script, with a state
+	borrowed    sync.WaitGroup     // units that write with the session while they are opened
+	writing     sync.Mutex         // held by the one that writes to the sinks other than the home of a state
 	moved       atomic.Pointer[error]
 	stopReading context.CancelFunc
 }
@@ -148,6 +150,9 @@ func (s *session) open(ctx context.Context) (err error) {
 		s.p.counters.countOpened(s.partition, done)
 	}
 	s.keepRangesAhead(done)
+	if s.p.units != nil {
+		s.p.units.addSession(s)
+	}
 	return nil
 }
 
@@ -197,6 +202,9 @@ func (s *session) close() {
 	defer cancel()
 	s.p.counters.lags.remove(s.partition)
 	s.p.limits.abandon(s.claims)
+	if s.p.units != nil {
+		s.p.units.removeSession(s)
+	}
 	if s.feed != nil {
 		s.warn("close source", s.feed.close(ctx))
 	}
@@ -218,8 +226,11 @@ func (s *session) warn(action string, err error) {
 func (s *session) run(ctx context.Context) error {
 	lanes := s.p.config.Lanes
 	claims := lanes + 1 // one is read into while every lane is busy
-	if s.assignment.timers {
+	switch {
+	case s.assignment.timers:
 		lanes, claims = 1, 1 // what is due next is known when the last ones have run
+	case s.assignment.retries && s.p.units != nil:
+		lanes, claims = 1, 2 // batches of several units have no other common order
 	}
 	s.free, s.claimed = make(chan *claim, claims), make(chan *claim, claims)
 	for range claims {

@@ -41,6 +41,8 @@ type units struct {
 	open map[string]*unit
 	// partitions has those that the source lists and that are not exhausted, by unit.
 	partitions map[string][]string
+	// sessions are those that have opened their partition at the sinks, by partition.
+	sessions map[string]*session
 	// refused has the units that could not be opened when it was last tried.
 	refused map[string]*refusal
 	// firstWait and longestWait bound the waits before a unit that was refused is tried again.
@@ -76,7 +78,7 @@ type unit struct {
 }
 
 func newUnits(p *Pipeline) *units {
-	return &units{p: p, open: map[string]*unit{}, refused: map[string]*refusal{}, firstWait: 10 * time.Second, longestWait: 5 * time.Minute}
+	return &units{p: p, open: map[string]*unit{}, sessions: map[string]*session{}, refused: map[string]*refusal{}, firstWait: 10 * time.Second, longestWait: 5 * time.Minute}
 }
 
 // acquire returns the open unit of a name. It opens the unit unless a session uses it, which
@@ -268,12 +270,42 @@ func (u *unit) release(err error) {
 	close(u.closed)
 }
 
-// deliverOutputs writes the outputs of committed notes to the sinks that lack them.
+// addSession says that a session has opened its partition at the sinks.
+func (us *units) addSession(s *session) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	us.sessions[s.partition] = s
+}
+
+// removeSession undoes addSession, if it was called. It returns once no unit writes with the session.
+func (us *units) removeSession(s *session) {
+	us.mu.Lock()
+	if us.sessions[s.partition] == s {
+		delete(us.sessions, s.partition)
+	}
+	us.mu.Unlock()
+	s.borrowed.Wait()
+}
+
+// borrowSession returns the session that has a partition open, or nil. It stays open until the
+// caller has called borrowed.Done.
+func (us *units) borrowSession(partition string) *session {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	s := us.sessions[partition]
+	if s != nil {
+		s.borrowed.Add(1)
+	}
+	return s
+}
+
+// deliverOutputs writes the outputs of committed notes to the sinks that lack them. A session of
+// retries may have their partition open; it writes them, since another writer would fence it.
 func (u *unit) deliverOutputs(ctx context.Context) (err error) {
-	p := u.units.p
-	sessions := map[string]*session{}
+	us := u.units
+	own := map[string]*session{}
 	defer func() {
-		for _, s := range sessions {
+		for _, s := range own {
 			s.close()
 		}
 	}()
@@ -283,10 +315,14 @@ func (u *unit) deliverOutputs(ctx context.Context) (err error) {
 			return &event.PermanentError{Err: fmt.Errorf("the outputs in note %d of unit %s: %w", note.Number, u.name, err)}
 		}
 		partition := entry.Batch.Partition
-		s := sessions[partition]
+		if s := us.borrowSession(partition); s != nil {
+			defer s.borrowed.Done()
+			return s.deliverEntry(ctx, entry)
+		}
+		s := own[partition]
 		if s == nil {
-			s = &session{p: p, partition: partition, assignment: &assignment{partition: partition, ctx: ctx, reading: ctx}}
-			sessions[partition] = s
+			s = &session{p: us.p, partition: partition, assignment: &assignment{partition: partition, ctx: ctx, reading: ctx}}
+			own[partition] = s
 			if err := s.openWriters(ctx, true); err != nil {
 				return err
 			}
@@ -432,6 +468,8 @@ func (d *delivery) noteContent() (content state.Note, err error) {
 
 // writeOthers writes the outputs for the sinks that are not the home.
 func (d *delivery) writeOthers(ctx context.Context) error {
+	d.writing.Lock()
+	defer d.writing.Unlock()
 	for _, i := range d.p.writeOrder {
 		if i == d.p.config.Home || d.lacksOutput(i) {
 			continue

@@ -179,6 +179,7 @@ type Engine struct {
 	outbox    *outbox.Store    // nil until a pipeline needs it
 	changelog *changelog.Store // nil until a pipeline needs it
 	budget    *state.Budget    // of all states
+	traces    *traces          // nil for none
 	watch     *watch
 	ctx       context.Context // of Run; nil before
 	active    int             // pipelines that run, and reloads
@@ -239,6 +240,12 @@ func (e *Engine) open(a *Assembly) error {
 	if e.worker, err = pipeline.WorkerName(e.data); err != nil {
 		return err
 	}
+	if e.traces, err = e.startTraces(a.Config.Traces); err != nil {
+		return err
+	}
+	if e.traces != nil {
+		e.closers = append(e.closers, e.traces)
+	}
 	if e.deadLetters, err = deadletter.Open(e.data); err != nil {
 		return err
 	}
@@ -288,7 +295,7 @@ func (e *Engine) newRunners(pipelines []*Pipeline) (runners []*runner, err error
 			Name: p.Config.Name, Source: p.Source, Script: p.running(), Sinks: p.pipelineSinks(),
 			DeadLetters: e.deadLetters, Outbox: e.outbox, Lanes: p.Config.Lanes, Limits: p.limits,
 			MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent),
-			Worker:   e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Tap: p.tap, Reached: e.opts.Reached,
+			Worker:   e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Tap: p.tap, Tracer: e.traces.tracer(), Reached: e.opts.Reached,
 		}
 		if err := e.keepState(p, &settings); err != nil {
 			return nil, err
@@ -308,7 +315,7 @@ func (e *Engine) serve(a *Assembly, routes map[string]http.Handler) (err error) 
 	}
 	e.server, err = server.Start(server.Config{
 		Address: address, Optional: !required, Folder: folder, Pipelines: e.pipelines, Log: e.log, Handlers: routes,
-		Metrics: append(e.opts.Kinds.Metrics, &scriptMetrics{e}, server.ScriptStats(e.shared.stats), server.VMs(e.pools)),
+		Metrics: append(e.opts.Kinds.Metrics, &scriptMetrics{e}, server.ScriptStats(e.shared.stats), server.VMs(e.pools), e.traces),
 	})
 	if err != nil {
 		return event.WithHint(err, hintOfPort)

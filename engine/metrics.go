@@ -24,7 +24,7 @@ var (
 // Metrics lists the metrics that an engine exposes at /metrics, besides those of the Go
 // runtime and the process and those in Kinds.Metrics.
 func Metrics() []server.Metric {
-	return append(server.Metrics(), scriptInfo, scriptReloads, shadowRunning, shadowEvents, shadowSeconds)
+	return append(server.Metrics(), scriptInfo, scriptReloads, shadowRunning, shadowEvents, shadowSeconds, traceSpans)
 }
 
 // scriptMetrics collects which versions of scripts run.

@@ -25,7 +25,7 @@ type Changes struct {
 // are new, and does not touch the others. It returns when that is done.
 //
 // Reload first checks c as Open does. If c has a fault, or changes what a running
-// engine cannot change (data and http), Reload returns an error and nothing has
+// engine cannot change (data, http, query and traces), Reload returns an error and nothing has
 // changed. If ctx ends while pipelines drain, they stay stopped.
 //
 // A pipeline that changed is restarted even if it had ended or failed. Changed code in
@@ -84,6 +84,7 @@ func (e *Engine) acquire() error {
 func (e *Engine) checkFixed(c *config.Config) error {
 	for _, setting := range []struct{ name, before, after string }{
 		{"data", e.data, c.Data}, {"http", e.config.HTTP, c.HTTP}, {"query", describeQuery(e.config.Query), describeQuery(c.Query)},
+		{"traces", describeTraces(e.config.Traces), describeTraces(c.Traces)},
 	} {
 		if setting.before != setting.after {
 			return event.WithHint(fmt.Errorf("%s changed from %q to %q, which a running engine cannot apply", setting.name, setting.before, setting.after),
@@ -222,4 +223,10 @@ func (e *Engine) CheckScripts() {
 func describeQuery(q config.Query) string {
 	token := sha256.Sum256([]byte(q.Token))
 	return fmt.Sprintf("listen %s token %x cert %s key %s time %v memory %d slow %v", q.Listen, token[:4], q.Cert, q.Key, q.Time, q.Memory, q.Slow)
+}
+
+// describeTraces shows the settings of traces without their secrets.
+func describeTraces(t config.Traces) string {
+	headers := sha256.Sum256(fmt.Append(nil, t.Headers)) // sorted by name
+	return fmt.Sprintf("endpoint %s sample %v headers %x", t.Endpoint, t.Sample, headers[:4])
 }

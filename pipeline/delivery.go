@@ -35,6 +35,7 @@ type claim struct {
 	// storedRows says that the requests have the rows, so that no script runs.
 	storedRows bool
 	passed     bool // an event passed the script, while the batch is tried; see limits
+	trace      *batchTrace
 }
 
 // readBatches is the reader loop of a session. It claims batches ahead of the
@@ -119,7 +120,9 @@ func (s *session) runLane(ctx context.Context) error {
 // deliverClaim runs the script on a batch and delivers the result. If a limit ends a
 // run early, the events that ran are delivered as a range of their own, and the
 // script runs again on the remaining events.
-func (s *session) deliverClaim(ctx context.Context, c *claim) error {
+func (s *session) deliverClaim(ctx context.Context, c *claim) (err error) {
+	c.trace = s.startTrace(c)
+	defer func() { c.trace.end(c, s.p.config.Name, err) }()
 	run := s.newScriptRun(c)
 	c.passed = false
 	switch {
@@ -158,7 +161,7 @@ func (s *session) deliverEvents(ctx context.Context, run *scriptRun, c *claim) e
 func (s *session) newScriptRun(c *claim) *scriptRun {
 	return &scriptRun{
 		Script: s.p.config.Script, format: s.p.format, limit: script.MaxEvent{Bytes: s.p.config.MaxEvent}, time: &s.p.counters.script,
-		session: s, unit: c.unit, keepState: c.keepState, rows: s.p.rowSinks(),
+		session: s, unit: c.unit, keepState: c.keepState, rows: s.p.rowSinks(), trace: c.trace,
 	}
 }
 
@@ -168,7 +171,7 @@ func (s *session) deliverRuns(ctx context.Context, run *scriptRun, c *claim, eve
 	run.next = events.Range.First
 	return script.RunAll(ctx, run, events, &c.result, 0, func(part *event.Batch, limit *script.LimitError) error {
 		s.p.config.Reached(AfterScript)
-		d := &delivery{session: s, batch: part, result: &c.result, script: run.version, read: c.read}
+		d := &delivery{session: s, batch: part, result: &c.result, script: run.version, read: c.read, trace: c.trace}
 		d.run = run.state
 		first := run.next
 		if len(c.requested) > 0 {
@@ -206,6 +209,7 @@ type scriptRun struct {
 	unit      *unit
 	keepState bool
 	state     *stateRun // of the last run; nil if the script changes no state
+	trace     *batchTrace
 }
 
 // Run implements script.Script.
@@ -218,11 +222,16 @@ func (r *scriptRun) Run(ctx context.Context, in *event.Batch, result *event.Resu
 
 func (r *scriptRun) run(ctx context.Context, in *event.Batch, result *event.Result) error {
 	r.version = r.Script.String()
-	began := time.Now()
+	began, traced := time.Now(), r.trace.start("script")
 	withRows := event.Result{Outputs: result.Outputs[:r.rows], Dead: result.Dead}
 	err := r.limit.Run(ctx, r.Script, in, &withRows)
 	result.Dead, result.Dropped, result.Ran = withRows.Dead, withRows.Dropped, withRows.Ran
 	r.time.Add(int64(time.Since(began)))
+	traced.setString("perigee.script", r.version)
+	traced.setInt("perigee.events", result.Ran)
+	traced.setInt("perigee.dropped", result.Dropped)
+	traced.setInt("perigee.dead_letters", len(result.Dead))
+	traced.end(err)
 	r.explain(result.Dead)
 	if err == nil {
 		return nil
@@ -258,6 +267,7 @@ type delivery struct {
 	maybeWritten  bool      // a sink may have committed the range
 	storedRows    bool      // the result has the rows of requested, one for each
 	run           *stateRun // nil if the script has changed no state
+	trace         *batchTrace
 }
 
 // deliver takes a result through all steps after the script, in the turn of its
@@ -284,7 +294,7 @@ func (d *delivery) deliver(ctx context.Context, number uint64, last bool) error 
 
 // commitInTurn is commit in the turn of the delivery's claim.
 func (d *delivery) commitInTurn(ctx context.Context, number uint64, last bool) error {
-	if err := d.sequencer.waitForTurn(ctx, number); err != nil {
+	if err := d.waitForTurn(ctx, d.sequencer, number); err != nil {
 		return err
 	}
 	if err := d.commit(ctx); err != nil {
@@ -294,6 +304,17 @@ func (d *delivery) commitInTurn(ctx context.Context, number uint64, last bool) e
 		d.sequencer.endTurn()
 	}
 	return nil
+}
+
+// waitForTurn waits until a sequencer lets the delivery commit.
+func (d *delivery) waitForTurn(ctx context.Context, s *sequencer, number uint64) error {
+	if s == nil {
+		return nil
+	}
+	traced := d.trace.start("wait for turn")
+	err := s.waitForTurn(ctx, number)
+	traced.end(err)
+	return err
 }
 
 // commit makes everything that the script made of the events durable. This is
@@ -335,9 +356,11 @@ func (d *delivery) reportResult() {
 
 // replaceDeadLetters makes the dead letters of this run the only ones of its range.
 func (d *delivery) replaceDeadLetters(ctx context.Context) error {
+	traced := d.trace.start("dead letters")
 	err := d.p.deadLetters.do(ctx, func() error {
 		return d.p.config.DeadLetters.Replace(d.p.config.Name, d.partition, d.batch.Range, d.result.Dead)
 	})
+	traced.end(err)
 	if err != nil {
 		return fmt.Errorf("store dead letters: %w", err)
 	}
@@ -352,7 +375,9 @@ func (d *delivery) storeOutputs(ctx context.Context) error {
 		return nil
 	}
 	e := d.outboxEntry(func(i int) bool { return !d.lacksOutput(i) })
+	traced := d.trace.start("outbox")
 	err := p.outbox.do(ctx, func() error { return p.config.Outbox.Put(e) })
+	traced.end(err)
 	if err != nil {
 		return fmt.Errorf("store outputs: %w", err)
 	}
@@ -403,7 +428,7 @@ func (d *delivery) writeSink(ctx context.Context, i int) error {
 
 // tryWrite calls write, for sink i, until it succeeds or fails permanently.
 func (d *delivery) tryWrite(ctx context.Context, i int, write func() error) error {
-	attempts := 0
+	attempts, traced := 0, d.trace.startAt("sink", d.p.config.Sinks[i].Name)
 	err := d.p.sinks[i].do(ctx, func() error {
 		if attempts++; attempts > 1 {
 			d.maybeWritten = true
@@ -415,8 +440,12 @@ func (d *delivery) tryWrite(ctx context.Context, i int, write func() error) erro
 		if err == nil {
 			d.p.counters.sinks[i].commits.add(took)
 		}
+		traced.addFailure(err)
 		return err
 	})
+	traced.setInt("perigee.rows", d.result.Outputs[i].Len())
+	traced.setInt("perigee.attempts", attempts)
+	traced.end(err)
 	if err == nil {
 		d.maybeWritten = true
 		d.p.config.Reached(AfterCommit)
@@ -447,12 +476,14 @@ func (d *delivery) withdraw() {
 // acknowledge tells dead letters and source that every sink has the range. A
 // source that moved does not need to know: the reader loop stops, and the
 // batches that were already read are delivered.
-func (d *delivery) acknowledge(ctx context.Context) error {
+func (d *delivery) acknowledge(ctx context.Context) (err error) {
+	traced := d.trace.start("ack")
+	defer func() { traced.end(err) }()
 	d.p.config.Reached(BeforeAck)
 	if err := d.markCommitted(ctx, d.batch.Range); err != nil {
 		return err
 	}
-	err := d.feed.acknowledge(ctx, d.batch.Range)
+	err = d.feed.acknowledge(ctx, d.batch.Range)
 	switch {
 	case errors.Is(err, source.ErrMoved):
 		d.stopMoved(err)

@@ -56,6 +56,8 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
@@ -104,6 +106,8 @@ type Config struct {
 	Lease  time.Duration // duration of leases; 0 means DefaultLease
 	Folder string        // data folder, to remember a pause; "" means not to
 	Log    *slog.Logger
+	// Tracer starts the trace of each batch; nil for none. Spans must never wait.
+	Tracer trace.Tracer
 	// Tap passes samples of the events to readers; nil for none.
 	Tap *tap.Hub
 	// Reached is called at each Point that a batch passes, for tests that stop the

@@ -47,7 +47,7 @@ func (s *session) deliverStoredRows(ctx context.Context, c *claim) error {
 		return err
 	}
 	s.endScript()
-	d := &delivery{session: s, batch: &c.batch, result: &c.result, requested: c.requested, script: s.p.config.Script.String(), storedRows: true}
+	d := &delivery{session: s, batch: &c.batch, result: &c.result, requested: c.requested, script: s.p.config.Script.String(), storedRows: true, trace: c.trace}
 	if err := d.takeStoredRows(); err != nil {
 		return err
 	}

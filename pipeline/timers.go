@@ -65,7 +65,7 @@ func (s *session) deliverTimers(ctx context.Context, run *scriptRun, c *claim) e
 	}
 	s.p.config.Reached(AfterScript)
 	part := b.Head(c.result.Ran)
-	d := &delivery{session: s, batch: &part, result: &c.result, script: run.version, run: run.state}
+	d := &delivery{session: s, batch: &part, result: &c.result, script: run.version, run: run.state, trace: c.trace}
 	if part.Len() > 0 {
 		s.nextTimer = part.Range.End()
 		s.p.units.timers.Add(part.Range.Count)

@@ -389,7 +389,7 @@ func (d *delivery) commitNote(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := u.home.waitForTurn(ctx, d.run.number); err != nil {
+	if err := d.waitForTurn(ctx, u.home, d.run.number); err != nil {
 		return err
 	}
 	note, err := d.writeHome(ctx, data)
@@ -402,7 +402,7 @@ func (d *delivery) commitNote(ctx context.Context) error {
 	u.Committed(note)
 	u.units.notes.Add(1)
 	u.home.endTurn()
-	if err := u.others.waitForTurn(ctx, d.run.number); err != nil {
+	if err := d.waitForTurn(ctx, u.others, d.run.number); err != nil {
 		return err
 	}
 	if err := u.Apply(d.run.state, note); err != nil {

@@ -106,7 +106,7 @@ func TestSchemaOfExamples(t *testing.T) {
 // unsayable are faults that no schema finds, because they depend on several values, or on the
 // size of a number in a text.
 var unsayable = regexp.MustCompile(`declared twice|computed twice|needs a time column|must be at least|must not be negative|` +
-	`^[^ ]+ query: |key names column|names column .*, which is not declared|is routed|reserved|has more digits|must have 1 to|is of type|` +
+	`^[^ ]+ (query|traces): |key names column|names column .*, which is not declared|is routed|reserved|has more digits|must have 1 to|is of type|` +
 	`already declared|invalid window|the time column|a number that fits|both sink and sinks|http: invalid|cannot compute its time|` +
 	`both declared and computed|set the unit of|key is empty|a size such as|has a state|invalid name of a state|needs time: event|needs the field that has the time|the home of its state|both have a state|invalid standby|invalid table name|a duration of at least 1s`)
 
@@ -318,6 +318,10 @@ func (g *configGenerator) scalar(f config.Field, kind string) string {
 		valid = []string{fmt.Sprintf("s%d", g.Uint32())}
 	case f.Key == "version" || f.Key == "standby":
 		valid = []string{"1", "3"}
+	case f.Key == "state_memory":
+		valid = []string{"16MiB", "1.5GiB", `"1 GB"`}
+	case f.Key == "endpoint":
+		valid = []string{"http://127.0.0.1:4318", "https://example.com/v1/traces"}
 	case f.Key == "data":
 		valid = []string{"perigee-data", "state"}
 	case f.Key == "http":

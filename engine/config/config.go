@@ -48,6 +48,7 @@ type Config struct {
 	Allow  Allow
 	S3     S3
 	Query  Query
+	Traces Traces
 	// StateMemory bounds the memory of all states; 0 for the default.
 	StateMemory int
 	Tables      []Table    // tables of the event store; other tables are created on first use

@@ -46,6 +46,9 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 	if err := c.Query.validate(); err != nil && c.File == "" {
 		faults = append(faults, &Error{File: literalName, Message: "Query: " + err.Error()})
 	}
+	if err := c.Traces.validate(); err != nil && c.File == "" {
+		faults = append(faults, &Error{File: literalName, Message: "Traces: " + err.Error()})
+	}
 	if err := c.validateStateMemory(); err != nil && c.File == "" {
 		faults = append(faults, &Error{File: literalName, Message: err.Error()})
 	}

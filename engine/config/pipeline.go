@@ -27,6 +27,7 @@ type topKeys struct {
 	Allow       []string                `yaml:"allow" example:"[code.example.com]" help:"hosts that scripts may be loaded from"`
 	S3          S3                      `yaml:"s3" help:"service of s3:// addresses"`
 	Query       Query                   `yaml:"query,apart" help:"HTTP address for SQL over the event store, and limits of a query"`
+	Traces      traceKeys               `yaml:"traces,apart" help:"OpenTelemetry traces of batches, from the read to the acknowledgement"`
 	StateMemory int                     `yaml:"state_memory,size" default:"384MiB" example:"1GiB" help:"memory of all states for changes that are not committed, or wait for the disk; beyond it scripts wait"`
 	Tables      map[string]Table        `yaml:"tables,apart" help:"tables of the event store, by name; an undeclared table is created on first use"`
 	Functions   []Computed              `yaml:"functions,apart" help:"functions of SQL, with a row as argument"`
@@ -76,9 +77,10 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	d.decodeStruct(root, reflect.ValueOf(&top).Elem(), "the configuration")
 	c.Allow, c.S3 = Allow{top.Allow, d.originOf(root, "allow")}, top.S3
 	c.S3.origin = d.originOf(root, "s3")
-	c.Reload = d.readReload(root, orElse(top.Reload, DefaultReload))
+	c.Reload = d.readReload(root, top.Reload)
 	c.Data, c.dataAt, c.dataNamed = dataFolder(c.Folder, top.Data), d.originOf(root, "data"), top.Data != ""
 	d.readQuery(root, c)
+	d.readTraces(root, c)
 	c.StateMemory = top.StateMemory
 	if err := c.validateStateMemory(); err != nil {
 		d.addFault(root.get("state_memory").value.at, "for example: state_memory: 256MiB", "%v", err)
@@ -127,6 +129,9 @@ func (d *document) originOf(n *node, key string) origin {
 
 // readReload reads the interval between checks for new versions of scripts.
 func (d *document) readReload(root *node, text string) time.Duration {
+	if e := root.get("reload"); e == nil || e.value.shape == null || e.value.broken {
+		text = DefaultReload
+	}
 	if text == "off" {
 		return 0
 	}

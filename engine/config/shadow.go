@@ -53,16 +53,26 @@ func (d *document) readShadow(e *entry, p *Pipeline) *Shadow {
 	case strings.HasSuffix(s.Text, ".so") || strings.HasSuffix(p.Script.Text, ".so"):
 		d.addFault(code.value.at, "write the new version in Lua", "a shadow cannot replace or be a Go plugin, which a running program cannot unload")
 	}
-	if given := e.value.get("sample"); given != nil && keys.Sample != "" {
-		var ok bool
-		if s.Sample, ok = parseShare(keys.Sample); !ok {
-			d.addFault(given.value.at, "write a positive percentage up to 100%, such as 10%", "invalid sample %s", quoteShort(given.value.raw))
-		}
+	if keys.Sample != "" {
+		s.Sample = d.readSample(e.value, keys.Sample)
 	}
 	if len(d.faults) > faults {
 		return nil
 	}
 	return s
+}
+
+// readSample returns the share that the key sample of a mapping has; 0 for none.
+func (d *document) readSample(n *node, text string) float64 {
+	given := n.get("sample")
+	if given == nil || text == "" {
+		return 0
+	}
+	share, ok := parseShare(text)
+	if !ok {
+		d.addFault(given.value.at, "write a positive percentage up to 100%, such as 10%", "invalid sample %s", quoteShort(given.value.raw))
+	}
+	return share
 }
 
 // parseShare returns a percentage, or a fraction, as a share above 0 and up to 1.

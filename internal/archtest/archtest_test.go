@@ -112,7 +112,7 @@ var may = map[string][]string{
 	"admin":  {"engine/compare", "event", "nodedb", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "internal/datafolder", "internal/durable", "internal/nearest"},
 
 	"engine": {
-		"admin", "engine/compare", "engine/config", "engine/rowtext", "engine/shadow", "event", "internal/datafolder", "internal/nearest", "internal/s3client", "nodedb", "nodedb/lua", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/state/archive", "pipeline/tap", "sink/changelog",
+		"admin", "engine/compare", "engine/config", "engine/rowtext", "engine/shadow", "event", "internal/datafolder", "internal/nearest", "internal/s3client", "internal/tracing", "nodedb", "nodedb/lua", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/state/archive", "pipeline/tap", "sink/changelog",
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
 	"engine/config":       {"eventstore/catalog", "internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},
@@ -156,6 +156,7 @@ var may = map[string][]string{
 	"internal/httpserver": {"internal/address"},
 	"internal/sqltext":    {},
 	"internal/terminal":   {},
+	"internal/tracing":    {},
 	"internal/lines":      {},
 	"internal/plot":       {},
 	"internal/frame":      {},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -146,38 +147,46 @@ func testHost() *Host {
 	}
 }
 
-// TestAccountOfPieces checks that time used before a call of Go counts towards the limit.
+// TestAccountOfPieces checks that time used before a call of Go counts towards the limit of its
+// event, and of no other. Time passes in the bubble only while the function sleeps.
 func TestAccountOfPieces(t *testing.T) {
-	opts := defaults()
-	opts.EventTime, opts.BatchTime = 250*time.Millisecond, 10*time.Second
-	w := NewWatchdog()
-	defer w.Close()
-	e, err := NewEngine(w, opts, Setup{Output: 1 << 20, Sinks: []Sink{{}}, Host: testHost()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	const code = `local host = require "host"
+	synctest.Test(t, func(t *testing.T) {
+		opts := defaults()
+		opts.EventTime, opts.BatchTime = 250*time.Millisecond, 10*time.Second
+		w := NewWatchdog()
+		defer w.Close()
+		host := &Host{Functions: []Function{{Name: "host.spin", Call: func(context.Context, []any) ([]any, error) {
+			time.Sleep(10 * time.Millisecond)
+			return nil, nil
+		}}}}
+		e, err := NewEngine(w, opts, Setup{Output: 1 << 20, Sinks: []Sink{{}}, Host: host})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		const code = `local host = require "host"
 function main(event)
   for i = 1, event.spins do host.spin() end
   return event
 end`
-	if err := e.Load(t.Context(), "spin.lua", []byte(code)); err != nil {
-		t.Fatal(err)
-	}
-	in := new(event.Batch)
-	for range 10 {
-		in.Append([]byte(`{"spins":3}`)) // 30 ms each: together more than an event may take
-	}
-	if out := e.Run(t.Context(), in, 0); len(out.DeadEvents()) != 0 || len(out.Ends) != 10 {
-		t.Fatalf("%d came out, dead %v", len(out.Ends), out.DeadEvents())
-	}
-	in.Reset()
-	in.Append([]byte(`{"spins":1000}`))
-	dead := e.Run(t.Context(), in, 0).DeadEvents()
-	if len(dead) != 1 || dead[0].ScriptError.Kind != EventTime || !strings.Contains(dead[0].ScriptError.Traceback, "spin.lua:3") {
-		t.Errorf("dead %v, want the event's time limit in line 3", dead)
-	}
+		if err := e.Load(t.Context(), "spin.lua", []byte(code)); err != nil {
+			t.Fatal(err)
+		}
+		in := new(event.Batch)
+		for range 10 {
+			in.Append([]byte(`{"spins":3}`)) // 30 ms each: together more than an event may take
+		}
+		if out := e.Run(t.Context(), in, 0); len(out.DeadEvents()) != 0 || len(out.Ends) != 10 {
+			t.Fatalf("%d came out, dead %v", len(out.Ends), out.DeadEvents())
+		}
+		in.Reset()
+		in.Append([]byte(`{"spins":24}`)) // 10 ms less than an event may take
+		in.Append([]byte(`{"spins":1000}`))
+		dead := e.Run(t.Context(), in, 0).DeadEvents()
+		if len(dead) != 1 || dead[0].Event != 1 || dead[0].ScriptError.Kind != EventTime || !strings.Contains(dead[0].ScriptError.Traceback, "spin.lua:3") {
+			t.Errorf("dead %v, want the second event's time limit in line 3", dead)
+		}
+	})
 }
 
 // TestFailingFileAgain requires a file that fails again and again: no memory may leak.

@@ -12,7 +12,8 @@
 # third of the time, unless TMPDIR is set or little memory is free. Targets of the Makefile that
 # kill programs for long set it: kills find more of them in the middle of a sync on a disk.
 #
-# It runs the tests of one package more at once than there are processors.
+# It runs the tests of one package more at once than there are processors, and links their
+# binaries without DWARF, which took a third of the linking. Stack traces still have lines.
 #
 # LuaJIT is built again if tools/luajit has changed since, LMDB if tools/lmdb has.
 set -eu
@@ -37,6 +38,10 @@ if [ "${1:-}" = test ]; then
 	case " $flags" in
 	*' -p='*) ;;
 	*) flags="$flags -p=$(($(getconf _NPROCESSORS_ONLN) + 1))" ;; # some tests wait
+	esac
+	case " $flags" in
+	*' -ldflags='*) ;;
+	*) flags="$flags -ldflags=-w" ;;
 	esac
 	export GOFLAGS="${flags# }"
 fi

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/terminal"
 	"github.com/perigeedb/perigee/pipeline/tap"
@@ -24,6 +25,7 @@ type tapCommand struct {
 	dataFlags
 	At     []tap.Point `placeholder:"POINT" enum:"source,output,sink,dead" help:"Where to look, separated by commas: source (events as read), output (rows of the script), sink (rows that a sink has committed), dead (dead letters); default is everywhere."`
 	Sink   string      `placeholder:"NAME" help:"Show only what is for this sink."`
+	Where  string      `placeholder:"SQL" help:"Print only events for which this condition is true; the JSON of the event is in the column event."`
 	Lua    string      `type:"path" placeholder:"FILE" help:"Pass each event through this script: main returns what to print, or nil to skip the event."`
 	Rate   float64     `default:"10" help:"Print at most so many events in a second of each point and sink; 0 for as many as possible."`
 	Count  int         `placeholder:"N" help:"End after this number of events."`
@@ -37,7 +39,10 @@ takes a sample; with --rate 0 it shows as many as this command can take, at most
 
 The engine does not wait for this command, and pays nothing while nobody looks. Nothing is stored or changed.
 
-With --lua, the rate applies to what the script lets through.
+The condition of --where is over the columns time, point, sink, partition, position, event (JSON), text, stage
+and error, in the SQL of perigee query. This command evaluates it in a process of its own.
+
+With --where or --lua, the rate applies to what they let through; --lua gets what --where lets through.
 
 Each line of ndjson has the keys time, point, sink, partition, position and event; text in place of event
 if it is no JSON; error, stage and traceback for dead letters; skipped, the number of events that were left
@@ -47,6 +52,7 @@ Examples:
   perigee tap emails
   perigee tap emails --at dead
   perigee tap emails --at source,sink --rate 1 --count 10
+  perigee tap emails --at source --where "(event ->> 'email') LIKE '%@example.com'"
   perigee tap emails --at output --lua large.lua --format ndjson | jq .event`
 }
 
@@ -64,11 +70,25 @@ func (t *tapCommand) Run(c *console) error {
 			return err
 		}
 		defer filter.Close()
-		p.filter, p.pace = &eventFilter{script: filter, err: c.err}, tap.NewPace(t.Rate)
-		q.Rate = 0
+		p.filter = &eventFilter{script: filter, err: c.err}
+	}
+	var where *eventservice.Filter
+	if t.Where != "" {
+		var err error
+		if where, err = eventservice.NewFilter(ctx, t.Where); err != nil {
+			return err
+		}
+		defer where.Close()
+	}
+	if t.Lua != "" || t.Where != "" {
+		p.pace, q.Rate = tap.NewPace(t.Rate), 0
 	}
 	err := t.use(c, func(_ context.Context, a *admin.Admin) error {
-		for e, err := range a.Tap(ctx, q) {
+		events := a.Tap(ctx, q)
+		if where != nil {
+			events = passWhere(ctx, where, events)
+		}
+		for e, err := range events {
 			if err != nil {
 				return err
 			}
@@ -92,17 +112,22 @@ type tapPrinter struct {
 	c       *console
 	text    bool
 	filter  *eventFilter // nil without --lua
-	pace    *tap.Pace    // of what the filter lets through
+	pace    *tap.Pace    // of what --where and --lua let through; nil without both
 	printed int
 }
 
 func (p *tapPrinter) print(ctx context.Context, e *tap.Event) error {
 	if p.filter != nil {
 		passes, err := p.filter.pass(ctx, e)
-		if err != nil || !passes || p.pace.Allow(e.Point, e.Sink, 1) == 0 {
+		if err != nil || !passes {
 			return err
 		}
-		e.Skipped = 0 // of the filter's input
+	}
+	if p.pace != nil {
+		if p.pace.Allow(e.Point, e.Sink, 1) == 0 {
+			return nil
+		}
+		e.Skipped = 0 // of the filters' input
 	}
 	p.printed++
 	if p.text {

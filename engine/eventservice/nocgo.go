@@ -90,3 +90,15 @@ func OpenParquet(context.Context, string) (fileimport.File, error) { return nil,
 func OpenElsewhere(context.Context, string, map[string]string) (*Store, error) {
 	return nil, Available()
 }
+
+// A Filter is never used without cgo.
+type Filter struct{}
+
+// NewFilter returns the error of Available.
+func NewFilter(context.Context, string) (*Filter, error) { return nil, Available() }
+
+// Pass returns the error of Available.
+func (*Filter) Pass(context.Context, []byte) ([]int, error) { return nil, Available() }
+
+// Close does nothing.
+func (*Filter) Close() error { return nil }

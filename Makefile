@@ -68,8 +68,8 @@ test-versions: ## the tests of sources and sinks with Valkey 9, Redis 6, Postgre
 
 # Under the race detector code is several times slower, and a process sleeps for a second before
 # it ends, unless GORACE tells otherwise. What -short leaves out or makes smaller is about disks,
-# amounts of data, and code in C or Lua, which the detector does not see. nodedb/lua tests only such
-# code, in other processes, and archtest only reads files.
+# amounts of data, code in C or Lua, which the detector does not see, and the commands of pages.
+# nodedb/lua tests only such code, in other processes, and archtest only reads files.
 race: ## the tests under the race detector; the longest are left out
 	@$(SETUP) servers
 	@GORACE=atexit_sleep_ms=20 $(GO) test -race -short -vet=off -timeout 20m $$($(GO) list ./... | grep -v -e /nodedb/lua$$ -e /internal/archtest$$)

@@ -23,6 +23,9 @@ import (
 // long tests, one of its rounds, and all in make test-first-hour; TestVerifyOwnPipeline verifies
 // another pipeline.
 func TestFirstHour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs the commands of pages, in hundreds of processes")
+	}
 	if !slices.ContainsFunc(linked().Sinks, func(k sink.Kind) bool { return k.Name == "eventstore" }) {
 		t.Skip("the event store needs cgo")
 	}

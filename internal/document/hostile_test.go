@@ -84,6 +84,9 @@ func collidingNames(blocks int) []string {
 
 // TestChosenNames extracts columns from a document whose field names all have the same FNV-1a hash.
 func TestChosenNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures C code")
+	}
 	chosen := collidingNames(14)
 	usual := make([]string, len(chosen))
 	for i, name := range chosen {

@@ -188,6 +188,9 @@ func TestAnEventEndsItsTransaction(t *testing.T) {
 // TestNodesCountAsMemory checks that changes, trees and iterations count towards the VM's memory
 // limit, and that a VM does not keep them.
 func TestNodesCountAsMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it fills the memory that C code counts")
+	}
 	store := nodeStore(t)
 	opts := defaults()
 	opts.EventTime, opts.BatchTime = 20*time.Second, 60*time.Second

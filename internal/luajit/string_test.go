@@ -10,6 +10,9 @@ import (
 // TestStringsAgainstTheLibrary compares our bounded string functions with the library's own, on
 // random texts and patterns.
 func TestStringsAgainstTheLibrary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compares Lua code with C code")
+	}
 	opts := defaults()
 	opts.BatchTime = time.Minute
 	vm := open(t, opts)

@@ -461,14 +461,15 @@ func (u *Unit) deliveredFile() string { return u.config.folderOf(u.name) + "~del
 func (u *Unit) writeDelivered() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	text := fmt.Sprintf("%d %d\n", u.delivered, u.last)
+	text := fmt.Sprintf("%d %d %x\n", u.delivered, u.last, u.sum)
 	if err := durable.WriteFile(u.deliveredFile(), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("note what the sinks of unit %s have: %w", u.name, err)
 	}
 	return nil
 }
 
-// readDelivered takes the number from the file if no note was committed since.
+// readDelivered takes the number from the file if no note was committed since, also not in another
+// history, which a home that was set back has.
 func (u *Unit) readDelivered() error {
 	text, err := durable.ReadFile(u.deliveredFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -477,8 +478,9 @@ func (u *Unit) readDelivered() error {
 	if err != nil {
 		return fmt.Errorf("read what the sinks of unit %s have: %w", u.name, err)
 	}
-	var delivered, last uint64
-	if n, err := fmt.Sscanf(string(text), "%d %d\n", &delivered, &last); err == nil && n == 2 && last == u.last && delivered <= last {
+	var delivered, last, sum uint64
+	n, err := fmt.Sscanf(string(text), "%d %d %x\n", &delivered, &last, &sum)
+	if err == nil && n == 3 && last == u.last && sum == u.sum && delivered <= last {
 		u.Delivered(delivered)
 	}
 	return nil

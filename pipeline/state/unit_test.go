@@ -363,6 +363,39 @@ func TestUndelivered(t *testing.T) {
 	b.close(u)
 }
 
+// TestUndeliveredOfOtherHistory closes a unit whose outputs are delivered, and opens another history of
+// it with as many notes, as a home has that was set back: what it has is not delivered.
+func TestUndeliveredOfOtherHistory(t *testing.T) {
+	one := newBed(t, t.TempDir())
+	other := newBed(t, t.TempDir())
+	u := one.open()
+	one.count(u, 0, 3, 1)
+	u.Delivered(3)
+	one.close(u)
+	u = other.open()
+	other.count(u, 0, 3, 2)
+	if err := u.copy.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	killed := copyFolder(t, other.config.Folder)
+	other.close(u)
+	other.config.Folder = killed
+	text, err := os.ReadFile(filepath.Join(one.config.Folder, "a~delivered"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(killed, "a~delivered"), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	u = other.open()
+	defer other.close(u)
+	visited := 0
+	err = u.Undelivered(t.Context(), func(*Note) error { visited++; return nil })
+	if err != nil || visited == 0 {
+		t.Errorf("%d notes are not delivered, %v; want some", visited, err)
+	}
+}
+
 // TestTrimKeeps holds the home to the notes that a sink or the copy's disk lacks, and to the last.
 func TestTrimKeeps(t *testing.T) {
 	b := newBed(t, t.TempDir())

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -122,7 +123,7 @@ func (f *crashStateFigures) print() {
 const roundKills = 20
 
 // TestCrashState kills the engine of a pipeline with a state, and its servers, at random times and
-// at each point: each user's rows are numbered without gap or repetition in both sinks, the state
+// at each point, and sets its databases back: each user's rows are numbered without gap or repetition in both sinks, the state
 // is that of these rows, and each timer ran once. So it is when all dead letters were retried: those
 // of events count them then, and those of rejected rows have the numbers of these.
 func TestCrashState(t *testing.T) {
@@ -179,6 +180,7 @@ type crashRound struct {
 	healed bool
 
 	stopPushing context.CancelFunc
+	pushing     sync.Mutex   // held while events are pushed
 	pushed      atomic.Int64 // events
 	pusherEnded chan struct{}
 }
@@ -191,11 +193,12 @@ func newCrashRound(t *testing.T, random *rand.Rand, number int) *crashRound {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.home.Close() })
-	scope, second := "partition", "{eventstore: {table: counted}}"
+	scope, second, keep := "partition", "{eventstore: {table: counted}}", "2s"
 	if r.shared {
 		scope = "pipeline"
 	}
 	if number%4 < 2 {
+		keep = "1m" // it is set back
 		r.second = testserver.PostgreSQL(t)
 		name := r.second.Database(t)
 		r.pg = r.second.DSN(name)
@@ -208,7 +211,7 @@ func newCrashRound(t *testing.T, random *rand.Rand, number int) *crashRound {
 	}
 	t.Cleanup(r.redis.Close)
 	r.file = filepath.Join(r.folder, "counting.yaml")
-	writeFile(t, r.file, fmt.Sprintf(countingConfig, r.data(), queue.Address(), scope, r.maria.Address(), database, second, ", archive: {to: archive, keep: 2s}"))
+	writeFile(t, r.file, fmt.Sprintf(countingConfig, r.data(), queue.Address(), scope, r.maria.Address(), database, second, ", archive: {to: archive, keep: "+keep+"}"))
 	writeFile(t, filepath.Join(r.folder, "counting.lua"), countingLua)
 	r.start()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -232,24 +235,31 @@ func (r *crashRound) start(env ...string) {
 func (r *crashRound) push(ctx context.Context) {
 	defer close(r.pusherEnded)
 	for ctx.Err() == nil {
+		r.pushing.Lock()
 		for range 60 {
-			e := newCountedEvent(int(r.pushed.Load())+1, r.shared)
-			key := fmt.Sprintf("counted:%d", e.list)
-			waiting, err := r.redis.Do(context.Background(), r.redis.B().Rpush().Key(key).Element(e.String()).Build()).AsInt64()
+			waiting, err := r.pushEvent(int(r.pushed.Load()) + 1)
 			if err != nil {
 				r.t.Errorf("push: %v", err)
-				return
+				break
 			}
 			r.pushed.Add(1)
 			if waiting > 500 {
 				break
 			}
 		}
+		r.pushing.Unlock()
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// pushEvent pushes an event, and returns how many its list has.
+func (r *crashRound) pushEvent(id int) (waiting int64, err error) {
+	e := newCountedEvent(id, r.shared)
+	key := fmt.Sprintf("counted:%d", e.list)
+	return r.redis.Do(context.Background(), r.redis.B().Rpush().Key(key).Element(e.String()).Build()).AsInt64()
 }
 
 // kill kills the engine, at a point or a random time, or a server, and starts it again.
@@ -273,8 +283,14 @@ func (r *crashRound) kill(at pipeline.Point) {
 			r.restart("PostgreSQL", r.second)
 			return
 		}
-	case 2, 3:
+	case 2:
 		r.pause()
+	case 3:
+		r.pause()
+		if r.second != nil && !r.healed {
+			r.setBack()
+			return
+		}
 	default:
 		r.killAt(at)
 		return
@@ -436,24 +452,36 @@ func (r *crashRound) finish() {
 // then verifies all.
 func (r *crashRound) restoreMissing() {
 	r.t.Helper()
-	out, err := exec.Command("perigee", "state", "list", r.file, "--format", "json").Output()
-	var units []struct {
-		Unit string
-		Copy *struct{}
+	for _, u := range r.units() {
+		if u.Copy == nil {
+			r.restoreUnit(u.Unit)
+		}
 	}
+	says(r.t, 0, "none", "state", "verify", r.file)
+}
+
+// A listedUnit is a unit of the state.
+type listedUnit struct {
+	Unit string
+	Copy *struct{} // nil: this machine has none
+}
+
+func (r *crashRound) units() (all []listedUnit) {
+	r.t.Helper()
+	out, err := exec.Command("perigee", "state", "list", r.file, "--format", "json").Output()
 	if err == nil {
-		err = json.Unmarshal(out, &units)
+		err = json.Unmarshal(out, &all)
 	}
 	if err != nil {
 		r.t.Fatalf("%v in %s", err, out)
 	}
-	for _, u := range units {
-		if u.Copy == nil {
-			r.t.Logf("restore unit %s", u.Unit)
-			says(r.t, 0, "restored at note", "state", "restore", r.file, "users", "--unit", u.Unit, "--yes")
-		}
-	}
-	says(r.t, 0, "none", "state", "verify", r.file)
+	return all
+}
+
+func (r *crashRound) restoreUnit(name string) {
+	r.t.Helper()
+	r.t.Logf("restore unit %s", name)
+	says(r.t, 0, "restored at note", "state", "restore", r.file, "users", "--unit", name, "--yes")
 }
 
 func (r *crashRound) events() (all []countedEvent) {

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Garbage may exceed the limit. From soft_limit bytes on, the next safe point collects it, and
  * stops the run if the live bytes exceed the limit. Allocations fail only beyond hard_limit,
@@ -35,8 +36,8 @@ static void disarm(plua_vm *vm) {
 	vm->armed = 0;
 }
 
-void plua_vm_cover(plua_vm *vm) {
-	vm->covers = 1;
+void plua_vm_cover(plua_vm *vm, int covers) {
+	vm->covers = covers;
 	lua_sethook(vm->L, hook, LUA_MASKLINE, 0);
 }
 
@@ -110,7 +111,22 @@ void plua_vm_pause(plua_vm *vm) {
 	unlock(vm);
 }
 
+static uint64_t clock_ns(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* charge_line adds the time until now to the line that has run. */
+static void charge_line(plua_vm *vm) {
+	if (vm->timing.of) vm->timing.of->all[vm->timing.line].ns += clock_ns() - vm->timing.since;
+}
+
 void plua_vm_end(plua_vm *vm) {
+	if (vm->covers == PLUA_TIMES) {
+		charge_line(vm);
+		vm->timing.of = NULL;
+	}
 	lock(vm);
 	vm->run.running = PLUA_IDLE;
 	cancel_late_stop(vm);
@@ -157,18 +173,21 @@ static void note_line(lua_State *L, plua_vm *vm, lua_Debug *ar) {
 	uint32_t line = (uint32_t)ar->currentline;
 	if (line >= lines->count) {
 		uint32_t count = line + 1 < 256 ? 256 : 2 * (line + 1);
-		char *ran = realloc(lines->ran, count);
-		if (!ran) return;
-		memset(ran + lines->count, 0, count - lines->count);
-		lines->ran = ran, lines->count = count;
+		plua_line *all = realloc(lines->all, count * sizeof *all);
+		if (!all) return;
+		memset(all + lines->count, 0, (count - lines->count) * sizeof *all);
+		lines->all = all, lines->count = count;
 	}
-	lines->ran[line] = 1;
+	lines->all[line].runs++;
+	vm->timing.of = lines, vm->timing.line = line;
 }
 
 static void hook(lua_State *L, lua_Debug *ar) {
 	plua_vm *vm = plua_vm_of(L);
 	if (ar->event == LUA_HOOKLINE) {
+		if (vm->covers == PLUA_TIMES) charge_line(vm);
 		note_line(L, vm, ar);
+		if (vm->covers == PLUA_TIMES) vm->timing.since = clock_ns();
 		return;
 	}
 	if (vm->over_limit) collect(L, vm, 0);

@@ -94,10 +94,10 @@ void plua_vm_close(plua_vm *vm) {
 	lua_close(vm->L);
 	for (plua_file *file = vm->files, *next; file; file = next) {
 		next = file->next;
-		free(file->lines.ran);
+		free(file->lines.all);
 		free(file);
 	}
-	free(vm->lines.ran);
+	free(vm->lines.all);
 	plua_slab_close(&vm->slab);
 	free(vm->strbuf.data);
 	free(vm->log.data);

@@ -65,11 +65,21 @@ typedef struct plua_frame {
 	struct plua_frame *outer;
 } plua_frame;
 
-/* The lines of a text that ran, a byte for each. */
+/* A line of a text: how often it ran, and for how long if the VM measures that. */
+typedef struct plua_line {
+	uint64_t runs, ns;
+} plua_line;
+
+/* The lines of a text, by number; line 0 is unused. */
 typedef struct plua_lines {
-	char *ran;
+	plua_line *all;
 	uint32_t count;
 } plua_lines;
+
+enum {
+	PLUA_COVERS = 1,
+	PLUA_TIMES = 2
+};
 
 /* A file that the script required. */
 typedef struct plua_file {
@@ -114,8 +124,13 @@ typedef struct plua_vm {
 	/* recharge counts memory held by C code for the VM again, after a collection; or NULL. */
 	void (*recharge)(struct plua_vm *vm);
 	plua_slab slab;
-	int covers;       /* lines are recorded, see plua_vm_cover */
+	int covers;       /* PLUA_COVERS or PLUA_TIMES if lines are recorded, see plua_vm_cover */
 	plua_lines lines; /* of the script's own text */
+	struct plua_timing {
+		plua_lines *of; /* text of the line that runs, or NULL */
+		uint32_t line;
+		uint64_t since; /* nanoseconds of the clock */
+	} timing;
 	plua_file *files;
 	char chunk[LUA_IDSIZE]; /* chunk name of the script, "@email.lua" */
 	plua_error error;
@@ -214,9 +229,11 @@ void plua_vm_continue(plua_vm *vm);
 /* plua_vm_clear_stop lets waiting calls of a broken VM continue and end. */
 void plua_vm_clear_stop(plua_vm *vm);
 
-/* plua_vm_cover records which lines of the script and of its files run. Nothing may be running, and
- * the VM must not compile: compiled code calls no hooks. */
-void plua_vm_cover(plua_vm *vm);
+/* plua_vm_cover records which lines of the script and of its files run: how often and, with
+ * PLUA_TIMES, for how long. A line's time is the CPU time until the next line runs, with the C functions
+ * that it calls. Nothing may be running, and the VM must not compile: compiled code calls no
+ * hooks. */
+void plua_vm_cover(plua_vm *vm, int covers);
 
 /* plua_vm_collect frees all garbage. Nothing may be running. */
 void plua_vm_collect(plua_vm *vm);

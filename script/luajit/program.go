@@ -174,7 +174,7 @@ func (p *program) readLines(e *luajit.Engine) {
 	if c == nil {
 		return
 	}
-	e.VM.ReadLines(func(file string, line int) { c.Add(cmp.Or(file, p.code.Name), line) })
+	e.VM.ReadLines(func(l luajit.Line) { c.Add(cmp.Or(l.File, p.code.Name), l.Line) })
 }
 
 // loadError turns a fault of the engine into one of the script.

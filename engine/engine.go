@@ -33,7 +33,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -138,6 +137,12 @@ type Host struct {
 	DeadLetters *deadletter.Store
 	Query       config.Query
 	Log         *slog.Logger
+	// Options are those of the engine.
+	Options Options
+	// HTTP is the address of the port that HandlePort adds to; "" if there is none.
+	HTTP string
+	// Admin has the operations on the engine's pipelines.
+	Admin *admin.Admin
 	// Status returns what the pipelines do.
 	Status func(context.Context) ([]admin.Status, error)
 	// Stats is what scripts measure.
@@ -150,6 +155,12 @@ type Host struct {
 	// Handle adds a route to the engine's socket, with a pattern as http.ServeMux has
 	// them. It may be called until Start returns.
 	Handle func(pattern string, handler http.Handler)
+	// HandlePort adds a route to the HTTP port, whose clients may be anybody who reaches the
+	// address: the handler says who may use it. It may be called until Start returns.
+	HandlePort func(pattern string, handler http.Handler)
+	// Route returns the handler of a route of the socket, by its pattern, or nil. It may be called
+	// once all services have started.
+	Route func(pattern string) http.Handler
 	// Closing is closed when the engine begins to close, before it waits for the requests
 	// on its socket: those that never end by themselves end then.
 	Closing <-chan struct{}
@@ -255,13 +266,18 @@ func (e *Engine) open(a *Assembly) error {
 	}
 	e.setFunctions(a)
 	e.warnOfKeywords(a.Config)
-	routes := map[string]http.Handler{}
+	routes, portRoutes := e.Admin().Handlers(), map[string]http.Handler{}
+	address, _ := a.HTTP()
 	for _, s := range e.opts.Services {
 		e.closers = append(e.closers, s)
 		err := s.Start(Host{
 			Data: e.data, DeadLetters: e.deadLetters, Query: e.config.Query, Log: e.log,
+			Options: e.opts, HTTP: address, Admin: e.Admin(),
 			Status: e.Admin().Status, States: e.Admin().StateHandler(), Stats: e.shared.stats, Recent: e.recent.list,
-			Handle: func(pattern string, h http.Handler) { routes[pattern] = h }, Closing: e.closing.Done(),
+			Handle:     func(pattern string, h http.Handler) { routes[pattern] = h },
+			HandlePort: func(pattern string, h http.Handler) { portRoutes[pattern] = h },
+			Route:      func(pattern string) http.Handler { return routes[pattern] },
+			Closing:    e.closing.Done(),
 		})
 		if err != nil {
 			return err
@@ -273,7 +289,7 @@ func (e *Engine) open(a *Assembly) error {
 	if err := admin.WriteNames(e.data, e.names()); err != nil {
 		return err
 	}
-	if err := e.serve(a, routes); err != nil {
+	if err := e.serve(a, routes, portRoutes); err != nil {
 		return err
 	}
 	e.startWatch()
@@ -306,15 +322,14 @@ func (e *Engine) newRunners(pipelines []*Pipeline) (runners []*runner, err error
 }
 
 // serve opens the port for monitors and the socket for commands.
-func (e *Engine) serve(a *Assembly, routes map[string]http.Handler) (err error) {
-	maps.Copy(routes, e.Admin().Handlers())
+func (e *Engine) serve(a *Assembly, routes, portRoutes map[string]http.Handler) (err error) {
 	address, required := a.HTTP()
 	folder := e.data
 	if e.opts.NoSocket {
 		folder = ""
 	}
 	e.server, err = server.Start(server.Config{
-		Address: address, Optional: !required, Folder: folder, Pipelines: e.pipelines, Log: e.log, Handlers: routes,
+		Address: address, Optional: !required, Folder: folder, Pipelines: e.pipelines, Log: e.log, Handlers: routes, PortHandlers: portRoutes,
 		Metrics: append(e.opts.Kinds.Metrics, &scriptMetrics{e}, server.ScriptStats(e.shared.stats), server.VMs(e.pools), e.traces),
 	})
 	if err != nil {

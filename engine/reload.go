@@ -85,6 +85,7 @@ func (e *Engine) checkFixed(c *config.Config) error {
 	for _, setting := range []struct{ name, before, after string }{
 		{"data", e.data, c.Data}, {"http", e.config.HTTP, c.HTTP}, {"query", describeQuery(e.config.Query), describeQuery(c.Query)},
 		{"traces", describeTraces(e.config.Traces), describeTraces(c.Traces)},
+		{"console", describeConsole(e.config.Console), describeConsole(c.Console)},
 	} {
 		if setting.before != setting.after {
 			return event.WithHint(fmt.Errorf("%s changed from %q to %q, which a running engine cannot apply", setting.name, setting.before, setting.after),
@@ -229,4 +230,10 @@ func describeQuery(q config.Query) string {
 func describeTraces(t config.Traces) string {
 	headers := sha256.Sum256(fmt.Append(nil, t.Headers)) // sorted by name
 	return fmt.Sprintf("endpoint %s sample %v headers %x", t.Endpoint, t.Sample, headers[:4])
+}
+
+// describeConsole shows the settings of the console without their secret.
+func describeConsole(c config.Console) string {
+	token := sha256.Sum256([]byte(c.Token))
+	return fmt.Sprintf("disabled %v token %x", c.Disabled, token[:4])
 }

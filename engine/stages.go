@@ -29,6 +29,8 @@ type Stages struct {
 	// of the script.
 	Code     script.Code
 	Language string
+	// ScriptOptions are what the script was loaded with.
+	ScriptOptions script.Options
 	// Codes are the code of the script and of the computed columns.
 	Codes []script.Code
 	// MaxEvent is the size beyond which an event becomes a dead letter, see script.MaxEvent.
@@ -220,6 +222,7 @@ func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks 
 		}
 		if isScript {
 			stages.Language, stages.Code, stages.loadValue = piece.language, text, code.valueLoader(*piece)
+			stages.ScriptOptions = piece.options
 		}
 		texts = append(texts, text)
 	}

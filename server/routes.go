@@ -33,6 +33,9 @@ func (c *Config) routes(socket bool) http.Handler {
 		ErrorHandling: promhttp.ContinueOnError, // a script may choose a name that is taken
 	}))
 	if !socket {
+		for pattern, handler := range c.PortHandlers {
+			mux.Handle(pattern, handler)
+		}
 		return mux
 	}
 	for pattern, handler := range c.Handlers {

@@ -38,8 +38,10 @@ type Config struct {
 	// Handlers are further routes of the socket, by pattern as http.ServeMux has them
 	// ("POST /query").
 	Handlers map[string]http.Handler
-	Metrics  []prometheus.Collector // besides those of the pipelines
-	Log      *slog.Logger
+	// PortHandlers are further routes of the port.
+	PortHandlers map[string]http.Handler
+	Metrics      []prometheus.Collector // besides those of the pipelines
+	Log          *slog.Logger
 }
 
 // A Server serves until it is closed.

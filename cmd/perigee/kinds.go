@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 
+	webconsole "github.com/perigeedb/perigee/console"
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/script"
@@ -40,7 +41,7 @@ func engineOptions(c *console, allow []string, log *slog.Logger) engine.Options 
 			Languages: languages(),
 			Metrics:   append(pluginMetrics(), store),
 		},
-		Services:  []engine.Service{store},
+		Services:  []engine.Service{store, webconsole.New(webconsole.Settings{Version: moduleVersion(), Measure: scriptMeter()})},
 		Isolation: c.isolation,
 		HTTP:      defaultHTTP,
 		Allow:     allow, Lookup: c.lookup, Log: log,

@@ -49,6 +49,8 @@ type Config struct {
 	S3     S3
 	Query  Query
 	Traces Traces
+	// Console is about the web console, if the engine has one.
+	Console Console
 	// StateMemory bounds the memory of all states; 0 for the default.
 	StateMemory int
 	Tables      []Table    // tables of the event store; other tables are created on first use

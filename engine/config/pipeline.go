@@ -28,6 +28,7 @@ type topKeys struct {
 	S3          S3                      `yaml:"s3" help:"service of s3:// addresses"`
 	Query       Query                   `yaml:"query,apart" help:"HTTP address for SQL over the event store, and limits of a query"`
 	Traces      traceKeys               `yaml:"traces,apart" help:"OpenTelemetry traces of batches, from the read to the acknowledgement"`
+	Console     Console                 `yaml:"console,apart" help:"web console on the http address"`
 	StateMemory int                     `yaml:"state_memory,size" default:"384MiB" example:"1GiB" help:"memory of all states for changes that are not committed, or wait for the disk; beyond it scripts wait"`
 	Tables      map[string]Table        `yaml:"tables,apart" help:"tables of the event store, by name; an undeclared table is created on first use"`
 	Functions   []Computed              `yaml:"functions,apart" help:"functions of SQL, with a row as argument"`
@@ -81,6 +82,7 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 	c.Data, c.dataAt, c.dataNamed = dataFolder(c.Folder, top.Data), d.originOf(root, "data"), top.Data != ""
 	d.readQuery(root, c)
 	d.readTraces(root, c)
+	d.readConsole(root, c)
 	c.StateMemory = top.StateMemory
 	if err := c.validateStateMemory(); err != nil {
 		d.addFault(root.get("state_memory").value.at, "for example: state_memory: 256MiB", "%v", err)

@@ -140,8 +140,10 @@ var may = map[string][]string{
 	"internal/rates":            {"admin"},
 	"internal/top":              {"admin", "internal/rates", "internal/terminal", "pipeline"},
 
+	"console": {"admin", "engine", "engine/config", "engine/eventservice", "engine/rowtext", "engine/trial", "event", "internal/httpserver", "internal/rates", "pipeline/tap", "script"},
+
 	"cmd/perigee": {
-		"admin", "engine", "engine/compare", "engine/config", "engine/eventservice", "engine/replay", "engine/suite", "engine/trial", "event", "pipeline", "pipeline/state", "pipeline/tap",
+		"admin", "console", "engine", "engine/compare", "engine/config", "engine/eventservice", "engine/replay", "engine/suite", "engine/trial", "event", "pipeline", "pipeline/state", "pipeline/tap",
 		"eventstore/catalog", "eventstore/fileimport", "internal/datafolder", "internal/durable", "internal/lines", "internal/sqltext", "internal/terminal", "nodedb", "nodedb/lua",
 		"source", "source/file", "source/format", "source/generate", "source/http", "source/kafka", "source/nats", "source/redis",
 		"script", "script/computed", "script/goplugin", "script/isolate", "script/loader", "script/lua", "script/luajit", "script/stubs", "script/tuning",

@@ -26,9 +26,8 @@ func (a *Access) Validate(what string) error {
 	if err := address.Validate(a.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	host, _, _ := net.SplitHostPort(a.Listen)
 	switch {
-	case a.Token == "" && !isLoopback(host):
+	case a.Token == "" && !IsLoopback(a.Listen):
 		return fmt.Errorf("listening on %s needs a token: anybody there could %s", a.Listen, what)
 	case (a.Cert == "") != (a.Key == ""):
 		return errors.New("TLS needs both cert and key")
@@ -36,7 +35,10 @@ func (a *Access) Validate(what string) error {
 	return nil
 }
 
-func isLoopback(host string) bool {
+// IsLoopback reports whether only programs of this machine can connect to an address such as
+// 127.0.0.1:4290.
+func IsLoopback(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -1,0 +1,2 @@
+// The plots.
+export { default as uPlot } from "uplot";

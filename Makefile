@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-formats bench-manifest bench-queries bench-state bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -232,6 +232,11 @@ bench-diff: build ## two versions of a script on a million events, compared with
 bench-events: build ## ingest: ours, DuckDB's appender, QuestDB, and a bare loop of writes; ROUNDS=1 is shorter
 	@$(SETUP) questdb
 	@cd bench && ../$(GO) run ./events -perigee ../$(PERIGEE) $(if $(ROUNDS),-rounds $(ROUNDS))
+
+bench-peers: build ## a million events from Redis into MariaDB, as they are and killed ten times: ours, Benthos, a Go worker; then counts per user beside Kafka Streams; with a plot in docs
+	@$(SETUP) servers && $(SETUP) kafka && $(SETUP) kafka-streams
+	@cd bench/peers && ../../$(GO) run . -perigee ../../$(PERIGEE) -plot ../../docs/peers.svg $(if $(ROUNDS),-rounds $(ROUNDS))
+	@cd bench && PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka ../$(GO) run ./state -perigee ../$(PERIGEE) -only Kafka $(if $(ROUNDS),-rounds $(ROUNDS))
 
 bench-observe: build ## an engine that somebody looks at, with a tap that is read slowly or with traces, compared with one alone
 	@cd bench && ../$(GO) run ./observe -perigee ../$(PERIGEE) $(if $(ROUNDS),-rounds $(ROUNDS))

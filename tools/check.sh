@@ -57,7 +57,7 @@ EOF
 }
 lua_lint() { git ls-files '*.lua' | xargs luacheck --quiet --no-color; }
 shell_lint() { git ls-files '*.sh' .ci/run | xargs shellcheck -e SC1091,SC2046,SC2317; }
-in_bench() { (cd bench && ../tools/go.sh vet ./...); }
+in_bench() { (cd bench && ../tools/go.sh vet ./... && cd peers && ../../tools/go.sh vet ./...); }
 
 step gofmt formatted
 step vet tools/go.sh vet ./...

@@ -53,7 +53,8 @@ if [ "${1:-}" = test ] && [ -z "${TMPDIR:-}" ] && [ -w $memory ] && ! grep -q "^
 	export TMPDIR
 	mkdir -p "$TMPDIR"
 	chmod 711 "$TMPDIR" # PostgreSQL runs as another user than root
-	# The tests remove their files, unless they are killed.
-	find "$TMPDIR" -mindepth 1 -maxdepth 1 -mmin +600 -exec rm -rf {} +
+	# The tests remove their files, unless they are killed. find fails for those of other runs that
+	# disappear meanwhile.
+	find "$TMPDIR" -mindepth 1 -maxdepth 1 -mmin +600 -exec rm -rf {} + 2>/dev/null || true
 fi
 exec "$go" "$@"

@@ -162,6 +162,18 @@ pyarrow() {
   touch $to/complete
 }
 
+# site: the generator of the documentation site.
+site() {
+  to=.build/site-generator
+  [ -f $to/complete ] && [ ! site/requirements.txt -nt $to/complete ] && return
+  packages python3-pip
+  say "getting MkDocs"
+  rm -rf $to
+  python3 -m pip install --quiet --no-deps --target $to -r site/requirements.txt >.build/pip.log 2>&1 ||
+    fail "pip could not get MkDocs; its output is in .build/pip.log"
+  touch $to/complete
+}
+
 # duckdb: the newest version of DuckDB, which has no library for Go yet.
 duckdb() {
   to=.build/duckdb-2.0.1
@@ -218,9 +230,10 @@ case ${1:-} in
   questdb) build; questdb ;;
   pyarrow) build; pyarrow ;;
   duckdb) build; duckdb ;;
+  site) site ;;
   nodes) build; lua; packages fis-gtm ;;
   versions) build; lua; servers; versions ;;
   lint) build; lua; servers; packages clang clang-format lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|questdb|pyarrow|duckdb|versions|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|questdb|pyarrow|duckdb|site|versions|nodes|lint|debootstrap" ;;
 esac

@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -149,10 +150,12 @@ func (s *startedWriter) Flush() {
 	_ = http.NewResponseController(s.w).Flush() // the next write fails if the client is gone
 }
 
-// A client sends requests to the engine that runs in a data folder.
+// A client sends requests to a running engine.
 type client struct {
-	data string
-	http http.Client
+	where  string  // "in FOLDER" or "at ADDRESS"
+	base   url.URL // before the path of a route
+	header http.Header
+	http   http.Client
 }
 
 // dial returns a client of the engine in a data folder, or nil if none runs there.
@@ -175,7 +178,7 @@ func IsRunning(data string) (bool, error) {
 }
 
 func newClient(data string) *client {
-	return &client{data: data, http: http.Client{Transport: &http.Transport{
+	return &client{where: "in " + data, base: url.URL{Scheme: "http", Host: "engine"}, http: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(data, datafolder.SocketName))
 		},
@@ -186,14 +189,16 @@ func (c *client) close() { c.http.CloseIdleConnections() }
 
 // post sends a request and returns the body of the answer, which the caller closes.
 func (c *client) post(ctx context.Context, path string, query url.Values, body io.Reader) (io.ReadCloser, error) {
-	target := url.URL{Scheme: "http", Host: "engine", Path: path, RawQuery: query.Encode()}
+	target := c.base
+	target.Path, target.RawQuery = c.base.Path+path, query.Encode()
 	var response *http.Response
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), body)
 	if err == nil {
+		maps.Copy(request.Header, c.header)
 		response, err = c.http.Do(request)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("send a request to the engine in %s: %w", c.data, err)
+		return nil, fmt.Errorf("send a request to the engine %s: %w", c.where, err)
 	}
 	if response.StatusCode == http.StatusOK {
 		return response.Body, nil
@@ -201,7 +206,7 @@ func (c *client) post(ctx context.Context, path string, query url.Values, body i
 	defer response.Body.Close()
 	var answer event.Fault
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Message == "" {
-		return nil, fmt.Errorf("the engine in %s answered with status %s", c.data, response.Status)
+		return nil, fmt.Errorf("the engine %s answered with status %s", c.where, response.Status)
 	}
 	return nil, &answer
 }

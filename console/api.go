@@ -15,6 +15,7 @@ import (
 // socketRoutes are the routes of the engine's socket that the console has, below its own prefix.
 // They are what the command line asks.
 var socketRoutes = []string{
+	"POST /admin/status",
 	"POST /admin/pause",
 	"POST /admin/resume",
 	"POST /admin/running-code",

@@ -463,3 +463,41 @@ func TestTestCase(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenHTTP: a program reaches an engine through the API, with the token.
+func TestOpenHTTP(t *testing.T) {
+	r := start(t, "console: {token: open-sesame}")
+	for _, token := range []string{"", "wrong"} {
+		a, err := admin.OpenHTTP("http://"+r.Address(), token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "send the token") {
+			t.Errorf("Status without the token: %v", err)
+		}
+		if err := a.Pause(t.Context(), "mails", "a test"); err == nil {
+			t.Error("paused without the token")
+		}
+		a.Close()
+	}
+	a, err := admin.OpenHTTP("http://"+r.Address()+"/", "open-sesame")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if all, err := a.Status(t.Context()); err != nil || len(all) != 1 || all[0].Pipeline != "mails" {
+		t.Errorf("Status: %v, %v", all, err)
+	}
+	if err := errors.Join(a.Pause(t.Context(), "mails", "a test"), a.Resume(t.Context(), "mails")); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "a dead letter", func() bool {
+		for d, err := range a.DeadLetters(t.Context(), admin.Filter{Pipeline: "mails"}) {
+			return err == nil && d.Stage == "script"
+		}
+		return false
+	})
+	if _, err := admin.OpenHTTP("localhost:4290", ""); err == nil {
+		t.Error("opened an address that is no URL")
+	}
+}

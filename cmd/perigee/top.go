@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,6 +14,8 @@ import (
 
 type topCommand struct {
 	dataFlags
+	URL   string `placeholder:"URL" help:"Address of an engine elsewhere, such as http://host:4290, whose console is on."`
+	Token string `env:"PERIGEE_TOKEN" placeholder:"TOKEN" help:"Token of that console; better in the variable PERIGEE_TOKEN, since others can see arguments."`
 }
 
 func (topCommand) Help() string {
@@ -26,7 +29,8 @@ letters.
 
 Examples:
   perigee top
-  perigee top --config pipeline.yaml`
+  perigee top --config pipeline.yaml
+  PERIGEE_TOKEN=$(cat token) perigee top --url https://host.example.com:4290`
 }
 
 func (t *topCommand) Run(c *console) error {
@@ -35,12 +39,20 @@ func (t *topCommand) Run(c *console) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return t.use(c, func(_ context.Context, a *admin.Admin) error {
+	show := func(_ context.Context, a *admin.Admin) error {
 		if _, err := a.Status(ctx); err != nil {
 			return err
 		}
 		return top.Run(ctx, topEngine{a})
-	})
+	}
+	if t.URL == "" {
+		return t.use(c, show)
+	}
+	a, err := admin.OpenHTTP(t.URL, t.Token)
+	if err != nil {
+		return err
+	}
+	return errors.Join(show(ctx, a), a.Close())
 }
 
 // topEngine is the engine that package top shows.

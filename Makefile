@@ -135,7 +135,7 @@ soak: build ## events faster than the sink for DURATION=10m: memory stays flat
 
 # Code that attacks its process while it loads, and calls that a process forges.
 ATTACKS := ^(TestLoadingLeaks|TestForgedCalls|TestEndlessFiles|TestFailedRun)$$
-torture: build ## run hostile scripts, requests and SQL against the limits: small memory, garbage collected before each call, code that attacks while it loads
+torture: build ## run hostile scripts, requests, SQL and attacks on the web console against the limits: small memory, garbage collected before each call, code that attacks while it loads
 	@$(GO) build -o bin/torture ./internal/luajit/torture/run
 	@bin/torture
 	@bin/torture -oom

@@ -6,6 +6,8 @@
 #   tools/lmdb/build.sh           .build/lmdb/{lib,include}
 #   tools/lmdb/build.sh fetched   succeeds if the source does not have to be downloaded
 #
+# CC=aarch64-linux-gnu-gcc compiles for another machine, as it does in a build of Go.
+#
 # The script rebuilds only if this folder has changed. Each build has an identity, which is written to a
 # header in nodedb: Go's build cache does not look at archives, and would not link a new one.
 set -eu
@@ -22,7 +24,7 @@ header=$root/nodedb/lmdb_build.h
 case ${1:-} in
 '') ;;
 fetched)
-	[ -d "$source" ]
+	[ -f "$source/LICENSE" ]
 	exit ;;
 *)
 	echo "usage: $0 [fetched]" >&2
@@ -36,7 +38,7 @@ fail() {
 
 # fetch downloads the source if it is missing.
 fetch() {
-	[ ! -d "$source" ] || return 0
+	[ ! -f "$source/LICENSE" ] || return 0
 	command -v python3 > /dev/null || fail "python3 is missing; install Debian's python3-pip"
 	parts=$root/.build/lmdb-source
 	rm -rf "$parts"
@@ -46,6 +48,7 @@ fetch() {
 	echo "$checksum  $parts/lmdb-$version.tar.gz" | sha256sum -c --quiet - > "$parts/log" 2>&1 ||
 		fail "the checksum of the fetched source differs from the one in $0"
 	tar -xzf "$parts/lmdb-$version.tar.gz" -C "$parts/parts"
+	mv "$parts/parts/lmdb-$version/LICENSE" "$parts/parts/lmdb-$version/lib/"
 	mv "$parts/parts/lmdb-$version/lib" "$source"
 	rm -rf "$parts/parts" "$parts/lmdb-$version.tar.gz"
 }
@@ -56,14 +59,18 @@ write_header() {
 	[ "$(cat "$header" 2> /dev/null)" = "$line" ] || echo "$line" > "$header"
 }
 
-stamp=$(cat "$here"/build.sh "$here"/guard.sed "$here"/*.[ch] | cksum)
+case ${CC:-} in
+*-gcc) cross=${CC%gcc} compiler=$CC ;;
+*) cross='' compiler=cc ;;
+esac
+stamp=$(cat "$here"/build.sh "$here"/guard.sed "$here"/*.[ch] | cksum)${cross:+ $cross}
 if [ "$(cat "$dest/stamp" 2> /dev/null)" = "$stamp" ]; then
 	write_header
 	exit 0
 fi
 
-for tool in cc ar; do
-	command -v $tool > /dev/null || fail "$tool is missing"
+for tool in "$compiler" "${cross}ar"; do
+	command -v "$tool" > /dev/null || fail "$tool is missing"
 done
 mkdir -p "$root/.build"
 exec 9> "$root/.build/lmdb.lock"
@@ -76,7 +83,7 @@ fetch
 
 # MDB_MAXKEYSIZE=0 allows keys as long as a page permits: 1,980 bytes.
 compile() {
-	cc -O2 -g -fPIC -pthread -DMDB_MAXKEYSIZE=0 "-I$work" "-I$source" "-I$here" -w -c "$1" -o "$2" 2>> "$work/log" ||
+	"$compiler" -O2 -g -fPIC -pthread -DMDB_MAXKEYSIZE=0 "-I$work" "-I$source" "-I$here" -w -c "$1" -o "$2" 2>> "$work/log" ||
 		fail "the compiler failed; see $work/log"
 }
 work=$dest.work
@@ -87,7 +94,7 @@ edits=$(grep -c 'guard_' "$work/mdb.c")
 [ "$edits" = 24 ] || fail "guard.sed made $edits edits, not 24: does it fit this version of LMDB?"
 compile "$source/midl.c" "$work/midl.o"
 compile "$here/extend.c" "$work/extend.o"
-ar rcs "$work/lib/liblmdb.a" "$work/midl.o" "$work/extend.o"
+"${cross}ar" rcs "$work/lib/liblmdb.a" "$work/midl.o" "$work/extend.o"
 cp "$source/lmdb.h" "$here/extend.h" "$work/include/"
 mv "$work/include/extend.h" "$work/include/lmdb_extend.h"
 rm -f "$work"/*.o "$work/mdb.c"

@@ -6,6 +6,8 @@
 #   tools/luajit/build.sh asan      .build/luajit-asan/{lib,include}, instrumented
 #   tools/luajit/build.sh fetched   succeeds if the source does not have to be downloaded
 #
+# CC=aarch64-linux-gnu-gcc compiles for another machine, as it does in a build of Go.
+#
 # A second call does nothing unless this folder has changed. Each build has an identity,
 # written into a header in internal/luajit (see luajit_build in vm.c): Go's build cache
 # does not look at archives, and would not link a new one.
@@ -72,7 +74,11 @@ write_header() {
 	[ "$(cat "$header" 2> /dev/null)" = "$line" ] || echo "$line" > "$header"
 }
 
-stamp=$(cat "$here"/build.sh "$here"/Cargo.toml "$here"/*.patch 2> /dev/null | cksum)
+case ${CC:-} in
+*-gcc) cross=${CC%gcc} ;;
+*) cross= ;;
+esac
+stamp=$(cat "$here"/build.sh "$here"/Cargo.toml "$here"/*.patch 2> /dev/null | cksum)${cross:+ $cross}
 if [ "$(cat "$dest/stamp" 2> /dev/null)" = "$stamp" ]; then
 	write_header
 	exit 0
@@ -97,7 +103,7 @@ for p in "$here"/*.patch; do
 	[ -f "$p" ] || continue
 	patch -s -p1 -d "$work" < "$p" || fail "$(basename "$p") does not apply"
 done
-make -C "$work/src" -j"$(nproc)" BUILDMODE=static XCFLAGS="$flags" TARGET_CFLAGS="$target" TARGET_STRIP=@: \
+make -C "$work/src" -j"$(nproc)" HOST_CC=gcc CROSS="$cross" BUILDMODE=static XCFLAGS="$flags" TARGET_CFLAGS="$target" TARGET_STRIP=@: \
 	libluajit.a > "$work/log" 2>&1 || fail "the compiler failed; see $work/log"
 rm -rf "$dest"
 mkdir -p "$dest/lib" "$dest/include"

@@ -11,10 +11,12 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlworker"
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // RunWorker runs a worker and does not return if this process was started as one; otherwise
@@ -24,6 +26,11 @@ func RunWorker() { sqlworker.Run() }
 
 // Version returns the version of the library that answers queries.
 func Version() string { return sqlworker.Version() }
+
+// DataFormats describes the format versions that stores are written in.
+func DataFormats() string {
+	return fmt.Sprintf("manifest %d, log %d, files %d", manifest.Format, wal.Format, manifest.FileFormat)
+}
 
 // The types of row values, besides nil, bool, int64, uint64, float32, float64, string, []byte
 // and time.Time. Lists are []any.

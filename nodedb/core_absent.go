@@ -8,6 +8,9 @@ import "unsafe"
 // database.
 func Version() string { return "" }
 
+// Format returns "": this build has no core.
+func Format() string { return "" }
+
 // Functions returns nil: this build has no core.
 func Functions() unsafe.Pointer { return nil }
 

@@ -134,13 +134,17 @@ func Version() string {
 	return version
 }
 
+// Format returns the format of new folders, such as "perigee nodedb 2", or "" if this build cannot open
+// node databases.
+func Format() string { return C.GoString(C.ndb_format()) }
+
 // sentinels maps the core's codes to errors.
 var sentinels = map[C.int]error{
 	C.NDB_E_ARGUMENT: ErrArgument, C.NDB_E_KEY: ErrPathTooLong, C.NDB_E_VALUE: ErrValueTooLong,
 	C.NDB_E_FULL: ErrTransactionTooLarge, C.NDB_E_CONFLICT: ErrConflict, C.NDB_E_TIMEOUT: ErrTimeout,
 	C.NDB_E_LEVEL: ErrLevel, C.NDB_E_DISK: ErrDisk, C.NDB_E_CORRUPT: ErrCorrupt, C.NDB_E_MEMORY: ErrMemory,
 	C.NDB_E_SUPERSEDED: ErrSuperseded, C.NDB_E_MERGE: ErrMerge, C.NDB_E_NUMBER: ErrNumberRange, C.NDB_E_LOCKS: ErrTooManyLocks,
-	C.NDB_E_IN_USE: ErrInUse, C.NDB_E_INCOMPLETE: ErrIncomplete,
+	C.NDB_E_IN_USE: ErrInUse, C.NDB_E_INCOMPLETE: ErrIncomplete, C.NDB_E_NEWER: ErrNewer,
 }
 
 // callCore calls the core, and returns its result or an error with the thread's message.

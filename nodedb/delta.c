@@ -255,9 +255,9 @@ static int decode(const char *data, size_t len, ndb_layer *out, uint64_t *clock)
 	for (int i = 0; i < SUM_BYTES; i++) sum |= (uint32_t)(unsigned char)data[body + i] << (8 * i);
 	if (sum != ndb_crc32c(data, body)) return corrupt("its checksum does not match");
 	if (data[0] != VERSION)
-		return ndb_fail(NDB_E_CORRUPT,
-		    "the encoded delta has version %d, and this program reads version %d: use a newer one",
-		    data[0], VERSION);
+		return ndb_fail(NDB_E_NEWER,
+		    "the encoded delta has version %d, and this program reads version %d", data[0],
+		    VERSION);
 	reader r = {.at = data + 1, .end = data + body};
 	int error = read_number(&r, clock);
 	if (error == NDB_OK) error = read_kills(&r, out);

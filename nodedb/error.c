@@ -41,6 +41,7 @@ const char *ndb_code_name(int code) {
 	case NDB_E_LOCKS: return "NDB_E_LOCKS";
 	case NDB_E_IN_USE: return "NDB_E_IN_USE";
 	case NDB_E_INCOMPLETE: return "NDB_E_INCOMPLETE";
+	case NDB_E_NEWER: return "NDB_E_NEWER";
 	}
 	return "unknown code";
 }

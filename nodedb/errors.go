@@ -33,7 +33,9 @@ var (
 	ErrInUse = newSentinel("nodedb: already open", "")
 	// ErrIncomplete means that the folder of a unit may have parts of deltas. Apply them again, in
 	// order, up to begun of Positions.
-	ErrIncomplete   = newSentinel("nodedb: deltas are missing", "")
+	ErrIncomplete = newSentinel("nodedb: deltas are missing", "")
+	// ErrNewer means that a later version has written the folder or the delta. They are unchanged.
+	ErrNewer        = newSentinel("nodedb: written by a later version", "use the version of perigee that wrote it, or a later one")
 	ErrTooManyLocks = newSentinel("nodedb: too many locks", "unlock nodes that are no longer needed, or lock one ancestor in place of many nodes")
 )
 

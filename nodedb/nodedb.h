@@ -52,7 +52,8 @@ enum {
 	NDB_E_LOCKS = -14,  /* the lock table is full */
 	NDB_E_IN_USE = -15, /* the folder of a unit is open already */
 	/* a unit cannot be read before the deltas that were being written are applied again */
-	NDB_E_INCOMPLETE = -16
+	NDB_E_INCOMPLETE = -16,
+	NDB_E_NEWER = -17 /* a later version has written the folder, or the delta */
 };
 
 #define NDB_SUBSCRIPTS_MAX 31
@@ -83,6 +84,7 @@ typedef struct {
 } ndb_scalar;
 
 /* ---- errors (error.c) ---- */
+const char *ndb_format(void);        /* of new folders: "perigee nodedb 2" */
 const char *ndb_message(void);       /* describes this thread's last error */
 const char *ndb_code_name(int code); /* "NDB_E_TIMEOUT" */
 

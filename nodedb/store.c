@@ -25,8 +25,11 @@ enum {
 };
 /* Format 2 adds checksums. A store of format 1 keeps its format, so that older versions can read
  * it. */
-#define FORMAT "perigee nodedb 2"
-#define FORMAT_1 "perigee nodedb 1"
+#define FORMAT_PREFIX "perigee nodedb "
+#define FORMAT FORMAT_PREFIX "2"
+#define FORMAT_1 FORMAT_PREFIX "1"
+
+const char *ndb_format(void) { return FORMAT; }
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static ndb_store *open_stores;
@@ -72,7 +75,9 @@ static int open_databases(ndb_store *store, int create) {
 	if (rc == 0 && is_format(&value, FORMAT)) {
 		store->sums = 1;
 	} else if (rc == 0 && !is_format(&value, FORMAT_1)) {
-		int error = ndb_fail(NDB_E_CORRUPT,
+		int newer = value.mv_size > sizeof FORMAT_PREFIX - 1 &&
+		            memcmp(value.mv_data, FORMAT_PREFIX, sizeof FORMAT_PREFIX - 1) == 0;
+		int error = ndb_fail(newer ? NDB_E_NEWER : NDB_E_CORRUPT,
 		    "%s: the format is \"%.*s\"; this version reads \"%s\" and \"%s\"", store->folder,
 		    value.mv_size > 40 ? 40 : (int)value.mv_size, (const char *)value.mv_data, FORMAT_1,
 		    FORMAT);

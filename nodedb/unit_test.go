@@ -346,7 +346,6 @@ func TestApplyRefuses(t *testing.T) {
 	check(t, u.Apply(1, 0, sumDelta([]byte("\x01\x00\x01"+a+"\x02"+a+one+key(1, 2, "b\x00")+"\x00"))))
 	wantCommitted(t, u, nodedb.Name("^a"), 1)
 	for name, body := range map[string]string{
-		"another version":         "\x02\x00\x00\x00",
 		"an endless number":       "\x01" + strings.Repeat("\xff", 12),
 		"no entries":              "\x01\x00\x00",
 		"bytes after the end":     "\x01\x00\x00\x00\x00",
@@ -369,6 +368,9 @@ func TestApplyRefuses(t *testing.T) {
 		if err := u.Apply(2, 0, sumDelta([]byte(body))); !errors.Is(err, nodedb.ErrCorrupt) {
 			t.Errorf("%s: error %v, want one that is ErrCorrupt", name, err)
 		}
+	}
+	if err := u.Apply(2, 0, sumDelta([]byte("\x02\x00\x00\x00"))); !errors.Is(err, nodedb.ErrNewer) {
+		t.Errorf("a later version: error %v, want ErrNewer", err)
 	}
 	if last := u.Last(); last != 1 {
 		t.Errorf("the last delta is %d, want 1", last)

@@ -38,9 +38,11 @@ pipelines:
 	says(t, 1, "perigee: hint: did you mean \"steady\"? known: steady", "pause", "stedy", "--config", file)
 	says(t, 0, "no engine is running: pipeline steady will be paused when one starts\ndata folder: "+data+"\n", "pause", "steady", "--config", file, "--reason", "before the start")
 	says(t, 1, "perigee: hint: name the engine's data folder", "status", "--data", data)
+	says(t, 1, "perigee: hint: name the engine's data folder", "status", "--live", "--data", data)
 
 	p := runEngine(t, file, "DATA="+data)
 	p.says("still paused", "before the start")
+	says(t, 0, "", "status", "--live", "--data", data) // although it exits with 1 otherwise
 	if out := says(t, 1, "steady is paused since 20", "status", "--data", data); !strings.Contains(out, "UTC: before the start\n") {
 		t.Errorf("status has no reason:\n%s", out)
 	}

@@ -65,7 +65,7 @@ func TestInstalledWithoutMakefile(t *testing.T) {
 		user.run(t, "", "install", publishedModule+"/cmd/perigee@"+publishedVersion)
 		perigee := filepath.Join(user.path, "bin", "perigee")
 		version := output(t, exec.Command(perigee, "version"))
-		for _, want := range []string{"perigee " + publishedVersion, "gopher-lua v", "20 to 30 times slower", "languages: lua"} {
+		for _, want := range []string{"module " + publishedVersion, "gopher-lua v", "20 to 30 times slower", "languages: lua"} {
 			if !strings.Contains(version, want) {
 				t.Errorf("version does not say %q:\n%s", want, version)
 			}

@@ -15,17 +15,20 @@ import (
 type statusCommand struct {
 	dataFlags
 	Format string `enum:"table,json" default:"table" help:"table or json."`
+	Live   bool   `help:"Only tell whether an engine answers, by the exit code."`
 }
 
 func (statusCommand) Help() string {
 	return `Shows the pipelines of the engine that runs in the data folder. The rate covers the last half second;
 lag counts the events that are not yet committed in a sink.
 
-Exit code: 0 if every pipeline reads, 1 if one does not or no engine runs.
+Exit code: 0 if every pipeline reads, 1 if one does not or no engine runs. With --live it is 0 while an
+engine answers, whatever its pipelines do, as a health check of a container wants it.
 
 Examples:
   perigee status
-  watch perigee status --config pipeline.yaml`
+  watch perigee status --config pipeline.yaml
+  perigee status --live --data /var/lib/perigee/data`
 }
 
 // ratedStatus is a status with the rate over rateInterval.
@@ -39,6 +42,10 @@ const rateInterval = 500 * time.Millisecond
 
 func (s *statusCommand) Run(c *console) error {
 	return s.use(c, func(ctx context.Context, a *admin.Admin) error {
+		if s.Live {
+			_, err := a.Status(ctx)
+			return err
+		}
 		all, err := measureRates(ctx, a)
 		if err != nil {
 			return err

@@ -4,11 +4,15 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/datafolder"
+	"github.com/perigeedb/perigee/internal/release"
 	"github.com/perigeedb/perigee/nodedb"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/script/lua"
 )
 
@@ -20,7 +24,7 @@ func (versionCommand) Help() string {
 }
 
 func (versionCommand) Run(c *console) error {
-	fmt.Fprintf(c.out, "perigee %s\n%s %s/%s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(c.out, "perigee %s\n%s %s/%s%s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, cgo())
 	for _, line := range engineVersions() {
 		fmt.Fprintln(c.out, line)
 	}
@@ -30,6 +34,7 @@ func (versionCommand) Run(c *console) error {
 	if nodedb.Version() == "" {
 		fmt.Fprintf(c.out, "node database: absent: %s\n", event.HintOf(nodedb.ErrUnavailable))
 	}
+	fmt.Fprintln(c.out, "data formats:", dataFormats())
 	kinds := linked()
 	var sources, sinks, languages []string
 	for _, k := range kinds.Sources {
@@ -55,6 +60,27 @@ func engineVersions() []string {
 	return versions
 }
 
+// cgo tells whether C code is linked.
+func cgo() string {
+	info, _ := debug.ReadBuildInfo()
+	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"}) {
+		return ", with cgo"
+	}
+	return ", without cgo"
+}
+
+// dataFormats describes the format versions that this binary writes into data folders.
+func dataFormats() string {
+	formats := fmt.Sprintf("folder %d", datafolder.Format)
+	if store := eventservice.StoreFormats(); store != "" {
+		formats += "; event store: " + store
+	}
+	if format := nodedb.Format(); format != "" {
+		formats += "; node database: " + strings.TrimPrefix(format, "perigee nodedb ") + "; state: " + state.Formats()
+	}
+	return formats
+}
+
 // moduleVersion returns the release, and the commit if the binary was built in a
 // repository.
 func moduleVersion() string {
@@ -65,18 +91,18 @@ func moduleVersion() string {
 	return versionOf(info)
 }
 
-// versionOf describes a build. "go install …@v1.2.3" stamps the version of the module, and
-// "go build" in a repository its commit.
+// versionOf describes a build. "go install …@v1.2.3" stamps the version of the module, which differs
+// from the release if that was not tagged, and "go build" in a repository its commit.
 func versionOf(info *debug.BuildInfo) string {
-	version := info.Main.Version
-	if version == "" || version == "(devel)" {
-		version = "devel"
-	}
+	version := release.Version
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
 	commit := settings["vcs.revision"]
+	if module := info.Main.Version; commit == "" && module != "" && module != "(devel)" && module != "v"+version {
+		return version + ", module " + module
+	}
 	if commit == "" {
 		return version
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"runtime/debug"
 	"testing"
+
+	"github.com/perigeedb/perigee/internal/release"
 )
 
 func TestVersionOf(t *testing.T) {
@@ -17,10 +19,11 @@ func TestVersionOf(t *testing.T) {
 		info debug.BuildInfo
 		want string
 	}{
-		{"go install", debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "v1.2.3"},
-		{"a build in a repository", debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: vcs("false")}, "v1.2.3, commit 0123456789ab of 2026-11-22T09:00:00"},
-		{"one with changes", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: vcs("true")}, "devel, commit 0123456789ab of 2026-11-22T09:00:00, modified"},
-		{"one without a repository", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "devel"},
+		{"go install of a release", debug.BuildInfo{Main: debug.Module{Version: "v" + release.Version}}, release.Version},
+		{"go install of a commit", debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, release.Version + ", module v1.2.3"},
+		{"a build in a repository", debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: vcs("false")}, release.Version + ", commit 0123456789ab of 2026-11-22T09:00:00"},
+		{"one with changes", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: vcs("true")}, release.Version + ", commit 0123456789ab of 2026-11-22T09:00:00, modified"},
+		{"one without a repository", debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, release.Version},
 	} {
 		if got := versionOf(&test.info); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)

@@ -31,6 +31,9 @@ func RunWorker() {}
 // Version returns no version.
 func Version() []string { return nil }
 
+// StoreFormats returns "".
+func StoreFormats() string { return "" }
+
 // A Store is never used without cgo.
 type Store struct{}
 

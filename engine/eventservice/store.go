@@ -42,6 +42,9 @@ func RunWorker() { eventstore.RunWorker() }
 // Version returns the version of the library that answers queries.
 func Version() []string { return []string{eventstore.Version()} }
 
+// StoreFormats describes the format versions of the event store. It is "" without one.
+func StoreFormats() string { return eventstore.DataFormats() }
+
 // Functions returns the functions that queries may call.
 func Functions() []catalog.FunctionGroup { return eventstore.Functions() }
 

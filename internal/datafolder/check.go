@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// Check returns a *FolderError if the folder exists and a user other than this process's
-// user and root could change it, for example replace a file by a link. It changes nothing.
+// Check returns a *FolderError if the folder exists and this process must not use it: if a later
+// version has written it, or if a user other than this process's user and root could change it,
+// for example replace a file by a link. It changes nothing.
 //
 // Write permission of a group counts as that of others, even of the user's own group, because
 // many systems share one group among all users. Check ignores the folders above.
@@ -27,7 +28,10 @@ func Check(folder string) error {
 	if !known || !info.IsDir() {
 		return nil // opening the folder reports the fault
 	}
-	return judge(folder, int(owner.Uid), os.Geteuid(), info.Mode())
+	if err := judge(folder, int(owner.Uid), os.Geteuid(), info.Mode()); err != nil {
+		return err
+	}
+	return checkFormat(folder)
 }
 
 // judge returns an error if a process of user me cannot trust a folder.
@@ -63,7 +67,8 @@ func nameOf(id int) string {
 	return fmt.Sprintf("user %s (%d)", u.Username, id)
 }
 
-// A FolderError is returned for a folder that other users could change.
+// A FolderError is returned for a folder that other users could change, or that a later version
+// has written.
 type FolderError struct {
 	Message string
 	Hint    string

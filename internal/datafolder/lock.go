@@ -34,17 +34,26 @@ const (
 
 // Lock creates the folder if it does not exist, and locks it for this process until the
 // returned Closer is closed. For a folder with another owner see LockFile. If others could
-// change the folder, the error is a *FolderError.
+// change the folder, or a later version has written it, the error is a *FolderError. An older
+// format of the folder is raised to Format.
 func Lock(folder string) (io.Closer, error) {
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder: %w", err)
 	}
-	return LockFile(folder, lockName)
+	lock, err := LockFile(folder, lockName)
+	if err != nil {
+		return nil, err
+	}
+	if err := raiseFormat(folder); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
 }
 
 // LockFile locks a folder through the file name in it, until the returned Closer is closed.
 // If another owner, in this or another process, holds the lock for a second, the error is
-// an *InUseError. If others could change the folder, it is a *FolderError.
+// an *InUseError. If others could change the folder, or a later version has written it, it is a
+// *FolderError.
 func LockFile(folder, name string) (io.Closer, error) {
 	if err := Check(folder); err != nil {
 		return nil, err

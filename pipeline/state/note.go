@@ -37,6 +37,9 @@ const (
 	noteHeader  = 1 + 8
 )
 
+// Formats describes the format versions in which state is kept beside the node database.
+func Formats() string { return fmt.Sprintf("notes %d, archive %d", noteVersion, archive.Version) }
+
 // contentMax is the size of the largest content, before it is compressed.
 const contentMax = 4 * sink.NoteMax
 

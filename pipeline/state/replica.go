@@ -52,6 +52,8 @@ func (r *replica) openCopy(folder string) (*nodedb.Unit, error) {
 	switch {
 	case errors.Is(err, nodedb.ErrCorrupt):
 		return nil, r.refuse(fmt.Errorf("the copy of unit %s in %s: %w", r.name, folder, err), r.config.hintOfDamage(r.name))
+	case errors.Is(err, nodedb.ErrNewer):
+		return nil, r.refuse(fmt.Errorf("the copy of unit %s in %s: %w", r.name, folder, err), event.HintOf(nodedb.ErrNewer))
 	case err != nil:
 		return nil, fmt.Errorf("open the copy of unit %s: %w", r.name, err)
 	}
@@ -95,7 +97,9 @@ func (r *replica) take(stored *sink.Note) error {
 		err = fmt.Errorf("it does not continue note %d", r.last)
 	}
 	if err == nil {
-		if err = applyNote(r.copy, note); err != nil && !errors.Is(err, nodedb.ErrCorrupt) {
+		if err = applyNote(r.copy, note); errors.Is(err, nodedb.ErrNewer) {
+			return r.refuse(fmt.Errorf("note %d of unit %s: %w", note.Number, r.name, err), event.HintOf(nodedb.ErrNewer))
+		} else if err != nil && !errors.Is(err, nodedb.ErrCorrupt) {
 			return fmt.Errorf("unit %s: %w", r.name, err)
 		}
 	}

@@ -282,7 +282,7 @@ func (r *restore) resume(ctx context.Context, history *archive.History, b *base,
 		return nil, at, nil, err
 	}
 	unit, err = nodedb.OpenUnit(r.building, nodedb.UnitOptions{FlushAge: r.u.config.FlushAge})
-	if errors.Is(err, nodedb.ErrCorrupt) {
+	if errors.Is(err, nodedb.ErrCorrupt) || errors.Is(err, nodedb.ErrNewer) { // it can be built again
 		return nil, at, nil, os.RemoveAll(r.building)
 	}
 	if err != nil {

@@ -108,7 +108,7 @@ func TestDamage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, Name), withHead(3, []byte("{}")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := loadError(folder); err == nil || !strings.Contains(err.Error(), "has format 3; this program reads formats 1 and 2") {
+	if err := loadError(folder); err == nil || !strings.Contains(err.Error(), "has format 3; this version of perigee reads formats 1 and 2") {
 		t.Errorf("a newer format: %v", err)
 	}
 }

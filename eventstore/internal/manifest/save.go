@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
@@ -27,6 +28,9 @@ const (
 	baseFormat  = 2 // the rest is a pointer
 	head        = "perigee-manifest %d %08x\n"
 )
+
+// Format is the format of new manifests.
+const Format = baseFormat
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -233,7 +237,7 @@ func readHead(path string) (format int, rest []byte, err error) {
 		return 0, nil, &DamageError{File: path, Reason: "it does not begin with perigee-manifest"}
 	}
 	if format != wholeFormat && format != baseFormat {
-		return 0, nil, fmt.Errorf("%s has format %d; this program reads formats %d and %d", path, format, wholeFormat, baseFormat)
+		return 0, nil, newer(fmt.Errorf("%s has format %d; this version of perigee reads formats %d and %d", path, format, wholeFormat, baseFormat))
 	}
 	if fmt.Sprintf(head, format, sum) != string(first)+"\n" { // Sscanf also accepts other spellings of a number
 		return 0, nil, &DamageError{File: path, Reason: "its first line is not as it was written"}
@@ -306,9 +310,15 @@ func decode(path string, text []byte, v any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(v); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return newer(fmt.Errorf("read %s: %w", path, err))
 	}
 	return nil
+}
+
+// newer adds advice to an error about a file with a correct checksum that does not decode.
+func newer(err error) error {
+	return &event.PermanentError{Err: err, Hint: "a later version of perigee has written this file: use that version; " +
+		"perigee.format in the data folder may name it"}
 }
 
 func damaged(path string, err error) error {

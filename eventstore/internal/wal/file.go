@@ -43,11 +43,13 @@ const (
 	spareName = "spare"
 
 	magic    = "perigwal"
-	format   = 1
 	storeMax = 32
 
 	headerSize = FirstFrame
 )
+
+// Format is the format version of log files.
+const Format = 1
 
 // FirstFrame is the offset of the first frame in a file.
 const FirstFrame = 128
@@ -61,7 +63,7 @@ type header struct {
 func (h *header) encode() []byte {
 	b := make([]byte, headerSize)
 	copy(b, magic)
-	binary.LittleEndian.PutUint32(b[8:], format)
+	binary.LittleEndian.PutUint32(b[8:], Format)
 	binary.LittleEndian.PutUint64(b[16:], h.number)
 	binary.LittleEndian.PutUint64(b[24:], h.key)
 	binary.LittleEndian.PutUint64(b[32:], uint64(h.created.UnixMicro()))
@@ -70,7 +72,7 @@ func (h *header) encode() []byte {
 	return b
 }
 
-var errFormat = errors.New("another version of Perigee has written it")
+var errFormat = errors.New("another version of perigee has written it")
 
 // parseHeader parses the header of the file with the given number. The error describes the
 // fault, to follow the file's name.
@@ -78,8 +80,8 @@ func parseHeader(b []byte, number uint64) (header, error) {
 	switch {
 	case string(b[:len(magic)]) != magic || frame.Checksum(0, b[:124]) != binary.LittleEndian.Uint32(b[124:]):
 		return header{}, errors.New("its header is damaged")
-	case binary.LittleEndian.Uint32(b[8:]) != format:
-		return header{}, fmt.Errorf("%w: it has format %d, and this version of Perigee reads format %d", errFormat, binary.LittleEndian.Uint32(b[8:]), format)
+	case binary.LittleEndian.Uint32(b[8:]) != Format:
+		return header{}, fmt.Errorf("%w: it has format %d, and this version reads format %d", errFormat, binary.LittleEndian.Uint32(b[8:]), Format)
 	}
 	h := header{
 		number:  binary.LittleEndian.Uint64(b[16:]),

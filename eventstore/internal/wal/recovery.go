@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/frame"
 )
@@ -128,7 +129,8 @@ func (l *Log) openScanned(number uint64) (*scannedFile, error) {
 		err = fmt.Errorf("it belongs to another store, %s", r.header.store)
 	}
 	if errors.Is(err, errFormat) {
-		return nil, errors.Join(fmt.Errorf("%s: %w", r.file.Name(), err), r.Close())
+		err = event.WithHint(fmt.Errorf("%s: %w", r.file.Name(), err), "perigee.format in the data folder may name the version to use")
+		return nil, errors.Join(err, r.Close())
 	}
 	if err != nil {
 		l.addDamage(Damage{Path: r.file.Name(), What: err.Error()})

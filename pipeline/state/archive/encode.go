@@ -23,7 +23,6 @@ import (
 const (
 	segmentMagic  = "PGSEG"
 	manifestMagic = "PGSNP"
-	version       = 1
 	sumBytes      = 8
 )
 
@@ -40,7 +39,10 @@ const SegmentBytes = 4 << 20
 // ErrDamaged says that an object does not decode, or that its checksum does not match.
 var ErrDamaged = errors.New("the object is damaged")
 
-func begin(magic string) []byte { return append([]byte(magic), version) }
+// Version is the format version of the objects of an archive.
+const Version = 1
+
+func begin(magic string) []byte { return append([]byte(magic), Version) }
 
 func seal(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b)) }
 
@@ -50,8 +52,8 @@ func unseal(data []byte, magic string) (*reader, error) {
 	if body < len(magic)+1 || string(data[:len(magic)]) != magic || binary.LittleEndian.Uint64(data[body:]) != xxhash.Sum64(data[:body]) {
 		return nil, ErrDamaged
 	}
-	if v := data[len(magic)]; v != version {
-		return nil, fmt.Errorf("the object has version %d, and this program reads %d: use the version of perigee that wrote it", v, version)
+	if v := data[len(magic)]; v != Version {
+		return nil, fmt.Errorf("the object has version %d, and this program reads %d: use the version of perigee that wrote it", v, Version)
 	}
 	return &reader{rest: data[len(magic)+1 : body]}, nil
 }

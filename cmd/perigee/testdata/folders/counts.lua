@@ -1,0 +1,6 @@
+local count = require "nodedb".node "^count"
+
+function main(event)
+  count:incr()
+  return nil
+end

@@ -238,7 +238,7 @@ bench-peers: build ## a million events from Redis into MariaDB, as they are and 
 	@cd bench/peers && ../../$(GO) run . -perigee ../../$(PERIGEE) -plot ../../docs/peers.svg $(if $(ROUNDS),-rounds $(ROUNDS))
 	@cd bench && PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka ../$(GO) run ./state -perigee ../$(PERIGEE) -only Kafka $(if $(ROUNDS),-rounds $(ROUNDS))
 
-bench-observe: build ## an engine that somebody looks at, with a tap that is read slowly or with traces, compared with one alone
+bench-observe: build ## an engine that somebody looks at, with a tap that is read slowly, traces or a console, compared with one alone
 	@cd bench && ../$(GO) run ./observe -perigee ../$(PERIGEE) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 bench-manifest: ## a change of the event store's metadata with 20,000 segments and 10,000 partitions: bytes and milliseconds

@@ -1,5 +1,5 @@
 // Command observe measures what it costs to look at a running engine: a reader of a tap that is slow,
-// and traces of one batch in a hundred, compared with an engine that nobody looks at. All read the same
+// traces of one batch in a hundred, and a console that is open, compared with an engine that nobody looks at. All read the same
 // events from their standard input, in turns.
 package main
 
@@ -57,10 +57,11 @@ func main() {
 	receiver := newReceiver()
 	defer receiver.Close()
 	observers := []observer{
-		{name: "nobody", attach: func() (func(), func() uint64) { return func() {}, func() uint64 { return 0 } }},
-		{name: "slow reader of a tap", figure: "tap_vs_none", attach: tapSlowly},
+		{name: "nobody", settings: "http: off\n", attach: func() (func(), func() uint64) { return func() {}, func() uint64 { return 0 } }},
+		{name: "slow reader of a tap", figure: "tap_vs_none", settings: "http: off\n", attach: tapSlowly},
 		{name: "traces of 1 %", figure: "traces_1pct_vs_none",
-			settings: "traces: {endpoint: \"" + receiver.URL + "\", sample: 1%}\n", attach: receiver.attach},
+			settings: "traces: {endpoint: \"" + receiver.URL + "\", sample: 1%}\nhttp: off\n", attach: receiver.attach},
+		{name: "open console", figure: "console_open_vs_none", settings: "http: " + consoleAddress + "\n", attach: openConsole},
 	}
 	times, ratios, seen := make([][]float64, len(observers)), make([][]float64, len(observers)), make([]uint64, len(observers))
 	for round := range *count {
@@ -101,7 +102,7 @@ func writeEvents(n uint64) error {
 // second, for the observer's request to end.
 func turn(program string, o *observer) (seconds float64, seen uint64) {
 	must(os.RemoveAll("data"))
-	must(os.WriteFile("pipeline.yaml", []byte("data: data\nhttp: off\n"+o.settings+
+	must(os.WriteFile("pipeline.yaml", []byte("data: data\n"+o.settings+
 		"pipelines:\n  a:\n    source: {file: {path: \"-\"}}\n    script: script.lua\n    sink: {stdout: {}}\n"), 0o600))
 	in, out, err := os.Pipe()
 	must(err)
@@ -190,6 +191,35 @@ func tapSlowly() (detach func(), seen func() uint64) {
 		answer.Body.Close()
 		client.CloseIdleConnections()
 	}, count.Load
+}
+
+const consoleAddress = "127.0.0.1:42917"
+
+// openConsole asks for what the first page of the console shows, once a second as that page does.
+func openConsole() (detach func(), seen func() uint64) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var count atomic.Uint64
+	go func() {
+		for ctx.Err() == nil {
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+consoleAddress+"/console/api/pipelines", strings.NewReader("{}"))
+			must(err)
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("Perigee-Console", "1")
+			if answer, err := http.DefaultClient.Do(request); err == nil {
+				n, _ := io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+				if answer.StatusCode != http.StatusOK {
+					must(fmt.Errorf("the console answered %s", answer.Status))
+				}
+				count.Add(uint64(n))
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() { cancel(); http.DefaultClient.CloseIdleConnections() }, count.Load
 }
 
 // A receiver takes traces, and counts their bytes.

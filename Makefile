@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -257,6 +257,9 @@ site: ## the documentation as a site in .build/site, from docs; a link that lead
 	@mkdir -p .build && $(SETUP) site
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=.build/site-generator python3 -m mkdocs build --strict --config-file site/mkdocs.yml
 	@echo '.build/site/index.html'
+
+recording: build ## the first commands on a terminal as a drawing that moves, for README, in docs/start.svg
+	@python3 site/record.py $(PERIGEE) docs/start.svg
 
 TARGET := demo
 bare-debian: ## make TARGET=demo on a clone in a minimal Debian below /tmp; needs root

@@ -165,13 +165,13 @@ pyarrow() {
 # site: the generator of the documentation site.
 site() {
   to=.build/site-generator
-  [ -f $to/complete ] && [ ! site/requirements.txt -nt $to/complete ] && return
+  cmp -s site/requirements.txt $to/complete && return
   packages python3-pip
   say "getting MkDocs"
   rm -rf $to
   python3 -m pip install --quiet --no-deps --target $to -r site/requirements.txt >.build/pip.log 2>&1 ||
     fail "pip could not get MkDocs; its output is in .build/pip.log"
-  touch $to/complete
+  cp site/requirements.txt $to/complete
 }
 
 # duckdb: the newest version of DuckDB, which has no library for Go yet.

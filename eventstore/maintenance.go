@@ -10,6 +10,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -56,7 +57,7 @@ func (s *Store) runCompactor() {
 	defer cancel()
 	for !s.isClosed() {
 		s.compacting.Lock()
-		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.divideFile(ctx), s.recomputeFile(ctx), s.mergeSmallFiles(ctx))
+		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.divideFile(ctx), s.recomputeFile(ctx), s.mergeUnlessChanged(ctx))
 		s.compacting.Unlock()
 		s.pause(err, s.compactor)
 	}
@@ -241,6 +242,56 @@ const (
 	mergeMemory = 48 << 20
 	mergeRowMax = 256 << 10
 )
+
+// A merging is the running merge of small files, if there is one. A change of a table cancels it:
+// merges take long and run at a low priority, and the files can be merged later.
+type merging struct {
+	mu      sync.Mutex
+	changes int                // that wait or run
+	cancel  context.CancelFunc // of the running merge
+}
+
+// begin returns the context of a merge, which is canceled while a change waits.
+func (m *merging) begin(ctx context.Context) (merge context.Context, end func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	merge, m.cancel = context.WithCancel(ctx)
+	if m.changes > 0 {
+		m.cancel()
+	}
+	return merge, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.cancel()
+		m.cancel = nil
+	}
+}
+
+// interrupt cancels the running merge, and those that begin before the caller calls resume.
+func (m *merging) interrupt() (resume func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.changes++
+	if m.cancel != nil {
+		m.cancel()
+	}
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.changes--
+	}
+}
+
+// mergeUnlessChanged is mergeSmallFiles, which ends early if a change of a table waits for it.
+func (s *Store) mergeUnlessChanged(ctx context.Context) error {
+	merge, end := s.merging.begin(ctx)
+	defer end()
+	err := s.mergeSmallFiles(merge)
+	if merge.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
 
 // mergeSmallFiles merges small files of each table and day. If more may remain, it wakes the
 // compactor again.

@@ -230,3 +230,30 @@ func TestWhatIsMerged(t *testing.T) {
 		t.Errorf("%d files, three of a day (-before +after):\n%s", len(before), diff)
 	}
 }
+
+// TestChangesInterruptMerges holds merges to give way to the changes of tables.
+func TestChangesInterruptMerges(t *testing.T) {
+	var m merging
+	canceled := func(ctx context.Context) bool { return ctx.Err() != nil }
+	first, endFirst := m.begin(t.Context())
+	if canceled(first) {
+		t.Error("a merge is canceled, and no table changes")
+	}
+	resume, resumeOther := m.interrupt(), m.interrupt()
+	if !canceled(first) {
+		t.Error("a table changes, and the merge that was running is not canceled")
+	}
+	endFirst()
+	resume()
+	second, endSecond := m.begin(t.Context())
+	if !canceled(second) {
+		t.Error("another table changes, and a merge that has begun since is not canceled")
+	}
+	endSecond()
+	resumeOther()
+	third, endThird := m.begin(t.Context())
+	if canceled(third) {
+		t.Error("a merge is canceled after the changes have ended")
+	}
+	endThird()
+}

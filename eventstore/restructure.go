@@ -24,6 +24,8 @@ func (s *Store) restructure(ctx context.Context, table string, change func(ctx c
 	}
 	ctx, cancel := s.untilClosed(ctx)
 	defer cancel()
+	defer wake(s.compactor)
+	defer s.merging.interrupt()()
 	s.compacting.Lock()
 	defer s.compacting.Unlock()
 	t := s.tableNamed(table)

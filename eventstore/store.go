@@ -92,6 +92,7 @@ type Store struct {
 	compacting, sealing sync.Mutex
 	creating            sync.Mutex // held while a table is created
 	restructures        inFlight
+	merging             merging
 	unsaved             atomic.Bool // a version that a restructure failed to save may be on disk
 	changing            sync.Mutex  // held while the manifest changes; protects manifests and version
 	manifests           *manifest.Writer

@@ -13,7 +13,8 @@ import (
 )
 
 // mergeNice is the nice value of a worker that merges, because no caller waits for merges.
-// Sealing keeps the normal priority: appends wait for it when it falls behind.
+// Sealing and rewriting keep the normal priority: appends wait for sealing when it falls behind,
+// and for a rewrite while a column is dropped.
 const mergeNice = 15
 
 // confine drops privileges that a worker does not need: network access, starting programs,

@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-console test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka
 	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) test -count=1 ./source/kafka ./sink/kafka
 	@PERIGEE_KAFKA_JARS=$(CURDIR)/.build/kafka $(GO) test -count=1 ./cmd/perigee -run TestStatesThroughKafka
+
+test-console: build ## every page of the web console in Chromium, on an engine with Redis and MariaDB; SHOTS=docs/images writes screenshots
+	@$(SETUP) servers && $(SETUP) console
+	@PERIGEE_CONSOLE_TOOLS=$(CURDIR)/.build/console PERIGEE_CONSOLE_SHOTS=$(if $(SHOTS),$(CURDIR)/$(SHOTS)) $(GO) test ./console -count=1 -v -timeout 10m -run 'TestBrowser$$'
 
 test-s3: ## the archive of states in the buckets of a real S3 service
 	@$(SETUP) seaweedfs

@@ -9,6 +9,7 @@
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
 #   tools/setup.sh kafka-streams  to compile, and the jars of Kafka Streams in .build/kafka-streams
 #   tools/setup.sh seaweedfs  to compile, and SeaweedFS, an S3 service, in .build/seaweedfs
+#   tools/setup.sh console    to compile, and Chromium with what drives it, in .build/console
 #   tools/setup.sh questdb    to compile, and QuestDB's jars in .build/questdb
 #   tools/setup.sh nodes      what lua installs, and GT.M, to compare the node database with
 #   tools/setup.sh versions   servers of other versions in .build/versions
@@ -150,6 +151,13 @@ seaweedfs() {
   touch $to/complete
 }
 
+# console: Chromium, and the packages that drive it.
+console() {
+  packages chromium fonts-dejavu-core
+  command -v npm >/dev/null || packages nodejs npm
+  tools/console/build.sh install
+}
+
 # pyarrow: reads what queries answer as Arrow and Parquet.
 pyarrow() {
   to=.build/pyarrow
@@ -227,6 +235,7 @@ case ${1:-} in
   kafka-streams) build; kafka_streams ;;
   nats) build; nats ;;
   seaweedfs) build; seaweedfs ;;
+  console) build; console ;;
   questdb) build; questdb ;;
   pyarrow) build; pyarrow ;;
   duckdb) build; duckdb ;;
@@ -235,5 +244,5 @@ case ${1:-} in
   versions) build; lua; servers; versions ;;
   lint) build; lua; servers; packages clang clang-format lua-check shellcheck ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|questdb|pyarrow|duckdb|site|versions|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|console|questdb|pyarrow|duckdb|site|versions|nodes|lint|debootstrap" ;;
 esac

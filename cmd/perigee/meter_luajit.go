@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	webconsole "github.com/perigeedb/perigee/console"
@@ -55,8 +56,8 @@ func joinLines(name string, timed []luajit.TimedLine, uncovered []luajit.Uncover
 		lines = append(lines, webconsole.MeasuredLine{File: l.File, Line: l.Line, Count: l.Runs, Share: float64(l.Time) / max(float64(sum), 1)})
 	}
 	for _, u := range uncovered {
-		if u.File == name {
-			u.File = "" // the script itself
+		if end, cut := strings.CutPrefix(u.File, "..."); u.File == name || cut && strings.HasSuffix(name, end) {
+			u.File = "" // the script itself, whose long name LuaJIT shortens
 		}
 		at := slices.IndexFunc(lines, func(l webconsole.MeasuredLine) bool { return l.File == u.File && l.Line == u.Line })
 		if at < 0 {

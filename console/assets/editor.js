@@ -61,6 +61,9 @@ const fault = StateField.define({
 // Ctrl-Enter; faultLine is marked.
 export function Editor({ value, onChange, language = "text", label, hint, complete, onRun, readOnly, faultLine, height }) {
   const box = useRef(null), view = useRef(null);
+  // Texts that onChange has got. The page may show one of them again after the next one was typed: that
+  // is not a change of the page's.
+  const typed = useRef(new Set());
   const now = useRef({});
   now.current = { onChange, onRun, complete };
   useEffect(() => {
@@ -78,8 +81,13 @@ export function Editor({ value, onChange, language = "text", label, hint, comple
             { key: "Mod-Enter", run: () => (now.current.onRun?.(), true) },
             ...cm.closeBracketsKeymap, ...cm.defaultKeymap, ...cm.historyKeymap, ...cm.completionKeymap,
           ]),
-          EditorView.updateListener.of((update) => update.docChanged && now.current.onChange?.(update.state.doc.toString())),
-          EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false" }),
+          EditorView.updateListener.of((update) => {
+            if (!update.docChanged) return;
+            const text = update.state.doc.toString();
+            typed.current.add(text);
+            now.current.onChange?.(text);
+          }),
+          EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", tabindex: "0" }),
           editable.of([EditorState.readOnly.of(Boolean(readOnly))]),
           hint ? cm.placeholder(hint) : [],
         ],
@@ -89,7 +97,11 @@ export function Editor({ value, onChange, language = "text", label, hint, comple
   }, [language]);
   useEffect(() => {
     const own = view.current.state.doc.toString();
-    if (own !== value) view.current.dispatch({ changes: { from: 0, to: own.length, insert: value } });
+    if (own === value) typed.current.clear();
+    else if (!typed.current.has(value)) {
+      view.current.dispatch({ changes: { from: 0, to: own.length, insert: value } });
+      typed.current.clear();
+    }
   }, [value]);
   useEffect(() => {
     view.current.dispatch({ effects: setFault.of(faultLine || 0) });

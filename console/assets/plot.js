@@ -30,7 +30,7 @@ export function Plot({ data, series, height = 180, format = "count", bars, label
       const value = formats[format];
       const x = labels
         ? { ...axis, grid: { show: false }, splits: () => labels.map((_, i) => i), values: (_, all) => all.map((i) => (labels[i] ?? "").slice(0, 14)), rotate: labels.length > 8 ? -45 : 0, size: labels.length > 8 ? 74 : 32 }
-        : { ...axis, grid: { show: false }, space: 84, values: (u, all) => all.map((s) => clock(s, u.scales.x.max - u.scales.x.min)) };
+        : { ...axis, grid: { show: false }, size: 30, space: 84, values: (u, all) => all.map((s) => clock(s, u.scales.x.max - u.scales.x.min)) };
       plot.current = new uPlot({
         width: box.current.clientWidth || 400, height, pxAlign: true, padding: [10, 8, 0, 0],
         legend: { show: false }, cursor: { drag: { x: !live, y: false }, points: { size: 6 } },

@@ -28,6 +28,9 @@ type Batch struct {
 	Time time.Time
 	// State is what the script can read and change besides the events; nil if nothing.
 	State State
+	// Reads are snapshots of the states of other pipelines, in the order in which the script was told
+	// their names: nil for one that is missing. They only read, and renew their snapshots in long runs.
+	Reads []State
 	// Timers says that the documents are timers that are due, {"key": …, "due": seconds}: the
 	// function timer of the script runs on each, in place of main. The run removes each timer from
 	// the state as it begins, and drops one that the state does not have any more. The state keeps
@@ -69,7 +72,7 @@ func (b *Batch) Len() int { return len(b.Ends) }
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
-	b.Data, b.Ends, b.Time, b.State, b.Timers, b.Retry = b.Data[:0], b.Ends[:0], time.Time{}, nil, false, false
+	b.Data, b.Ends, b.Time, b.State, b.Reads, b.Timers, b.Retry = b.Data[:0], b.Ends[:0], time.Time{}, nil, nil, false, false
 	b.Range, b.Origins = Range{Prints: b.Range.Prints[:0]}, b.Origins[:0]
 }
 
@@ -82,7 +85,7 @@ func (b *Batch) Append(doc []byte) {
 // Tail returns the batch without its first n documents. It shares memory with b.
 func (b *Batch) Tail(n int) Batch {
 	from := uint32(start(b.Ends, n))
-	t := Batch{Partition: b.Partition, Range: b.Range.Tail(uint64(n)), Data: b.Data[from:], Time: b.Time, State: b.State, Timers: b.Timers, Retry: b.Retry}
+	t := Batch{Partition: b.Partition, Range: b.Range.Tail(uint64(n)), Data: b.Data[from:], Time: b.Time, State: b.State, Reads: b.Reads, Timers: b.Timers, Retry: b.Retry}
 	if len(b.Origins) > 0 {
 		t.Origins = b.Origins[n:]
 	}

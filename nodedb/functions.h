@@ -91,6 +91,7 @@
 	    (const char *text, size_t len, size_t *at, ndb_scalar *out, char *bytes)) \
 	Y(int, session_open, (ndb_store * store, ndb_session * *out)) \
 	Y(void, session_close, (ndb_session * s)) \
+	Y(int, begin_committed, (ndb_session * s)) \
 	Y(void, session_limits, \
 	    (ndb_session * s, uint64_t pending_bytes, const volatile uint32_t *stop)) \
 	Y(uint64_t, session_bytes, (const ndb_session *s)) \

@@ -253,6 +253,51 @@ func (u *Unit) View(ctx context.Context, f func(tx *Tx) error) error {
 	})
 }
 
+// OpenReader opens a reader of the committed state as it is now. It delays Close of the unit until
+// it is closed.
+func (u *Unit) OpenReader() (*Reader, error) {
+	u.mu.Lock()
+	if u.closed {
+		u.mu.Unlock()
+		return nil, &Error{Op: "read", Err: ErrClosed}
+	}
+	u.users++
+	u.mu.Unlock()
+	core, err := u.core.view()
+	if err != nil {
+		u.leave()
+		return nil, named(err, "read", Path{})
+	}
+	return &Reader{unit: u, core: core}, nil
+}
+
+// A Reader reads a snapshot of the committed state of a unit from C code. It is used by one goroutine
+// at a time. Unlike a View it does not end by itself: an owner that keeps one for long renews its
+// snapshot.
+type Reader struct {
+	unit *Unit
+	core nativeSession // nil: closed
+}
+
+// Session returns the reader's ndb_session of nodedb.h, for C code that calls the functions in
+// Functions; nil after Close. It is in a read-only transaction at level 1: ndb_rollback and
+// ndb_begin_committed renew it.
+func (r *Reader) Session() unsafe.Pointer {
+	if r.core == nil {
+		return nil
+	}
+	return sessionAddress(r.core)
+}
+
+// Close releases the snapshot.
+func (r *Reader) Close() {
+	if r.core != nil {
+		r.core.close()
+		r.core = nil
+		r.unit.leave()
+	}
+}
+
 // UnitStats describes a unit.
 type UnitStats struct {
 	Nodes         uint64    `json:"nodes"`           // on disk

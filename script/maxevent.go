@@ -54,7 +54,7 @@ func (m *MaxEvent) exceeded(in *event.Batch) bool {
 func (m *MaxEvent) leaveOut(in *event.Batch) {
 	m.rest.Reset()
 	m.rest.Partition, m.rest.Range = in.Partition, in.Range
-	m.rest.Time, m.rest.State, m.rest.Timers, m.rest.Retry = in.Time, in.State, in.Timers, in.Retry
+	m.rest.Time, m.rest.State, m.rest.Reads, m.rest.Timers, m.rest.Retry = in.Time, in.State, in.Reads, in.Timers, in.Retry
 	for i := range in.Ends {
 		if doc := in.Doc(i); m.IsLarge(doc) {
 			m.rest.Append(nil)

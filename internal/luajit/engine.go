@@ -12,10 +12,10 @@ static void batch(uintptr_t f, const char *data, const uint32_t *ends, uint32_t 
 	plua_batch_run((plua_engine *)f, data, ends, count, first);
 }
 
-// batch_attached is batch for a run on a session.
+// batch_attached is batch for a run on sessions.
 static void batch_attached(uintptr_t f, const char *data, const uint32_t *ends, uint32_t count, uint32_t first,
-	void *session, double time, int timers, int retry) {
-	plua_extension_attach((plua_engine *)f, session, time, timers, retry);
+	void *session, void *const *others, size_t others_count, double time, int timers, int retry) {
+	plua_extension_attach((plua_engine *)f, session, others, others_count, time, timers, retry);
 	batch(f, data, ends, count, first);
 }
 */
@@ -90,6 +90,7 @@ type Engine struct {
 	release   func()                // of the extension
 	computing FunctionContext       // of the function being called
 	attaches  bool                  // the extension attaches the sessions of batches
+	reads     []unsafe.Pointer      // sessions of the last batch to read, reused
 	files     int                   // number of files that the script has required while loading
 	_         [128]byte             // keeps other processors' data off its cache lines
 }
@@ -231,7 +232,7 @@ func (e *Engine) RunRows(ctx context.Context, in *event.Batch, first int) (plain
 		e.VM.setContext(ctx)
 	}
 	e.VM.prepare()
-	if e.attaches && (in.State != nil || in.Timers) {
+	if e.attaches && (in.State != nil || in.Timers || len(in.Reads) > 0) {
 		e.runAttached(in, first)
 	} else {
 		C.batch(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
@@ -246,19 +247,30 @@ func (e *Engine) RunRows(ctx context.Context, in *event.Batch, first int) (plain
 	return e.c.batch.rows_only != 0
 }
 
-// runAttached crosses into C with the session of the batch's state.
+// runAttached crosses into C with the sessions of the batch's states.
 func (e *Engine) runAttached(in *event.Batch, first int) {
 	var session unsafe.Pointer
+	var now float64
 	if in.State != nil {
 		session = in.State.Session()
 	}
-	now := in.Time
-	if now.IsZero() {
-		now = time.Now()
+	switch {
+	case !in.Time.IsZero():
+		now = float64(in.Time.UnixMicro()) / 1e6
+	case in.State != nil || in.Timers: // time stands still in the runs that change a state
+		now = float64(time.Now().UnixMicro()) / 1e6
+	}
+	e.reads = e.reads[:0]
+	for _, s := range in.Reads {
+		var read unsafe.Pointer
+		if s != nil {
+			read = s.Session()
+		}
+		e.reads = append(e.reads, read)
 	}
 	C.batch_attached(C.uintptr_t(uintptr(unsafe.Pointer(e.c))), (*C.char)(unsafe.Pointer(unsafe.SliceData(in.Data))),
 		(*C.uint32_t)(unsafe.SliceData(in.Ends)), C.uint32_t(len(in.Ends)), C.uint32_t(first),
-		session, C.double(float64(now.UnixMicro())/1e6), boolInt(in.Timers), boolInt(in.Retry))
+		session, unsafe.SliceData(e.reads), C.size_t(len(e.reads)), C.double(now), boolInt(in.Timers), boolInt(in.Retry))
 }
 
 // Rows returns the rows of the last run, valid until the next run, and the number of dropped

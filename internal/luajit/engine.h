@@ -274,9 +274,11 @@ void plua_extension_open(lua_State *L, plua_engine *e, const plua_engine_setup *
 // failed or will run again.
 void plua_extension_finish(plua_engine *e, int keep);
 int plua_extension_attaches(const plua_engine *e); // its sessions are the caller's
-// plua_extension_attach makes the next run work on a session, at a fixed time. With timers, the
-// run's events are due timers, on which the script's function timer runs.
-void plua_extension_attach(plua_engine *e, void *session, double time, int timers, int retry);
+// plua_extension_attach makes the next run work on a session, and read others, at a fixed time; time
+// 0: that of the clock. With timers, the run's events are due timers, on which the script's function
+// timer runs.
+void plua_extension_attach(plua_engine *e, void *session, void *const *others, size_t count,
+    double time, int timers, int retry);
 void plua_extension_idle(plua_engine *e); // at the end of a run: detaches the session
 
 // values.c

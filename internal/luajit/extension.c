@@ -24,8 +24,9 @@ void plua_extension_join(plua_engine *e, const plua_engine_setup *setup) {
 
 int plua_extension_attaches(const plua_engine *e) { return e->extension && e->extension->attach; }
 
-void plua_extension_attach(plua_engine *e, void *session, double time, int timers, int retry) {
-	e->extension->attach(e->extension, session);
+void plua_extension_attach(plua_engine *e, void *session, void *const *others, size_t count,
+    double time, int timers, int retry) {
+	e->extension->attach(e->extension, session, others, count);
 	e->time = time;
 	e->retry = retry;
 	e->drive = timers ? e->timer_drive : e->main_drive;

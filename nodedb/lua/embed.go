@@ -25,6 +25,9 @@ var (
 	// state is the same for scripts of pipelines with a state.
 	//go:embed nodedb/state.lua
 	state string
+	// other returns the function that creates the module state, for the states of other pipelines.
+	//go:embed nodedb/other.lua
+	other string
 	// timer and window return functions that create these modules, over a backend.
 	//go:embed nodedb/timer.lua
 	timer string

@@ -9,12 +9,17 @@
 // the base level. An event that uses it works in a transaction nested in the base level, its floor.
 // At the event's end that is committed to the base level, or rolled back, and nothing of the event
 // stays in the session but its changes. Their memory counts towards the session's own limit.
+//
+// Beside it, an engine reads the states of other pipelines: a run attaches a session with a snapshot
+// of each. An event that begins long after the snapshot was taken renews it, so that it does not keep
+// the space of deleted nodes for longer.
 
 #include "extension.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
 	CODES_MAX = 64,
@@ -26,20 +31,26 @@ enum {
 	FUNCTIONS = 0 NDB_SESSION_FUNCTIONS(ONE) NDB_OTHER_FUNCTIONS(ONE)
 };
 
-typedef struct {
+typedef struct nodes {
 	plua_extension x; // first, since Lua and the engine have its address
 	const ndb_functions *functions;
 	ndb_store *store;
-	ndb_session *session; // NULL until the first use, or until one is attached
-	int attaches;         // sessions are the caller's
-	int ready;            // the functions can use the session; if it is attached: the event does
-	int floor;            // level of the session at which scripts have no transaction open
-	int broken;           // the changes of an event could not be kept
+	ndb_session *session;  // NULL until the first use, or until one is attached
+	int attaches;          // sessions are the caller's
+	int ready;             // the functions can use the session; if it is attached: the event does
+	int floor;             // level of the session at which scripts have no transaction open
+	int broken;            // the changes of an event could not be kept
+	int reads;             // the session is a snapshot of another pipeline's state
+	int64_t began_ms;      // when the snapshot was taken
+	int64_t renew_ms;      // its age at which an event renews it
+	char *name;            // of the other state
+	struct nodes *readers; // for the states of other pipelines, in the order of the sessions
+	size_t reader_count;
 	struct iteration *open,
 	    *ended;        // iterations in an attached session, and those of earlier events
 	uint64_t charged;  // session bytes counted towards the VM's memory
 	int64_t waited_ms; // time that the current event has waited for locks
-	plua_extension_function addresses[FUNCTIONS + 1];
+	plua_extension_function addresses[FUNCTIONS + 2]; // with ndb_reader and the end
 	const char *codes[CODES_MAX + 1];
 	char error[ERROR_MAX];
 } nodes;
@@ -78,9 +89,35 @@ static const char *message(void) {
 	return text ? text : core->message();
 }
 
+static int64_t now_ms(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+// renew replaces a snapshot that is too old.
+static int renew(nodes *n) {
+	int64_t now = now_ms();
+	if (now - n->began_ms < n->renew_ms) return NDB_OK;
+	while (n->functions->level(n->session) > 0 && n->functions->rollback(n->session) >= 0) continue;
+	int code = n->functions->begin_committed(n->session);
+	if (code >= 0) n->began_ms = now;
+	return code;
+}
+
+// enter_reader begins an event's use of the state of another pipeline.
+static int enter_reader(nodes *n) {
+	if (!n->session)
+		refusal = "the states of other pipelines are there only inside main and timer: use them in "
+		          "these functions, not while the script loads";
+	else if (renew(n) >= 0) *n->x.host.unfinished = n->ready = 1;
+	return n->ready;
+}
+
 // enter begins an event's use of an attached session. It returns 0 if that is not possible.
 static __attribute__((noinline, cold)) int enter(nodes *n) {
 	refusal = NULL;
+	if (n->reads) return enter_reader(n);
 	if (!n->session)
 		refusal = "the state is there only inside main and timer: use it in these functions, not "
 		          "while the script loads";
@@ -282,7 +319,21 @@ static void end_iterations(nodes *n) {
 
 // The end of events and runs
 
-static void recharge(plua_extension *x) { charge((nodes *)x); }
+static void recharge(plua_extension *x) {
+	nodes *n = (nodes *)x;
+	charge(n);
+	for (size_t i = 0; i < n->reader_count; i++) charge(&n->readers[i]);
+}
+
+// finish_reader ends the event's use of the state of another pipeline.
+static void finish_reader(nodes *n) {
+	if (!n->ready) return;
+	n->ready = 0;
+	end_iterations(n);
+	roll_back_to(n, n->floor);
+	n->functions->kill_local(n->session);
+	charge(n);
+}
 
 // finish_attached ends the event's transaction.
 static void finish_attached(nodes *n, int keep) {
@@ -298,6 +349,7 @@ static void finish_attached(nodes *n, int keep) {
 static void finish(plua_extension *x, int keep) {
 	nodes *n = (nodes *)x;
 	n->waited_ms = 0;
+	for (size_t i = 0; i < n->reader_count; i++) finish_reader(&n->readers[i]);
 	if (!n->session) return;
 	if (n->attaches) finish_attached(n, keep);
 	else roll_back_to(n, 0);
@@ -305,18 +357,21 @@ static void finish(plua_extension *x, int keep) {
 	charge(n);
 }
 
-// idle ends the use of an attached session. Otherwise it releases the session's snapshot, so that
-// the store can reuse its pages.
-static void idle(plua_extension *x) {
-	nodes *n = (nodes *)x;
+// detach ends the use of an attached session.
+static void detach(nodes *n) {
 	if (!n->session) return;
-	if (!n->attaches) {
-		n->functions->idle(n->session);
-		return;
-	}
 	n->functions->session_limits(n->session, 0, NULL);
 	n->session = NULL;
 	charge_bytes(n, 0);
+}
+
+// idle ends the use of attached sessions. Otherwise it releases the session's snapshot, so that
+// the store can reuse its pages.
+static void idle(plua_extension *x) {
+	nodes *n = (nodes *)x;
+	for (size_t i = 0; i < n->reader_count; i++) detach(&n->readers[i]);
+	if (n->attaches) detach(n);
+	else if (n->session) n->functions->idle(n->session);
 }
 
 static void free_iterations(iteration *list) {
@@ -329,18 +384,44 @@ static void free_iterations(iteration *list) {
 static void close_session(plua_extension *x) {
 	nodes *n = (nodes *)x;
 	if (n->session && !n->attaches) n->functions->session_close(n->session);
+	for (size_t i = 0; i < n->reader_count; i++) {
+		free_iterations(n->readers[i].open);
+		free_iterations(n->readers[i].ended);
+		free(n->readers[i].name);
+	}
+	free(n->readers);
 	free_iterations(n->open);
 	free_iterations(n->ended);
 	free(n);
 }
 
-static void attach(plua_extension *x, void *session) {
+static void attach_reader(nodes *n, const plua_extension_host *host, void *session) {
+	n->x.host = *host;
+	n->session = session;
+	if (!session) return;
+	n->began_ms = now_ms();
+	n->floor = 1;
+	n->functions->session_limits(n->session, 0, host->stop);
+}
+
+static void attach(plua_extension *x, void *session, void *const *others, size_t count) {
 	nodes *n = (nodes *)x;
+	for (size_t i = 0; i < n->reader_count; i++)
+		attach_reader(&n->readers[i], &x->host, i < count ? others[i] : NULL);
 	n->session = session;
 	n->broken = 0;
 	if (!session) return;
 	n->floor = n->functions->level(n->session) + 1;
 	n->functions->session_limits(n->session, 0, x->host.stop);
+}
+
+// reader returns what the functions take in place of a session to read the state of another
+// pipeline; NULL if the script reads none of this name.
+static void *reader(void *x, const char *name) {
+	nodes *n = x;
+	for (size_t i = 0; i < n->reader_count; i++)
+		if (strcmp(n->readers[i].name, name) == 0) return &n->readers[i];
+	return NULL;
 }
 
 // Changes that the store has yet to write do not count towards the VM's memory. A script waits
@@ -392,6 +473,7 @@ static void add_functions(nodes *n) {
 	add(n, "ndb_merge", (void *)merge);
 	add(n, "ndb_unlock_all", (void *)unlock_all);
 	if (!n->attaches) return;
+	add(n, "ndb_reader", (void *)reader);
 	add(n, "ndb_iter_open", (void *)iter_open);
 	add(n, "ndb_iter_fill", (void *)iter_fill);
 	add(n, "ndb_iter_valid", (void *)iter_valid);
@@ -419,4 +501,18 @@ plua_extension *ndb_extension_new(const ndb_functions *functions, ndb_store *sto
 	    .idle = idle,
 	    .close = close_session};
 	return &n->x;
+}
+
+void ndb_extension_free(plua_extension *x) { close_session(x); }
+
+int ndb_extension_read(plua_extension *x, const char *name, int64_t renew_ms) {
+	nodes *n = (nodes *)x;
+	nodes *readers = realloc(n->readers, (n->reader_count + 1) * sizeof *readers);
+	if (!readers) return 0;
+	n->readers = readers;
+	nodes *r = &readers[n->reader_count];
+	*r = (nodes){.functions = n->functions, .attaches = 1, .reads = 1, .renew_ms = renew_ms};
+	if (!(r->name = strdup(name))) return 0;
+	n->reader_count++;
+	return 1;
 }

@@ -1,7 +1,10 @@
 package lua
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/perigeedb/perigee/nodedb"
@@ -34,32 +37,81 @@ func (e Extension) Open() (extension unsafe.Pointer, release func(), err error) 
 	return extension, release, nil
 }
 
-// A StateExtension adds the modules for scripts of pipelines with a state: pass it in
-// script.Options. The modules work on the State of each batch, inside main and timer only. It is
-// safe for concurrent use.
-type StateExtension struct{}
+// A StateExtension adds the modules for scripts of pipelines with a state, or that read the states
+// of other pipelines: pass it in script.Options. The modules work on the State and the Reads of each
+// batch, inside main and timer only. It is safe for concurrent use.
+type StateExtension struct {
+	keeps  bool     // the pipeline has a state of its own
+	reads  []string // states of other pipelines
+	renew  time.Duration
+	source string
+}
 
-// ForState returns the modules for scripts of pipelines with a state.
-func ForState() StateExtension { return StateExtension{} }
+// ForState returns the modules for scripts of pipelines with a state, which also read the states of
+// other pipelines with these names.
+func ForState(reads ...string) StateExtension { return newStateExtension(true, reads) }
+
+// ForReads returns the modules for scripts of pipelines without a state of their own, which read
+// the states of other pipelines with these names.
+func ForReads(reads ...string) StateExtension { return newStateExtension(false, reads) }
+
+func newStateExtension(keeps bool, reads []string) StateExtension {
+	e := StateExtension{keeps: keeps, reads: reads, renew: snapshotAge, source: stateSource}
+	if len(reads) > 0 {
+		e.source = sourceOfState(keeps, reads)
+	}
+	return e
+}
 
 // Modules returns the module names for require.
-func (StateExtension) Modules() []string { return []string{"nodedb", "yottadb", "timer", "window"} }
+func (e StateExtension) Modules() (names []string) {
+	if e.keeps {
+		names = []string{"nodedb", "yottadb", "timer", "window"}
+	}
+	if len(e.reads) > 0 {
+		names = append(names, "state")
+	}
+	return names
+}
 
 // Source returns the Lua source that creates the modules.
-func (StateExtension) Source() string { return stateSource }
+func (e StateExtension) Source() string { return e.source }
+
+// snapshotAge is the age at which an event renews the snapshot of another pipeline's state: for
+// longer, it would keep the space of deleted nodes from being reused.
+const snapshotAge = 10 * time.Second
+
+// Renewing returns the extension with another age at which an event renews snapshots, for tests.
+func (e StateExtension) Renewing(age time.Duration) StateExtension {
+	e.renew = age
+	return e
+}
 
 // Open returns a plua_extension of internal/luajit/extension/extension.h for one engine, which
 // attaches the sessions of batches to it.
-func (StateExtension) Open() (extension unsafe.Pointer, release func(), err error) {
+func (e StateExtension) Open() (extension unsafe.Pointer, release func(), err error) {
 	extension, err = open(nil)
+	for _, name := range e.reads {
+		if err == nil {
+			err = addReader(extension, name, e.renew)
+		}
+	}
 	return extension, func() {}, err
 }
 
 // source and stateSource pass parts of the modules to a constructor.
 var (
 	source      = sourceOf(engine, Face, FFI, Strings)
-	stateSource = sourceOf(state, Face, FFI, Strings, timer, window)
+	stateSource = sourceOfState(true, nil)
 )
+
+func sourceOfState(keeps bool, reads []string) string {
+	names := ""
+	for _, name := range reads {
+		names += strconv.Quote(name) + ", " // of letters, digits, _ and -
+	}
+	return sourceOf(state, Face, FFI, Strings, timer, window, other, fmt.Sprintf("return {keeps = %t, reads = {%s}}", keeps, names))
+}
 
 // sourceOf wraps texts in functions, and returns the constructor's result for those of the parts.
 func sourceOf(constructor string, parts ...string) string {

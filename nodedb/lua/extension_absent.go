@@ -3,6 +3,7 @@
 package lua
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/perigeedb/perigee/nodedb"
@@ -12,3 +13,5 @@ import (
 func open(unsafe.Pointer) (extension unsafe.Pointer, err error) {
 	return nil, &nodedb.Error{Op: "add the modules to a script", Err: nodedb.ErrUnavailable}
 }
+
+func addReader(unsafe.Pointer, string, time.Duration) error { return nodedb.ErrUnavailable }

@@ -3,11 +3,13 @@
 package lua
 
 // #cgo CFLAGS: -O2 -Wall -Wextra
+// #include <stdlib.h>
 // #include "extension.h"
 import "C"
 
 import (
 	"errors"
+	"time"
 	"unsafe"
 
 	_ "github.com/perigeedb/perigee/internal/luajit/extension" // extension.h
@@ -21,4 +23,16 @@ func open(store unsafe.Pointer) (extension unsafe.Pointer, err error) {
 		return nil, errors.New("out of memory: cannot add the node database's modules")
 	}
 	return unsafe.Pointer(c), nil
+}
+
+// addReader lets the scripts of an extension read another state. After an error the extension is
+// freed.
+func addReader(extension unsafe.Pointer, name string, renew time.Duration) error {
+	x, c := (*C.plua_extension)(extension), C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	if C.ndb_extension_read(x, c, C.int64_t(renew.Milliseconds())) == 0 {
+		C.ndb_extension_free(x)
+		return errors.New("out of memory: cannot add the states of other pipelines")
+	}
+	return nil
 }

@@ -73,6 +73,8 @@ func (s *Source) unknown(name, noFile string) error {
 		return errors.New("no node database is open for this script; write state: in the pipeline for one, or use perigee eval --nodes FOLDER, in a build with LuaJIT and LMDB")
 	case "timer", "window":
 		return fmt.Errorf("module %s is for scripts of pipelines with a state; write state: in the pipeline%s", name, noFile)
+	case "state":
+		return fmt.Errorf("module state is for scripts that read the state of another pipeline; write reads: [NAME] in the pipeline, with the name of that state%s", noFile)
 	}
 	return fmt.Errorf("unknown module %q%s%s", name, noFile, s.nearest(name))
 }

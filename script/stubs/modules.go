@@ -5,9 +5,16 @@ func Modules() []Module {
 	return []Module{jsonModule, logModule, statsModule, timeModule, osModule, hashModule, reModule, netModule}
 }
 
-// StateModules returns the modules for scripts of pipelines with a state, in the order of the
-// reference.
-func StateModules() []Module { return []Module{timerModule, windowModule} }
+// StateModules returns the modules for scripts of pipelines with a state, or that read the state of
+// another pipeline, in the order of the reference.
+func StateModules() []Module { return []Module{timerModule, windowModule, stateModule} }
+
+var stateModule = Module{
+	Name: "state", Doc: "The states of other pipelines, to read.",
+	Functions: []Function{
+		{"open", "name: string", "nodedb nodedb", "a state that the pipeline names in `reads`, with the functions and nodes of [`nodedb`](nodedb-lua.md); what would change a node is an error"},
+	},
+}
 
 var timerModule = Module{
 	Name: "timer", Doc: "Timers of a pipeline with a state.",

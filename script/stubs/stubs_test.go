@@ -55,7 +55,7 @@ func TestEngineHasTheFunctions(t *testing.T) {
 
 // TestEngineHasTheStateFunctions does the same with a state, and for the methods of objects.
 func TestEngineHasTheStateFunctions(t *testing.T) {
-	extension := nodelua.ForState()
+	extension := nodelua.ForState("users")
 	_, release, err := extension.Open()
 	if errors.Is(err, nodedb.ErrUnavailable) {
 		t.Skip("needs LuaJIT and LMDB")

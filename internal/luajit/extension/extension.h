@@ -37,9 +37,9 @@ typedef struct plua_extension {
 	// open begins a session when a script first needs it; it may be called again. It returns an
 	// error message, or NULL. The functions take the extension in place of a session.
 	const char *(*open)(struct plua_extension *x);
-	// attach begins a run on a session of the caller, until idle; the session outlives the run.
-	// NULL: the extension has sessions of its own.
-	void (*attach)(struct plua_extension *x, void *session);
+	// attach begins a run on sessions of the caller, until idle; they outlive the run. others only
+	// read; each session may be NULL. NULL: the extension has sessions of its own.
+	void (*attach)(struct plua_extension *x, void *session, void *const *others, size_t count);
 	void (*charge)(struct plua_extension *x); // counts its memory again
 	// finish cleans up after an event. If the event failed or will run again, keep is 0: with a
 	// session of the caller, its changes are undone.

@@ -23,10 +23,11 @@
 -- contains the local; the collector frees nothing while a trace runs. Each scalar needs its own
 -- local, and no tail call may occur while one is needed. A finalizer must not use the module: it
 -- can run between any two instructions here, and would overwrite the scalars.
-local error, pairs, tonumber, tostring, type = error, pairs, tonumber, tostring, type
+local error, pairs, pcall, tonumber, tostring, type = error, pairs, pcall, tonumber, tostring, type
 
 return function(ffi, host)
-  ffi.cdef[[
+  -- A Lua state may have several backends.
+  if not pcall(ffi.typeof, "nodedb_scalar") then ffi.cdef[[
   typedef struct { double number; const char *bytes; uint32_t len; uint32_t type; } nodedb_scalar;
   typedef struct {
     const nodedb_scalar *subscript, *value;
@@ -37,8 +38,7 @@ return function(ffi, host)
   typedef struct { const char *key; size_t len; } nodedb_key;
   typedef struct { const char *key; size_t len; nodedb_scalar value; } nodedb_pair;
   typedef struct nodedb_iter nodedb_iter;
-  typedef struct { double number; } nodedb_iteration;
-  ]]
+  ]] end
   local cast, new, string, copy = ffi.cast, ffi.new, ffi.string, ffi.copy
 
   -- The test's collect reuses freed memory, so that a test notices a call that reads text without
@@ -567,7 +567,7 @@ return function(ffi, host)
   -- The collector closes an iteration that a script has dropped. That may be after detach(), so the
   -- iteration has a number in place of a pointer.
   local function close_iteration(iteration) close_number(iteration.number) end
-  local iteration_type = ffi.metatype("nodedb_iteration", {__gc = close_iteration})
+  local iteration_type = ffi.metatype("struct { double number; }", {__gc = close_iteration})
 
   function core.detach()
     for number in pairs(iterations) do close_number(number) end

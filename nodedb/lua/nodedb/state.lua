@@ -1,6 +1,7 @@
 -- The modules in the script of a pipeline with a state, over the session that the engine attaches
--- for a run. Scripts do not see the stored trees whose names begin with ^%.
-return function(face, backend, strings, new_timer, new_window)
+-- for a run, and the module state for the states of other pipelines. Scripts do not see the stored
+-- trees whose names begin with ^%.
+return function(face, backend, strings, new_timer, new_window, new_other, has)
   local byte, type = string.byte, type
 
   local function is_reserved(name) return type(name) == "string" and byte(name, 1) == 94 and byte(name, 2) == 37 end
@@ -37,6 +38,9 @@ return function(face, backend, strings, new_timer, new_window)
 
   return function(ffi, host)
     host.reserved = true
+    local modules = {}
+    if #has.reads > 0 then modules.state = new_other(face, backend, hide, has.reads)(ffi, host) end
+    if not has.keeps then return modules end
     host.functions = {
       now = host.now,
       wait = function() end,
@@ -54,7 +58,8 @@ return function(face, backend, strings, new_timer, new_window)
       return v
     end
     local timer = new_timer(core, host)
-    return {nodedb = face(core, host.marker), yottadb = (strings(face, core)), timer = timer,
-      window = new_window(core, host, timer)}
+    modules.nodedb, modules.yottadb = face(core, host.marker), (strings(face, core))
+    modules.timer, modules.window = timer, new_window(core, host, timer)
+    return modules
   end
 end

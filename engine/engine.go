@@ -313,6 +313,7 @@ func (e *Engine) newRunners(pipelines []*Pipeline) (runners []*runner, err error
 			MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent),
 			Worker:   e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Tap: p.tap, Tracer: e.traces.tracer(), Reached: e.opts.Reached,
 		}
+		settings.Reads = e.readsOf(p)
 		if err := e.keepState(p, &settings); err != nil {
 			return nil, err
 		}
@@ -435,6 +436,7 @@ func (e *Engine) Close() error {
 		errs = append(errs, e.server.Close(ctx))
 	}
 	for _, r := range e.runners {
+		r.pipeline.Close()
 		errs = append(errs, r.parts.close())
 	}
 	e.runners = nil

@@ -149,7 +149,8 @@ func (e *Engine) closeParts(p *Pipeline) {
 	}
 }
 
-// drainAll drains pipelines and closes their parts.
+// drainAll drains pipelines, and closes their parts once all have ended: one may read the state of
+// another until then.
 func (e *Engine) drainAll(ctx context.Context, runners []*runner) error {
 	for _, r := range runners {
 		r.pipeline.Drain()
@@ -157,10 +158,13 @@ func (e *Engine) drainAll(ctx context.Context, runners []*runner) error {
 	for _, r := range runners {
 		select {
 		case <-r.done:
-			e.closeParts(r.parts)
 		case <-ctx.Done():
 			return fmt.Errorf("reload: pipeline %s was still draining: %w", r.parts.Config.Name, ctx.Err())
 		}
+	}
+	for _, r := range runners {
+		r.pipeline.Close()
+		e.closeParts(r.parts)
 	}
 	return nil
 }

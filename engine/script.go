@@ -69,8 +69,11 @@ func (a *Assembly) locateCode(p *Pipeline, sinks []script.Sink, inline string, l
 		options := c.scriptOptions(len(p.Config.Computed) > 0)
 		options.Limits, options.Log, options.Modules = script.Limits(s.Limits), log, a.opts.Kinds.Modules
 		options.Stats, options.Pool = a.shared.stats, a.poolOf(p)
-		if p.Config.State != nil {
-			options.Extension = lua.ForState()
+		switch {
+		case p.Config.State != nil:
+			options.Extension = lua.ForState(p.Config.Reads...)
+		case len(p.Config.Reads) > 0:
+			options.Extension = lua.ForReads(p.Config.Reads...)
 		}
 		isolated := s.Isolate == config.IsolateProcess
 		if isolated && c.isolation == nil {

@@ -36,9 +36,10 @@ type Stages struct {
 	// MaxEvent is the size beyond which an event becomes a dead letter, see script.MaxEvent.
 	MaxEvent int
 	// State is the state of the script, which begins empty and ends with the Stages; nil if the
-	// pipeline has none.
+	// pipeline has none. The states of other pipelines that it reads are empty.
 	State *state.Scratch
 
+	reads     []*state.Scratch // the states of other pipelines, which are empty
 	loadValue func(ctx context.Context, code script.Code) (script.Script, error)
 	pools     []*pool.Pool // of the VMs
 }
@@ -56,10 +57,13 @@ func (s *Stages) Memory() (bytes int) {
 // before the Stages.
 func (s *Stages) LoadValue(ctx context.Context, code script.Code) (script.Script, error) {
 	loaded, err := s.loadValue(ctx, code)
-	if err != nil || s.State == nil {
-		return loaded, err
+	if err != nil {
+		return nil, err
 	}
-	return s.State.Wrap(loaded), nil
+	if s.State != nil {
+		loaded = s.State.Wrap(loaded)
+	}
+	return state.WithReads(loaded, s.reads), nil
 }
 
 // Close implements script.Script.
@@ -67,6 +71,9 @@ func (s *Stages) Close() error {
 	err := s.Script.Close()
 	if s.State != nil {
 		err = errors.Join(err, s.State.Close())
+	}
+	for _, r := range s.reads {
+		err = errors.Join(err, r.Close())
 	}
 	return err
 }
@@ -235,6 +242,10 @@ func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks 
 		stages.State = state.NewScratch(with.Trial.Clock(), eventTimeOf(p.Config.State))
 		stages.Script = stages.State.Wrap(loaded)
 	}
+	for range p.Config.Reads {
+		stages.reads = append(stages.reads, state.NewScratch(with.Trial.Clock(), nil))
+	}
+	stages.Script = state.WithReads(stages.Script, stages.reads)
 	return stages, nil
 }
 

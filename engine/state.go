@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,9 @@ const changelogName = "changelog"
 // checkState refuses a state that this build, or its home, cannot keep.
 func (p *Pipeline) checkState() error {
 	s := p.Config.State
+	if len(p.Config.Reads) > 0 && nodedb.Version() == "" {
+		return p.Config.AtReads(fmt.Errorf("pipeline %s reads a state: %w", p.Config.Name, nodedb.ErrUnavailable), "use a build with cgo")
+	}
 	if s == nil {
 		return nil
 	}
@@ -69,7 +73,7 @@ func (p *Pipeline) stateConfig(data string, home sink.UnitStore, homeName string
 		Name: s.Name, Version: s.Version, Shared: s.Scope == config.ScopePipeline, EventTime: eventTimeOf(s), Home: home, HomeName: homeName,
 		Folder: stateFolderOf(data, s.Name, s.Version), Archive: p.archive, Keep: s.Archive.Keep, Log: log.With("pipeline", p.Config.Name), Standby: s.Standby,
 	}
-	if s.Standby > 0 {
+	if s.Standby > 0 || s.IsRead && p.home() >= 0 {
 		described.KeepNotes = keptForFollowers
 	}
 	return described
@@ -254,6 +258,27 @@ func (e *Engine) keepState(p *Pipeline, settings *pipeline.Config) error {
 	}
 	p.state = settings.State
 	return nil
+}
+
+// readsOf describes the states of other pipelines that a pipeline reads.
+func (e *Engine) readsOf(p *Pipeline) (reads []pipeline.Read) {
+	for _, name := range p.Config.Reads {
+		reads = append(reads, pipeline.Read{State: name, Open: func() (*pipeline.StateReader, error) { return e.openReader(name) }})
+	}
+	return reads
+}
+
+// openReader opens a reader of the state of a pipeline.
+func (e *Engine) openReader(name string) (*pipeline.StateReader, error) {
+	e.mu.Lock()
+	i := slices.IndexFunc(e.runners, func(r *runner) bool { return r.parts.Config.State != nil && r.parts.Config.State.Name == name })
+	if i < 0 {
+		e.mu.Unlock()
+		return nil, fmt.Errorf("the pipeline of state %s is not running", name)
+	}
+	of := e.runners[i].pipeline
+	e.mu.Unlock()
+	return of.OpenReader()
 }
 
 // testSnapshotBytes is the least size of segments that a snapshot replaces in tests.

@@ -222,6 +222,13 @@ func (r *scriptRun) Run(ctx context.Context, in *event.Batch, result *event.Resu
 
 func (r *scriptRun) run(ctx context.Context, in *event.Batch, result *event.Result) error {
 	r.version = r.Script.String()
+	if len(r.session.p.config.Reads) > 0 {
+		done, err := r.session.p.attachReads(ctx, in)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
 	began, traced := time.Now(), r.trace.start("script")
 	withRows := event.Result{Outputs: result.Outputs[:r.rows], Dead: result.Dead}
 	err := r.limit.Run(ctx, r.Script, in, &withRows)

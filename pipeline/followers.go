@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
@@ -29,11 +30,16 @@ type followers struct {
 	p        *Pipeline
 	applying chan struct{} // has an item for each unit that applies notes
 
+	leased atomic.Bool // runLeased runs
+
 	mu      sync.Mutex
 	all     map[string]*follower
 	closing map[string]*follower // whose copies are being closed
 	refused map[string]followRefusal
 	last    map[string]uint64 // the last note of each unit at the home; nil until that is known
+	read    map[string]bool   // units that other pipelines read; see reads.go
+	closed  bool              // no more units are read
+	stop    func()            // ends keepRead; nil while it does not run
 }
 
 // A follower follows one unit.
@@ -57,24 +63,39 @@ type followRefusal struct {
 func newFollowers(p *Pipeline) *followers {
 	return &followers{
 		p: p, applying: make(chan struct{}, applyingMax),
-		all: map[string]*follower{}, closing: map[string]*follower{}, refused: map[string]followRefusal{},
+		all: map[string]*follower{}, closing: map[string]*follower{}, refused: map[string]followRefusal{}, read: map[string]bool{},
 	}
 }
 
-// run follows units until ctx ends, and then closes their copies.
-func (fs *followers) run(ctx context.Context) {
+// runLeased follows units until ctx ends, and then closes the copies that nobody reads.
+func (fs *followers) runLeased(ctx context.Context) {
+	fs.leased.Store(true)
+	fs.run(ctx, func() bool { return true })
+	fs.leased.Store(false)
+	for _, name := range fs.names() {
+		fs.remove(name)
+	}
+	fs.waitUntilClosed()
+}
+
+// run lets followed units catch up until ctx ends, whenever isDue reports that they are to.
+func (fs *followers) run(ctx context.Context, isDue func() bool) {
 	var applying sync.WaitGroup
 	for failing := false; ctx.Err() == nil; sleep(ctx, followInterval) {
+		if !isDue() {
+			continue
+		}
 		err := fs.catchUp(ctx, &applying)
 		if err != nil && ctx.Err() == nil && !failing {
 			fs.p.log.Warn("asking the home for new notes of the state failed", "error", err)
 		}
 		failing = err != nil
 	}
-	for _, name := range fs.names() {
-		fs.remove(name)
-	}
 	applying.Wait()
+}
+
+// waitUntilClosed returns once the copies that are being closed are.
+func (fs *followers) waitUntilClosed() {
 	fs.mu.Lock()
 	closing := slices.Collect(maps.Values(fs.closing))
 	fs.mu.Unlock()
@@ -176,10 +197,18 @@ func (fs *followers) add(name string) {
 	fs.all[name] = f
 }
 
-// remove stops following a unit, and closes its copy in the background.
+// remove stops following a unit, unless another pipeline reads it, and closes its copy in the
+// background.
 func (fs *followers) remove(name string) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	if !fs.read[name] {
+		fs.closeFollower(name)
+	}
+}
+
+// closeFollower is remove with mu held, also for a unit that another pipeline reads.
+func (fs *followers) closeFollower(name string) {
 	f := fs.all[name]
 	if f == nil {
 		return

@@ -98,7 +98,7 @@ func (s *supervisor) startLeases() (releaseAll func()) {
 		}
 	})
 	if s.p.followers != nil {
-		running.Go(func() { s.p.followers.run(ctx) })
+		running.Go(func() { s.p.followers.runLeased(ctx) })
 	}
 	return func() {
 		cancel()

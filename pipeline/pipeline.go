@@ -92,6 +92,9 @@ type Config struct {
 	// Home, whose ranges alone say what is done.
 	State *state.Config
 	Home  int
+	// Reads are the states of other pipelines that the script reads, in the order in which it was told
+	// their names.
+	Reads []Read
 	// FormerHome is a place besides the sinks that may have a state of the pipeline, which is then
 	// refused; nil means none.
 	FormerHome *state.Home

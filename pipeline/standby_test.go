@@ -30,6 +30,8 @@ type standbyBed struct {
 	store   *changelog.Store
 	leases  *memoryLeases
 	workers map[string]*standbyWorker
+	shared  bool // all partitions have one unit
+	standby int
 }
 
 // A sharedHome is one worker's view of a home that keeps leases. Once it is cut off, leases and
@@ -87,7 +89,7 @@ func newStandbyBed(t *testing.T, partitions int) *standbyBed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	b := &standbyBed{t: t, store: store, leases: newMemoryLeases(), workers: map[string]*standbyWorker{}}
+	b := &standbyBed{t: t, store: store, leases: newMemoryLeases(), workers: map[string]*standbyWorker{}, standby: 1}
 	b.source = newSlowSource(partitions)
 	t.Cleanup(func() {
 		for name := range b.workers {
@@ -120,8 +122,8 @@ func (b *standbyBed) start(name, folder string) {
 		Limits: source.Limits{Events: 10, Bytes: 1 << 20}, Log: slog.New(slog.DiscardHandler),
 		Worker: name, Lease: standbyLeaseTime,
 		State: &state.Config{
-			Name: "users", Home: w.home, HomeName: "changelog", Folder: filepath.Join(folder, "users"),
-			FlushAge: 20 * time.Millisecond, Standby: 1, KeepNotes: time.Minute, Log: slog.New(slog.DiscardHandler),
+			Name: "users", Shared: b.shared, Home: w.home, HomeName: "changelog", Folder: filepath.Join(folder, "users"),
+			FlushAge: 20 * time.Millisecond, Standby: b.standby, KeepNotes: time.Minute, Log: slog.New(slog.DiscardHandler),
 		},
 	})
 	var ctx context.Context

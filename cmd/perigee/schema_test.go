@@ -108,7 +108,7 @@ func TestSchemaOfExamples(t *testing.T) {
 var unsayable = regexp.MustCompile(`declared twice|computed twice|needs a time column|must be at least|must not be negative|` +
 	`^[^ ]+ (query|traces): |key names column|names column .*, which is not declared|is routed|reserved|has more digits|must have 1 to|is of type|` +
 	`already declared|invalid window|the time column|a number that fits|both sink and sinks|http: invalid|cannot compute its time|` +
-	`both declared and computed|set the unit of|key is empty|a size such as|has a state|invalid name of a state|needs time: event|needs the field that has the time|the home of its state|both have a state|invalid standby|invalid table name|a duration of at least 1s`)
+	`both declared and computed|set the unit of|key is empty|a size such as|has a state|reads (a|an unknown|the|its own) state|invalid name of a state|needs time: event|needs the field that has the time|the home of its state|both have a state|invalid standby|invalid table name|a duration of at least 1s`)
 
 // TestSchemaAgrees generates configurations, right and wrong ones: schema and decoder agree.
 func TestSchemaAgrees(t *testing.T) {
@@ -231,7 +231,7 @@ func (g *configGenerator) mapping(fields []config.Field, further ...string) stri
 			continue
 		case f.Key == "shadow" && !slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, "script: ") }) && !g.isFault():
 			continue // the script precedes it
-		case f.Key == "state" && !g.canHaveState(parts) && !g.isFault(), f.Key == "home" && !g.isFault():
+		case f.Key == "state" && !g.canHaveState(parts) && !g.isFault(), f.Key == "home" && !g.isFault(), f.Key == "reads":
 			continue
 		case f.Required && g.isFault(), !f.Required && g.IntN(3) > 0:
 			continue

@@ -87,6 +87,7 @@ type Pipeline struct {
 	Script   *Script    // nil when events pass through unchanged
 	Shadow   *Shadow    // nil for none
 	State    *State     // nil if the script remembers nothing
+	Reads    []string   // names of the states of other pipelines that the script reads
 	Computed []Computed // columns of every pipeline, then those of this one
 	Sinks    []Sink     // with different names
 	Lanes    int        // batches in flight; 0 for the default
@@ -94,7 +95,8 @@ type Pipeline struct {
 	MaxEvent int           // maximum bytes of an event; a larger one becomes a dead letter; 0 for the default
 	Lease    time.Duration // time after which others take over from a silent worker; 0 for the default
 
-	read bool // from a file, or checked
+	read    bool   // from a file, or checked
+	readsAt origin // of Reads
 }
 
 // A Source is a kind of source and its settings.

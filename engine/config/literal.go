@@ -102,6 +102,11 @@ func (c *Config) Resolve(known Known) (*Config, error) {
 			names[p.State.Name] = true
 		}
 	}
+	for _, fault := range checkReads(resolved.Pipelines) {
+		if c.File == "" {
+			faults = append(faults, &Error{File: "pipeline " + fault.pipeline.Name, Message: fault.message, Hint: fault.hint})
+		}
+	}
 	if len(c.Pipelines) == 0 && len(faults) == 0 {
 		faults = append(faults, &Error{File: cmp.Or(c.File, literalName), Message: "the configuration has no pipeline"})
 	}
@@ -121,6 +126,9 @@ func (p *Pipeline) toNode(known Known) *node {
 	}
 	if p.State != nil {
 		n.set("state", p.State.toNode())
+	}
+	if len(p.Reads) > 0 {
+		n.set("reads", nodeOf(reflect.ValueOf(p.Reads), false))
 	}
 	if p.Shadow != nil {
 		n.set("shadow", p.Shadow.toNode())
@@ -235,8 +243,9 @@ func (p *Pipeline) canonical() string {
 		fmt.Fprintf(&b, "script %q %q %q %v %v %q\n", s.Language, s.Text, s.Func, s.Limits, s.Pool, s.Isolate)
 	}
 	if s := p.State; s != nil {
-		fmt.Fprintf(&b, "state %q %q %q %q %v %d\n", s.Name, s.Scope, s.Home, s.Archive.To, s.Archive.Keep, s.Standby)
+		fmt.Fprintf(&b, "state %q %q %q %q %v %d %v\n", s.Name, s.Scope, s.Home, s.Archive.To, s.Archive.Keep, s.Standby, s.IsRead)
 	}
+	fmt.Fprintf(&b, "reads %q\n", p.Reads)
 	if s := p.Shadow; s != nil {
 		fmt.Fprintf(&b, "shadow %q %v\n", s.Text, s.Sample)
 	}

@@ -41,6 +41,7 @@ type pipelineKeys struct {
 	Source   struct{}            `yaml:"source,apart,required" kind:"source" example:"{file: {path: events.ndjson}}" help:"kind of the source, with its settings"`
 	Script   ScriptSettings      `yaml:"script,apart" kind:"script" example:"trim.lua" help:"code, a path or an address; or a mapping with the code below the name of its language, beside the keys of a script"`
 	State    stateKeys           `yaml:"state,apart" help:"nodes that the script remembers, exactly once; see the guide on state"`
+	Reads    []string            `yaml:"reads" example:"[users]" help:"names of the states of other pipelines, with scope: pipeline, that the script reads with require \"state\""`
 	Shadow   shadowKeys          `yaml:"shadow,apart" help:"a new version of the script that runs beside it on a sample of the events; see perigee shadow"`
 	Computed []Computed          `yaml:"computed,apart" help:"columns whose value a function computes from the row, after those of every pipeline"`
 	Sink     struct{}            `yaml:"sink,apart" kind:"sink" example:"{stdout: {}}" help:"kind of the only sink, with its settings; required without sinks"`
@@ -108,6 +109,9 @@ func (d *document) readConfig(root *node, c *Config, known Known) {
 			c.Pipelines = append(c.Pipelines, d.readPipeline(p, everywhere, known))
 		}
 		d.checkStateNames(c.Pipelines)
+		for _, fault := range checkReads(c.Pipelines) {
+			d.addFault(fault.pipeline.readsAt.at, fault.hint, "%s", fault.message)
+		}
 	}
 }
 
@@ -208,6 +212,10 @@ func (d *document) readPipeline(e entry, everywhere []Computed, known Known) Pip
 	}
 	if s := e.value.get("state"); s != nil && s.value.shape != null && !s.value.broken {
 		p.State = d.readState(s, &p)
+	}
+	if r := e.value.get("reads"); r != nil && r.value.shape != null && !r.value.broken {
+		p.Reads, p.readsAt = rest.Reads, origin{d, r.value.at}
+		d.checkReadingScript(r, &p)
 	}
 	return p
 }

@@ -27,6 +27,7 @@ type State struct {
 
 	// Archive keeps notes and snapshots; its To is empty for none.
 	Archive Archive
+	IsRead  bool // by another pipeline of the configuration; set by Resolve
 	origin
 }
 
@@ -181,6 +182,68 @@ func (d *document) checkStateNames(pipelines []Pipeline) {
 		owners[p.State.Name] = p.Name
 	}
 }
+
+// checkReadingScript refuses scripts that cannot read the states of other pipelines.
+func (d *document) checkReadingScript(e *entry, p *Pipeline) {
+	switch s := p.Script; {
+	case len(p.Reads) == 0:
+	case s == nil:
+		d.addFault(e.at, "give the pipeline a script that uses it, with require \"state\"", "pipeline %s reads a state and has no script", p.Name)
+	case s.Isolate != "":
+		d.addFault(e.at, "remove isolate: limits and sandbox hold without it", "pipeline %s reads a state, which a script in a process of its own cannot reach", p.Name)
+	case strings.HasSuffix(s.Text, ".so"):
+		d.addFault(e.at, "write the script in Lua", "pipeline %s reads a state, which a Go plugin cannot reach", p.Name)
+	case p.Shadow != nil:
+		d.addFault(e.at, "try the new version with perigee test and perigee diff", "pipeline %s reads a state, which a shadow cannot reach", p.Name)
+	}
+}
+
+// A readsFault is a fault in the reads of a pipeline.
+type readsFault struct {
+	pipeline      *Pipeline
+	message, hint string
+}
+
+// checkReads compares the states that pipelines read with those of the configuration, and notes which
+// ones are read.
+func checkReads(pipelines []Pipeline) (faults []readsFault) {
+	states := map[string]*State{}
+	var shared []string
+	for _, p := range pipelines {
+		if p.State == nil {
+			continue
+		}
+		states[p.State.Name] = p.State
+		if p.State.Scope == ScopePipeline {
+			shared = append(shared, p.State.Name)
+		}
+	}
+	for i := range pipelines {
+		p := &pipelines[i]
+		for at, name := range p.Reads {
+			add := func(hint, format string, args ...any) {
+				faults = append(faults, readsFault{p, fmt.Sprintf(format, args...), hint})
+			}
+			of := states[name]
+			switch {
+			case p.State != nil && p.State.Name == name:
+				add("remove it: the script has its own state with require \"nodedb\"", "pipeline %s reads its own state %s", p.Name, name)
+			case of == nil:
+				add(suggestName(name, shared), "pipeline %s reads an unknown state %q", p.Name, name)
+			case of.Scope != ScopePipeline:
+				add("give the state scope: pipeline, so that one copy has all of it", "pipeline %s reads the state %s, which each partition has its own part of", p.Name, name)
+			case slices.Contains(p.Reads[:at], name):
+				add("name it once", "pipeline %s reads the state %s twice", p.Name, name)
+			default:
+				of.IsRead = true
+			}
+		}
+	}
+	return faults
+}
+
+// AtReads adds the place of reads to an error.
+func (p *Pipeline) AtReads(err error, hint string) error { return p.readsAt.At(err, hint) }
 
 // toNode returns the state of a literal as the node of its YAML.
 func (s *State) toNode() *node {

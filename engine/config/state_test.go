@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -37,5 +38,62 @@ pipelines:
 	literal := *thirty.State
 	if got := literal.toNode().get("archive"); got == nil || got.value.get("to").value.text != "a" {
 		t.Errorf("the archive of a literal is %+v", got)
+	}
+}
+
+func TestReads(t *testing.T) {
+	const users = `
+  users:
+    source: {file: {path: a}}
+    script: {lua: x}
+    state: {name: users, scope: pipeline}
+    sink: {stdout: {}}
+  parts:
+    source: {file: {path: a}}
+    script: {lua: x}
+    state: {name: parts}
+    sink: {stdout: {}}
+`
+	parse := func(reader string) (*Config, error) {
+		return Parse("c.yaml", "pipelines:"+users+`
+  reader:
+    source: {file: {path: b}}
+    sink: {stdout: {}}
+`+reader, known, nil)
+	}
+	c, err := parse("    script: {lua: x}\n    reads: [users]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reads := c.Pipelines[2].Reads; len(reads) != 1 || reads[0] != "users" || !c.Pipelines[0].State.IsRead || c.Pipelines[1].State.IsRead {
+		t.Errorf("got reads %q of the states %+v and %+v", reads, c.Pipelines[0].State, c.Pipelines[1].State)
+	}
+	none, err := parse("    script: {lua: x}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Pipelines[2].Equal(&none.Pipelines[2]) || c.Pipelines[0].Equal(&none.Pipelines[0]) {
+		t.Error("a pipeline that reads a state, or whose state is read, equals one that does not")
+	}
+	for _, test := range []struct{ reader, want string }{
+		{"    script: {lua: x}\n    reads: [user]\n", `c.yaml:17:12: pipeline reader reads an unknown state "user"`},
+		{"    script: {lua: x}\n    reads: [parts]\n", "c.yaml:17:12: pipeline reader reads the state parts, which each partition has its own part of"},
+		{"    script: {lua: x}\n    reads: [users, users]\n", "c.yaml:17:12: pipeline reader reads the state users twice"},
+		{"    script: {lua: x}\n    state: {name: own, scope: pipeline}\n    reads: [own]\n", "c.yaml:18:12: pipeline reader reads its own state own"},
+		{"    script: {lua: x, isolate: process}\n    reads: [users]\n", "c.yaml:17:5: pipeline reader reads a state, which a script in a process of its own cannot reach"},
+		{"    reads: [users]\n", "c.yaml:16:5: pipeline reader reads a state and has no script"},
+		{"    script: {lua: x.so}\n    reads: [users]\n", "c.yaml:17:5: pipeline reader reads a state, which a Go plugin cannot reach"},
+		{"    script: {lua: x}\n    shadow: {script: y, sample: 10%}\n    reads: [users]\n", "c.yaml:18:5: pipeline reader reads a state, which a shadow cannot reach"},
+	} {
+		if _, err := parse(test.reader); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %s", test.reader, err, test.want)
+		}
+	}
+	literal := &Config{Pipelines: []Pipeline{{
+		Name: "reader", Source: Source{Kind: "file", Settings: map[string]any{"path": "a"}}, Script: &Script{Language: "lua", Text: "x"},
+		Sinks: []Sink{{Kind: "stdout"}}, Reads: []string{"users"},
+	}}}
+	if _, err := literal.Resolve(known); err == nil || !strings.Contains(err.Error(), `pipeline reader reads an unknown state "users"`) {
+		t.Errorf("the literal: %v", err)
 	}
 }

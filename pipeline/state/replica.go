@@ -130,6 +130,9 @@ func (r *replica) View(ctx context.Context, f func(*nodedb.Tx) error) error {
 	return r.copy.View(ctx, f)
 }
 
+// OpenReader opens a reader of the committed state.
+func (r *replica) OpenReader() (*nodedb.Reader, error) { return r.copy.OpenReader() }
+
 // closeRetry is the wait before the copy is closed again, after the disk was full.
 const closeRetry = time.Second
 

@@ -97,6 +97,43 @@ func (s *Scratch) run(ctx context.Context, of script.Script, in *event.Batch, re
 	return errors.Join(err, s.commit(d))
 }
 
+// WithReads returns a script whose runs read the states of other pipelines: as they are when a run
+// begins, in this order.
+func WithReads(of script.Script, states []*Scratch) script.Script {
+	if len(states) == 0 {
+		return of
+	}
+	return &readingScript{of, states}
+}
+
+type readingScript struct {
+	script.Script
+	states []*Scratch
+}
+
+// Run implements script.Script.
+func (r *readingScript) Run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	defer func() { in.Reads = nil }()
+	for _, s := range r.states {
+		reader, err := s.openReader()
+		if err != nil {
+			return err
+		}
+		defer reader.Close()
+		in.Reads = append(in.Reads, reader)
+	}
+	return r.Script.Run(ctx, in, res)
+}
+
+func (s *Scratch) openReader() (*nodedb.Reader, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	return s.unit.OpenReader()
+}
+
 // preview tells a clock that follows events which ones are about to run.
 func (s *Scratch) preview(in *event.Batch) error {
 	if s.events == nil || in.Timers {

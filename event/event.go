@@ -180,9 +180,10 @@ type DeadLetter struct {
 	Traceback string // of the script, if it was running
 	Script    string // name and version of the script that ran
 	Original  []byte // the event as it was read
-	// Row is the row that a sink rejected, as package pipeline encodes it, if a retry is to write
-	// this row and not to run the script: its changes of a state are committed.
-	Row []byte
+	// Row and Document are for an event whose changes of a State are kept. A retry does not run the
+	// script on it again: it goes on from what the script returned. At most one of them is set.
+	Row      []byte // the row that a sink rejected, as package pipeline encodes it
+	Document []byte // the row before its computed columns, one of which failed, or a column did not take its value
 }
 
 func (d *DeadLetter) String() string {

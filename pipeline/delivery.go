@@ -31,8 +31,8 @@ type claim struct {
 	requested []deadletter.Request // by event, in a batch of retries; else empty
 	result    event.Result
 	unit      *unit // whose state the script changes; nil without one
-	keepState bool  // the script changes no state: only rows are wanted that were rejected before
-	// storedRows says that the requests have the rows, so that no script runs.
+	// storedRows says that the requests are for rows of events that have changed a state, so that
+	// the script does not run.
 	storedRows bool
 	passed     bool // an event passed the script, while the batch is tried; see limits
 	trace      *batchTrace
@@ -161,7 +161,7 @@ func (s *session) deliverEvents(ctx context.Context, run *scriptRun, c *claim) e
 func (s *session) newScriptRun(c *claim) *scriptRun {
 	return &scriptRun{
 		Script: s.p.config.Script, format: s.p.format, limit: script.MaxEvent{Bytes: s.p.config.MaxEvent}, time: &s.p.counters.script,
-		session: s, unit: c.unit, keepState: c.keepState, rows: s.p.rowSinks(), trace: c.trace,
+		session: s, unit: c.unit, rows: s.p.rowSinks(), trace: c.trace,
 	}
 }
 
@@ -203,13 +203,12 @@ type scriptRun struct {
 	time    *atomic.Int64 // in the script, in nanoseconds
 	rows    int           // sinks that the script has outputs for
 
-	session   *session
-	repeats   repeats
-	repeated  uint64 // events of the last run that were dropped as repeats
-	unit      *unit
-	keepState bool
-	state     *stateRun // of the last run; nil if the script changes no state
-	trace     *batchTrace
+	session  *session
+	repeats  repeats
+	repeated uint64 // events of the last run that were dropped as repeats
+	unit     *unit
+	state    *stateRun // of the last run; nil if the script changes no state
+	trace    *batchTrace
 }
 
 // Run implements script.Script.
@@ -272,7 +271,7 @@ type delivery struct {
 	// empty if the result has one for every sink.
 	withoutOutput []bool
 	maybeWritten  bool      // a sink may have committed the range
-	storedRows    bool      // the result has the rows of requested, one for each
+	storedRows    bool      // no script runs: see storedrows.go
 	run           *stateRun // nil if the script has changed no state
 	trace         *batchTrace
 }

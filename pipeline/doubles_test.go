@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/perigeedb/perigee/engine/rowtext"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/script"
@@ -165,6 +166,9 @@ func (r *memoryReader) Close(context.Context) error { return nil }
 type memorySink struct {
 	onOpen, beforeCommit, afterCommit, onVerify hook
 
+	spec []event.Column // rows are these columns; nil: they are documents
+	bare bool           // documents are not read
+
 	mu      sync.Mutex
 	lenient bool // takes all rows
 	run     int  // of the pipeline; the ranges are committed under it
@@ -213,8 +217,15 @@ func (t *memorySink) allRows() []string {
 	return append([]string(nil), t.rows...)
 }
 
-func (t *memorySink) Traits() sink.Traits { return sink.Traits{Order: sink.AnyOrder} }
-func (t *memorySink) Close() error        { return nil }
+func (t *memorySink) Traits() sink.Traits {
+	return sink.Traits{Order: sink.AnyOrder, Columns: t.spec, ColumnsOnly: t.bare}
+}
+func (t *memorySink) Close() error { return nil }
+
+// text returns a row as the sink stores it.
+func (t *memorySink) text(out *event.Output, row int) string {
+	return string(rowtext.AppendRow(nil, t.spec, false, "", out, row))
+}
 
 func (w *memoryWriter) Verify(ctx context.Context) error { return w.sink.onVerify.call(ctx) }
 
@@ -254,14 +265,15 @@ func (w *memoryWriter) commit(out *event.Output) error {
 		if ranges.Has(out.Position(i)) {
 			continue
 		}
-		if !w.sink.lenient && strings.Contains(string(out.Doc(i)), "bad") {
+		text := w.sink.text(out, i)
+		if !w.sink.lenient && strings.Contains(text, "bad") {
 			stage := ""
-			if strings.Contains(string(out.Doc(i)), "misfit") {
+			if strings.Contains(text, "misfit") {
 				stage = sink.StageColumn
 			}
 			refused.Rows = append(refused.Rows, sink.RowError{Row: i, Stage: stage, Err: fmt.Errorf("bad row")})
 		}
-		rows = append(rows, string(out.Doc(i)))
+		rows = append(rows, text)
 	}
 	if len(refused.Rows) > 0 {
 		return &refused

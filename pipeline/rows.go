@@ -35,11 +35,8 @@ func (d *delivery) rejectRows(rejected *sink.RowErrors, i int) error {
 			Script:   d.script,
 			Original: bytes.Clone(d.batch.Doc(int(out.From[r.Row]))),
 		}
-		if d.p.units != nil {
-			var err error
-			if dead[n].Row, err = d.encodeRow(i, r.Row); err != nil {
-				return err
-			}
+		if err := d.keepRow(&dead[n], i, r.Row); err != nil {
+			return err
 		}
 	}
 	out.RemoveRows(rows)

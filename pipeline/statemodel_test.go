@@ -24,12 +24,10 @@ import (
 	"github.com/perigeedb/perigee/internal/testseed"
 	"github.com/perigeedb/perigee/internal/testsize"
 	"github.com/perigeedb/perigee/nodedb"
-	"github.com/perigeedb/perigee/nodedb/lua"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/pipeline/state/archive"
 	"github.com/perigeedb/perigee/script"
-	"github.com/perigeedb/perigee/script/luajit"
 	"github.com/perigeedb/perigee/sink"
 	"github.com/perigeedb/perigee/sink/changelog"
 	"github.com/perigeedb/perigee/source"
@@ -46,7 +44,7 @@ function main(e)
   if e.after then timers.after(e.after, e.group .. "/" .. e.id) end
   if e.fail then error "no" end
   while e.spin do end
-  return {id = e.id, user = e.user, n = n, bad = e.bad}
+  return {id = e.id, user = e.user, n = n, bad = e.bad, v = e.v}
 end
 
 function timer(key, due)
@@ -69,7 +67,11 @@ type modelEvent struct {
 	Fail  bool    `json:"fail,omitempty"`
 	Spin  bool    `json:"spin,omitempty"`
 	Bad   string  `json:"bad,omitempty"` // its row is rejected
+	V     string  `json:"v,omitempty"`   // the computed column of its row fails
 }
+
+// hasRow reports whether the row of an event that counts reaches the table at once.
+func (e *modelEvent) hasRow() bool { return e.Bad == "" && e.V == "" }
 
 func (e *modelEvent) counts() bool { return !e.Fail && !e.Spin }
 
@@ -107,7 +109,7 @@ func (l *lockedRand) IntN(n int) int {
 }
 
 // TestStateModel lets random events run through a pipeline with a state, whose sinks fail, fence
-// it and reject rows, whose script fails and hits limits, whose archive fails, and which is stopped and
+// it and reject rows, whose computed column and script fail, whose script hits limits, whose archive fails, and which is stopped and
 // started again, at times without its copies. Then all dead letters are retried. Rows and state are those of a plain program.
 func TestStateModel(t *testing.T) {
 	random := &lockedRand{r: testseed.New(t)}
@@ -151,6 +153,8 @@ func newStateModel(t *testing.T, random *lockedRand, shared bool) *stateModel {
 			e.Spin = true
 		case 4, 5:
 			e.Bad = "bad"
+		case 6, 7:
+			e.V = "no number"
 		}
 		if random.IntN(3) == 0 {
 			e.After = float64(1+random.IntN(200)) / 1000
@@ -239,13 +243,11 @@ func (m *stateModel) failAtTimes(context.Context) error {
 // runUntil runs one pipeline after the other until the table has all rows, and returns them by id.
 func (m *stateModel) runUntil(code string, healed bool) map[int]modelRow {
 	m.t.Helper()
-	loaded, err := luajit.Load(m.t.Context(), script.Code{Name: "model.lua", Text: []byte(code)}, script.Options{
-		Sinks: []script.Sink{{Name: "table"}}, Limits: script.Limits{EventTime: 20 * time.Millisecond, Output: 300}, Extension: lua.ForState(),
-	})
-	if err != nil {
-		m.t.Fatal(err)
+	run := storedRowsRun{c: `if row.v then error "no" end return 0`}
+	if healed {
+		run.c = "return 0"
 	}
-	defer loaded.Close()
+	loaded := run.load(m.t, code, []script.Sink{{Name: "table"}}, script.Limits{EventTime: 20 * time.Millisecond, Output: 300})
 	want, letters := len(m.expected(healed)), m.failures()
 	if healed {
 		letters = 0
@@ -299,7 +301,7 @@ func (m *stateModel) runOnce(loaded script.Script, after time.Duration, rows, le
 // expected returns the ids of the rows, those of timers negative.
 func (m *stateModel) expected(healed bool) (ids []int) {
 	for _, e := range m.events {
-		if (e.counts() && e.Bad == "") || healed {
+		if (e.counts() && e.hasRow()) || healed {
 			ids = append(ids, e.ID)
 		}
 		if e.After > 0 && (healed || e.counts() && e.ID%10 != 3) {
@@ -339,7 +341,7 @@ func (m *stateModel) check(rows map[int]modelRow, healed bool) {
 	counts := m.counts()
 	if !healed {
 		for _, e := range m.events { // rows that the table has rejected have numbers too
-			if e.counts() && e.Bad != "" {
+			if e.counts() && !e.hasRow() {
 				numbers[e.User] = append(numbers[e.User], m.rejectedNumber(e))
 			}
 		}
@@ -376,7 +378,7 @@ func (m *stateModel) check(rows map[int]modelRow, healed bool) {
 // failures returns how many events and timers become dead letters.
 func (m *stateModel) failures() (n int) {
 	for _, e := range m.events {
-		if !e.counts() || e.Bad != "" {
+		if !e.counts() || !e.hasRow() {
 			n++
 		}
 		if e.After > 0 && e.counts() && e.ID%10 == 3 {
@@ -401,15 +403,19 @@ func (m *stateModel) rejectedNumber(e *modelEvent) int {
 	m.t.Helper()
 	for l, err := range m.letters.List(deadletter.Filter{}) {
 		var original modelEvent
-		if err != nil || json.Unmarshal(l.Original, &original) != nil || original.ID != e.ID || len(l.Row) == 0 {
+		if err != nil || json.Unmarshal(l.Original, &original) != nil || original.ID != e.ID || l.Sink == "" {
 			continue
 		}
-		out, err := decodeRow(string(l.Row))
-		if err != nil {
-			m.t.Fatal(err)
+		doc := l.Document
+		if len(l.Row) > 0 {
+			out, err := DecodeRow(l.Row)
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			doc = out.Doc(0)
 		}
 		var row modelRow
-		if err := json.Unmarshal(out.Doc(0), &row); err != nil {
+		if err := json.Unmarshal(doc, &row); err != nil {
 			m.t.Fatal(err)
 		}
 		return row.N

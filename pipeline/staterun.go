@@ -138,13 +138,10 @@ func (r *scriptRun) runOnState(ctx context.Context, in *event.Batch, result *eve
 // runIn is run for a delivery that has begun. It calls finish, if any event has run, while the
 // delivery can still be changed.
 func (r *scriptRun) runIn(ctx context.Context, began *stateRun, in *event.Batch, result *event.Result, finish func() error) error {
-	part := in.Head(in.Len())
-	if !r.keepState {
-		part = in.Head(r.unit.fit.limit(in.Len()))
-	}
+	part := in.Head(r.unit.fit.limit(in.Len()))
 	for {
 		err := r.runOnce(ctx, began, &part, result)
-		if _, isLimit := errors.AsType[*script.LimitError](err); r.keepState || result.Ran == 0 || err != nil && !isLimit {
+		if _, isLimit := errors.AsType[*script.LimitError](err); result.Ran == 0 || err != nil && !isLimit {
 			return cmp.Or(began.discard(), err)
 		}
 		share, failed := r.complete(ctx, began, &part, result, finish)
@@ -228,6 +225,9 @@ func (d *delivery) shareOfNote() (float64, error) {
 	bytes := d.run.state.Bytes()
 	if len(d.p.config.Sinks) > 1 {
 		bytes += len(d.batch.Data)
+		for i := range d.result.Dead {
+			bytes += len(d.result.Dead[i].Document)
+		}
 		for i := range d.result.Outputs {
 			if i != d.p.config.Home {
 				bytes += outputBytes(&d.result.Outputs[i])

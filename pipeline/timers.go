@@ -84,17 +84,20 @@ func (s *session) deliverTimers(ctx context.Context, run *scriptRun, c *claim) e
 type retryGroup struct {
 	unit   string
 	timers bool
-	// row says that a sink lacks a row of an event whose changes are committed, and stored that
-	// the letter has this row.
-	row, stored bool
+	// rows says that the letters are for rows of events whose changes are committed, and documents
+	// that they have the documents of these rows. No script runs, so that they belong to no unit.
+	rows, documents bool
 }
 
 func (p *Pipeline) retryGroup(l *deadletter.Letter) any {
+	if l.Sink != "" {
+		return retryGroup{rows: true, documents: len(l.Document) > 0}
+	}
 	unit, timers := IsTimers(l.Partition)
 	if !timers {
 		unit = p.unitOfPartition(l.Partition)
 	}
-	return retryGroup{unit: unit, timers: timers, row: l.Sink != "", stored: len(l.Row) > 0}
+	return retryGroup{unit: unit, timers: timers}
 }
 
 // unitOfPartition returns the unit of a partition of the source.
@@ -116,11 +119,15 @@ func (p *Pipeline) unitOf(a *assignment) (unit string, ok bool) {
 	return p.unitOfPartition(a.partition), true
 }
 
-// chooseUnit says in which unit the script runs on a batch of retries. If units are shared by
+// chooseUnit says in which unit the script runs on a batch of retries, if it runs. If units are shared by
 // lease, it waits until this worker has it, and if the unit was refused, until it is not.
 func (f *retryFeed) chooseUnit(ctx context.Context, c *claim) (err error) {
 	group := f.reader.Group().(retryGroup)
-	c.batch.Timers, c.batch.Retry, c.keepState, c.storedRows = group.timers, true, group.row, group.stored
+	c.batch.Timers, c.batch.Retry, c.storedRows = group.timers, true, group.rows
+	if group.rows {
+		c.unit = nil
+		return nil
+	}
 	units := f.s.p.units
 	for told := false; f.s.p.leases != nil && !units.isOpen(group.unit) || units.isWaiting(group.unit); told = true {
 		if !told {

@@ -27,9 +27,10 @@ type ResultBuilder struct {
 	// of one that is not with the stage and the error that Invalid returns. Nil trusts the
 	// documents.
 	Invalid func(reason string) (stage string, err error)
-	// Number returns which row of its event a row of a sink is, for a caller that
-	// took rows out before it added the others. Nil counts the rows of the sink.
-	Number func(sink, row int) uint32
+	// Source returns which row of its event a row of a sink is, and the document that the code
+	// returned for it, for a caller that removed or changed rows before it added them. Nil
+	// counts the rows of the sink.
+	Source func(sink, row int) (number uint32, document []byte)
 
 	opts   *Options
 	script fmt.Stringer
@@ -380,7 +381,7 @@ func (b *ResultBuilder) removeRejected(i int, found []report.Rejected) {
 		rows = append(rows, bad.Row)
 		from := int(out.From[bad.Row])
 		if bad.Column >= 0 || b.Invalid == nil {
-			b.AddDead(from, event.DeadLetter{Sink: b.opts.Sinks[i].Name, Number: b.number(i, bad.Row), Stage: "column", Error: bad.Reason})
+			b.addMisfit(i, bad)
 			continue
 		}
 		if !b.Failed(from) {
@@ -394,12 +395,28 @@ func (b *ResultBuilder) removeRejected(i int, found []report.Rejected) {
 	out.RemoveRows(rows)
 }
 
-// number returns the number of a row of output i among the rows of its event.
-func (b *ResultBuilder) number(i, row int) uint32 {
-	if b.Number != nil {
-		return b.Number(i, row)
+// addMisfit adds the dead letter of a row that does not fit the columns of sink i. Every engine has
+// the documents of these rows, even if it omits those of others.
+func (b *ResultBuilder) addMisfit(i int, bad report.Rejected) {
+	out := &b.res.Outputs[i]
+	dead := event.DeadLetter{Sink: b.opts.Sinks[i].Name, Stage: "column", Error: bad.Reason}
+	document := out.Doc(bad.Row)
+	if b.Source != nil {
+		dead.Number, document = b.Source(i, bad.Row)
+	} else {
+		dead.Number = out.RowNumber(bad.Row, nil)
 	}
-	return b.res.Outputs[i].RowNumber(row, nil)
+	dead.Document = KeepDocument(b.in, document)
+	b.AddDead(int(out.From[bad.Row]), dead)
+}
+
+// KeepDocument returns event.DeadLetter.Document for a row that the code returned for an event of
+// in.
+func KeepDocument(in *event.Batch, document []byte) []byte {
+	if in.State == nil {
+		return nil
+	}
+	return bytes.Clone(document)
 }
 
 // distribute adds rows, with the sinks of each in To, to the outputs of these sinks.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -209,6 +210,45 @@ ran 3 dropped 0`)
 		}
 	}
 }
+
+// TestDocumentOfMisfit: in a batch with a state, the dead letter of a row that does not fit a column has
+// the document of this row, also for a caller that has changed rows.
+func TestDocumentOfMisfit(t *testing.T) {
+	number := []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int64}}
+	for _, c := range []struct {
+		name, want string
+		state      event.State
+		source     func(sink, row int) (uint32, []byte)
+	}{
+		{name: "no state"},
+		{name: "state", state: someState{}, want: `{"n":"y"}`},
+		{name: "changed row", state: someState{}, want: "a1", source: func(sink, row int) (uint32, []byte) { return 7, fmt.Appendf(nil, "a%d", row) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, res := newTestBuilder(Options{Sinks: []Sink{{Name: "a", Columns: number}, {Name: "b"}}})
+			b.Source = c.source
+			in := batchOf("zero", "one")
+			in.State = c.state
+			b.Start(in, res)
+			add(t, b, 0, `{"n":1}`, 0)
+			add(t, b, 0, `{"n":"y"}`, 0)
+			b.Fail(1, "script", errors.New("no"))
+			if err := b.Finish(2); err != nil {
+				t.Fatal(err)
+			}
+			if len(res.Dead) != 2 || string(res.Dead[0].Document) != c.want || len(res.Dead[1].Document) > 0 {
+				t.Errorf("dead letters %+v, want the document %s in the first", res.Dead, c.want)
+			}
+			if want := map[bool]uint32{false: 1, true: 7}[c.source != nil]; res.Dead[0].Number != want {
+				t.Errorf("the row has number %d, want %d", res.Dead[0].Number, want)
+			}
+		})
+	}
+}
+
+type someState struct{}
+
+func (someState) Session() unsafe.Pointer { return nil }
 
 // TestCheckRows: rows that are checked in parts make the result that they make at once.
 func TestCheckRows(t *testing.T) {

@@ -37,6 +37,16 @@ type Script interface {
 	Close() error
 }
 
+// A RowScript is a Script that can go on from rows that its code returned earlier. Scripts that are
+// loaded with an Extension are RowScripts.
+type RowScript interface {
+	Script
+	// FinishRows is Run without the code: it computes the columns of rows and fills those of
+	// sinks. Row i belongs to the event rows.From[i] of in, which is ascending, and goes to the
+	// sinks rows.To[i]; see Options.Route. It keeps neither in nor rows.
+	FinishRows(ctx context.Context, in *event.Batch, rows *event.Output, res *event.Result) error
+}
+
 // Code is the text of a script.
 type Code struct {
 	Name string // file name or URI, as errors quote it

@@ -67,6 +67,7 @@ type entry struct {
 	Original  *string    `json:"original,omitempty"`
 	Base64    []byte     `json:"original_base64,omitempty"`
 	Row       []byte     `json:"row,omitempty"`
+	Document  string     `json:"document,omitempty"` // of a script, which returns UTF-8
 }
 
 // origin is where the event of a letter was first read.
@@ -79,7 +80,7 @@ type origin struct {
 func (l *Letter) encode(at location) ([]byte, error) {
 	e := entry{
 		Sink: l.Sink, Number: l.Number, Time: l.Time.UTC(), Retried: l.Retried, Stage: l.Stage,
-		Error: l.Error, Traceback: l.Traceback, Script: l.Script, Row: l.Row,
+		Error: l.Error, Traceback: l.Traceback, Script: l.Script, Row: l.Row, Document: string(l.Document),
 	}
 	if !l.First.Equal(l.Time) {
 		first := l.First.UTC()
@@ -127,6 +128,9 @@ func decodeLetter(at location, value []byte) (l Letter, err error) {
 	l.Original, l.Row = e.Base64, e.Row
 	if e.Original != nil {
 		l.Original = []byte(*e.Original)
+	}
+	if e.Document != "" {
+		l.Document = []byte(e.Document)
 	}
 	return l, nil
 }

@@ -163,7 +163,8 @@ func completeRetries(tx *bolt.Tx, pipeline, name []byte, r event.Range) error {
 type Request struct {
 	Sink   string // name of the sink that lacks a row; empty for the whole event
 	Number uint32 // of the row, as in event.DeadLetter
-	Row    string // as in event.DeadLetter
+	// Row and Document are as in event.DeadLetter.
+	Row, Document string
 }
 
 // RetryOptions are the arguments of OpenRetries that describe the pipeline.
@@ -253,7 +254,7 @@ func (r *RetryReader) Read(b *event.Batch, requests []Request) ([]Request, error
 
 // fill adds letters up to the limits, or up to a gap in their positions.
 func (r *RetryReader) fill(bucket *bolt.Bucket, b *event.Batch, requests []Request) ([]Request, error) {
-	limits, cursor := r.options.Limits, bucket.Cursor()
+	limits, cursor, size := r.options.Limits, bucket.Cursor(), 0
 	for k, v := cursor.Seek(positionKey(r.next)); k != nil && b.Len() < limits.Events; k, v = cursor.Next() {
 		at := location{[]byte(r.options.Pipeline), []byte(r.name), k}
 		l, err := decodeLetter(at, v)
@@ -261,6 +262,7 @@ func (r *RetryReader) fill(bucket *bolt.Bucket, b *event.Batch, requests []Reque
 			return requests, r.store.damageAt(at, err)
 		}
 		p := decodePosition(k)
+		size += len(l.Original) + len(l.Row) + len(l.Document)
 		var group any
 		if r.options.Group != nil {
 			group = r.options.Group(&l)
@@ -270,7 +272,7 @@ func (r *RetryReader) fill(bucket *bolt.Bucket, b *event.Batch, requests []Reque
 			b.Range.First, r.group = p, group
 		case group != r.group:
 			return requests, nil
-		case p != b.Range.First+uint64(b.Len()), len(b.Data)+len(l.Original) > limits.Bytes:
+		case p != b.Range.First+uint64(b.Len()), size > limits.Bytes:
 			return requests, nil
 		}
 		b.Append(l.Original)
@@ -280,13 +282,14 @@ func (r *RetryReader) fill(bucket *bolt.Bucket, b *event.Batch, requests []Reque
 }
 
 func (r *RetryReader) requestOf(l *Letter) Request {
-	switch {
-	case l.Sink == "":
+	if l.Sink == "" {
 		return Request{}
-	case l.Sink == onlySink && len(r.options.Sinks) > 0:
-		return Request{Sink: r.options.Sinks[0], Number: l.Number, Row: string(l.Row)}
 	}
-	return Request{Sink: l.Sink, Number: l.Number, Row: string(l.Row)}
+	request := Request{Sink: l.Sink, Number: l.Number, Row: string(l.Row), Document: string(l.Document)}
+	if l.Sink == onlySink && len(r.options.Sinks) > 0 {
+		request.Sink = r.options.Sinks[0]
+	}
+	return request
 }
 
 // Lag returns the number of positions behind the last read.

@@ -67,7 +67,11 @@ func (w *computation) mistyped(c *Column, bad report.Rejected) event.DeadLetter 
 
 // addColumn adds the column to the rows and removes rejected rows.
 func (w *computation) addColumn(c *Column) {
-	w.next.Reset()
+	next := &w.added[0]
+	if next == w.rows {
+		next = &w.added[1]
+	}
+	next.Reset()
 	quoted := pure.AppendString(nil, c.Name)
 	numbers, sources := w.numbers[:0], w.sourceRows[:0]
 	for i, row := range w.cells.rows {
@@ -78,16 +82,16 @@ func (w *computation) addColumn(c *Column) {
 		if w.rejected[row] {
 			continue
 		}
-		w.next.Data = setField(w.next.Data, w.rows.Doc(row), c.Name, quoted, value)
-		w.next.Ends = append(w.next.Ends, uint32(len(w.next.Data)))
-		w.next.From = append(w.next.From, w.rows.From[row])
+		next.Data = setField(next.Data, w.rows.Doc(row), c.Name, quoted, value)
+		next.Ends = append(next.Ends, uint32(len(next.Data)))
+		next.From = append(next.From, w.rows.From[row])
 		if len(w.rows.To) > 0 {
-			w.next.To = append(w.next.To, w.rows.To[row])
+			next.To = append(next.To, w.rows.To[row])
 		}
 		numbers, sources = append(numbers, w.numbers[row]), append(sources, w.sourceRows[row])
 	}
 	w.numbers, w.sourceRows = numbers, sources
-	w.rows, w.next = w.next, w.rows
+	w.rows = next
 }
 
 // fieldValue returns the JSON that goes into the row, whose cell is cell i.

@@ -18,29 +18,38 @@ const limitsMax = 3
 type computation struct {
 	script   *Script
 	result   *script.ResultBuilder
-	inner    event.Result          // of the script before the columns
+	inner    event.Result          // of the script before the columns; stays as it is
 	values   event.Result          // of the code of a column
 	checkers []*document.Extractor // by column
 	checked  event.Columns
 
 	in         *event.Batch
-	rows       event.Output // with the columns so far
-	next       event.Output // rows with one more column
-	numbers    []uint32     // by row: its number among the rows of its event
-	sourceRows []uint32     // by row: its index in sent
-	sent       event.Output // the script's rows: events and sinks, without documents
+	rows       *event.Output   // with the columns so far
+	added      [2]event.Output // rows with columns: rows, and those with one column more or less
+	numbers    []uint32        // by row: its number among the rows of its event
+	sourceRows []uint32        // by row: its index among the script's
 	cells      cells
 	rejected   []bool // by row
 	dead       []event.DeadLetter
 }
 
+// run makes the result from what the script returned.
+func (w *computation) run(ctx context.Context, in *event.Batch, res *event.Result) error {
+	w.start(in)
+	if err := w.compute(ctx); err != nil {
+		return err
+	}
+	return w.finish(res)
+}
+
+// sent returns the script's rows.
+func (w *computation) sent() *event.Output { return &w.inner.Outputs[0] }
+
 // start takes over what the script returned.
 func (w *computation) start(in *event.Batch) {
-	w.in = in
-	w.rows, w.inner.Outputs[0] = w.inner.Outputs[0], w.rows
+	w.in, w.rows = in, w.sent()
 	w.dead = append(w.dead[:0], w.inner.Dead...)
 	w.numbers, w.sourceRows = w.numbers[:0], w.sourceRows[:0]
-	w.sent.From, w.sent.To = append(w.sent.From[:0], w.rows.From...), append(w.sent.To[:0], w.rows.To...)
 	for i, from := range w.rows.From {
 		w.sourceRows = append(w.sourceRows, uint32(i))
 		number := uint32(0)
@@ -143,6 +152,7 @@ func (w *computation) rejectRow(row int, d event.DeadLetter) {
 	w.rejected[row] = true
 	from, source := w.rows.From[row], int(w.sourceRows[row])
 	d.Position, d.Original = w.in.Range.First+uint64(from), bytes.Clone(w.in.Doc(int(from)))
+	d.Document = script.KeepDocument(w.in, w.sent().Doc(source))
 	for i := range w.script.options.Sinks {
 		if w.isForSink(i, source) {
 			d.Sink, d.Number = w.script.options.Sinks[i].Name, w.rowNumber(i, source)
@@ -155,7 +165,7 @@ func (w *computation) rejectRow(row int, d event.DeadLetter) {
 // rows were all rejected was not dropped.
 func (w *computation) finish(res *event.Result) error {
 	w.result.Start(w.in, res)
-	w.result.AddRows(&w.rows)
+	w.result.AddRows(w.rows)
 	res.Dead = append(res.Dead, w.dead...)
 	err := w.result.Finish(w.inner.Ran)
 	res.Dropped = w.inner.Dropped
@@ -165,15 +175,16 @@ func (w *computation) finish(res *event.Result) error {
 // isForSink reports whether a row of the script is for sink i.
 func (w *computation) isForSink(i, source int) bool {
 	to := uint64(0)
-	if len(w.sent.To) > 0 {
-		to = w.sent.To[source]
+	if sent := w.sent(); len(sent.To) > 0 {
+		to = sent.To[source]
 	}
 	return w.script.options.Wants(i, to)
 }
 
 // rowNumber returns the number of a row of the script among those of its event in sink i.
 func (w *computation) rowNumber(i, source int) (number uint32) {
-	for at := source - 1; at >= 0 && w.sent.From[at] == w.sent.From[source]; at-- {
+	from := w.sent().From
+	for at := source - 1; at >= 0 && from[at] == from[source]; at-- {
 		if w.isForSink(i, at) {
 			number++
 		}
@@ -181,14 +192,14 @@ func (w *computation) rowNumber(i, source int) (number uint32) {
 	return number
 }
 
-// numberInSink is rowNumber for a row of output i.
-func (w *computation) numberInSink(i, row int) uint32 {
+// sourceInSink returns the number and the script's document of a row of output i.
+func (w *computation) sourceInSink(i, row int) (number uint32, document []byte) {
 	for _, source := range w.sourceRows {
 		if !w.isForSink(i, int(source)) {
 			continue
 		}
 		if row == 0 {
-			return w.rowNumber(i, int(source))
+			return w.rowNumber(i, int(source)), w.sent().Doc(int(source))
 		}
 		row--
 	}

@@ -106,11 +106,7 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 	err := s.inner.Run(ctx, in, &w.inner)
 	var limit *script.LimitError // what ran before it goes on
 	if err == nil || errors.As(err, &limit) {
-		w.start(in)
-		err = w.compute(ctx)
-	}
-	if err == nil {
-		err = w.finish(res)
+		err = w.run(ctx, in, res)
 	}
 	if err != nil {
 		res.Reset()
@@ -122,6 +118,22 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 	return nil
 }
 
+// FinishRows implements script.RowScript.
+func (s *Script) FinishRows(ctx context.Context, in *event.Batch, rows *event.Output, res *event.Result) error {
+	w := s.acquireComputation()
+	defer s.computations.Put(w)
+	w.inner.Reset()
+	w.inner.Ran = in.Len()
+	out := &w.inner.Outputs[0]
+	out.Data, out.Ends = append(out.Data, rows.Data...), append(out.Ends, rows.Ends...)
+	out.From, out.To = append(out.From, rows.From...), append(out.To, rows.To...)
+	err := w.run(ctx, in, res)
+	if err != nil {
+		res.Reset()
+	}
+	return err
+}
+
 func (s *Script) acquireComputation() *computation {
 	if w, ok := s.computations.Get().(*computation); ok {
 		return w
@@ -130,7 +142,7 @@ func (s *Script) acquireComputation() *computation {
 		script: s, result: script.NewResultBuilder(&s.options, s),
 		inner: event.Result{Outputs: make([]event.Output, 1)}, values: event.Result{Outputs: make([]event.Output, 1)},
 	}
-	w.result.Number = w.numberInSink
+	w.result.Source = w.sourceInSink
 	for _, c := range s.columns {
 		spec := []event.Column{{Name: c.Name, Path: []string{valueKey}, Type: c.Type}}
 		w.checkers = append(w.checkers, document.NewExtractor(spec))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -270,6 +271,67 @@ end`
 		t.Error("the outputs of sinks say what is for which sink")
 	}
 }
+
+// TestFinishRows: in a batch with a state, a dead letter has the row as the script returned it, for
+// each of its sinks; FinishRows makes of these documents what a run makes of them, without the script.
+func TestFinishRows(t *testing.T) {
+	const inner = `function main(event) return {{n = event.n, i = 1}, to("audit", {n = event.n, i = 2}), {n = event.n, i = 3}} end`
+	sinks := []script.Sink{{Name: "main", Columns: []event.Column{{Name: "c", Path: []string{"c"}, Type: event.Int32}}}, {Name: "audit", Routed: true}}
+	columns := func(limit int) *Script {
+		return behind(t, inner, sinks,
+			code(t, "b", event.Int64, fmt.Sprintf("function main(row) row.x = 1 if row.i < %d then error('no') end return row.i end", limit)),
+			code(t, "c", event.Int64, "function main(row) return row.n * row.b end"))
+	}
+	in := events(0)
+	for _, doc := range []string{`{"n":1}`, `{"n":1000000000}`} {
+		in.Append([]byte(doc))
+	}
+	in.Range.Count, in.State = 2, someState{}
+	res := &event.Result{Outputs: make([]event.Output, 2)}
+	for range 2 {
+		if err := columns(3).Run(t.Context(), in, res); err != nil {
+			t.Fatal(err)
+		}
+	}
+	letters := func() (all []string) {
+		for _, d := range res.Dead {
+			all = append(all, fmt.Sprintf("%d.%s.%d %s %s", d.Position-firstPosition, d.Sink, d.Number, d.Stage, d.Document))
+		}
+		return all
+	}
+	want := []string{
+		`0.audit.0 script {"i":2,"n":1}`, `0.main.0 script {"i":1,"n":1}`, `1.audit.0 script {"i":2,"n":1000000000}`,
+		`1.main.0 script {"i":1,"n":1000000000}`, `1.main.1 column {"i":3,"n":1000000000}`,
+	}
+	if diff := cmp.Diff(want, letters()); diff != "" {
+		t.Errorf("dead letters, -want +got:\n%s", diff)
+	}
+
+	rows := &event.Output{From: []uint32{0, 1, 2}, To: []uint64{2, 1, 1}}
+	retried := events(4) // the last one has no row
+	for _, doc := range []string{`{"i":2,"n":1}`, `{"i":1,"n":1000000000}`, `{"i":3,"n":1000000000}`} {
+		rows.Data = append(rows.Data, doc...)
+		rows.Ends = append(rows.Ends, uint32(len(rows.Data)))
+	}
+	repaired := columns(0)
+	for range 2 {
+		if err := repaired.FinishRows(t.Context(), retried, rows, res); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := []string{string(res.Outputs[0].Data), string(res.Outputs[1].Data)}
+	want = []string{`{"i":1,"n":1000000000,"b":1,"c":1000000000}`, `{"i":2,"n":1,"b":2,"c":2}`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"2.main.0 column "}, letters()); diff != "" || res.Ran != 4 {
+		t.Errorf("%d ran; dead letters, -want +got:\n%s", res.Ran, diff)
+	}
+}
+
+type someState struct{}
+
+func (someState) Session() unsafe.Pointer { return nil }
 
 // counting counts the rows that go into a script.
 type counting struct {

@@ -116,3 +116,33 @@ func TestColumnsOfManyForms(t *testing.T) {
 		t.Errorf("(-in a list +itself)\n%.2000s", diff)
 	}
 }
+
+// TestFinishRows makes columns of rows that a script has returned earlier, without running it. The only
+// sink reads no documents of rows that fit.
+func TestFinishRows(t *testing.T) {
+	s, err := luajit.Load(t.Context(), script.Code{Name: "case.lua", Text: []byte(`function main() error "must not run" end`)}, script.Options{
+		Sinks: []script.Sink{{Name: "table", ColumnsOnly: true, Columns: []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int64}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	in := &event.Batch{Range: event.Range{First: 10, Count: 3}}
+	for range 3 {
+		in.Append([]byte(`{"event":true}`))
+	}
+	rows := &event.Output{Data: []byte(`{"n":1}{"n":"x"}{"n":3}`), Ends: []uint32{7, 16, 23}, From: []uint32{0, 1, 2}, To: []uint64{1, 1, 1}}
+	res := &event.Result{Outputs: make([]event.Output, 1)}
+	for range 2 {
+		if err := s.FinishRows(t.Context(), in, rows, res); err != nil {
+			t.Fatal(err)
+		}
+	}
+	columns := res.Outputs[0].Columns
+	if columns.Rows != 2 || columns.Vectors[0].Ints[1] != 3 || res.Ran != 3 {
+		t.Errorf("%d ran, with the columns %+v", res.Ran, columns)
+	}
+	if len(res.Dead) != 1 || res.Dead[0].Position != 11 || res.Dead[0].Stage != "column" || string(res.Dead[0].Original) != `{"event":true}` {
+		t.Errorf("dead letters %+v", res.Dead)
+	}
+}

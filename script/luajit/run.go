@@ -41,6 +41,15 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 	return err
 }
 
+// FinishRows implements script.RowScript.
+func (s *Script) FinishRows(ctx context.Context, in *event.Batch, rows *event.Output, res *event.Result) error {
+	r := s.runs.Get().(*run)
+	defer s.runs.Put(r)
+	r.start(ctx, in, res)
+	r.result.AddRows(rows)
+	return r.result.Finish(in.Len())
+}
+
 // copyRows is all that there is to do for a batch of which nothing came but rows for one
 // sink, without columns.
 func copyRows(e *engine, in *event.Batch, res *event.Result) {

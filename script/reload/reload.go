@@ -86,6 +86,18 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 	return err
 }
 
+// FinishRows implements script.RowScript, if the current version does.
+func (s *Script) FinishRows(ctx context.Context, in *event.Batch, rows *event.Output, res *event.Result) error {
+	v := s.acquireCurrent()
+	defer s.release(v)
+	current, ok := v.Script.(script.RowScript)
+	if !ok {
+		res.Reset()
+		return fmt.Errorf("script %s cannot go on from rows that it returned earlier: %w", v, errors.ErrUnsupported)
+	}
+	return current.FinishRows(ctx, in, rows, res)
+}
+
 // String returns the name of the current version.
 func (s *Script) String() string {
 	s.mu.Lock()

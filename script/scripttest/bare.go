@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -75,7 +76,9 @@ func compareBare(t *testing.T, lang script.Language, limits script.Limits, docs 
 		options.Limits = limits
 		s := load(t, lang, bareScript, options)
 		for range 2 { // what is kept from run to run must not matter
-			books = append(books, describeBare(s, run(t, s, docs...)))
+			in := batch(docs...)
+			in.State = someState{}
+			books = append(books, describeBare(t, s, runBatch(t, s, in, docs)))
 		}
 	}
 	for _, book := range books[1:] {
@@ -85,8 +88,14 @@ func compareBare(t *testing.T, lang script.Language, limits script.Limits, docs 
 	}
 }
 
+// someState makes dead letters keep the documents of rows.
+type someState struct{}
+
+func (someState) Session() unsafe.Pointer { return nil }
+
 // describeBare describes a result except its documents.
-func describeBare(s script.Script, res *event.Result) string {
+func describeBare(t *testing.T, s script.Script, res *event.Result) string {
+	t.Helper()
 	var book strings.Builder
 	out := &res.Outputs[0]
 	fmt.Fprintf(&book, "%d ran, %d dropped, %d rows of %d\n", res.Ran, res.Dropped, out.Columns.Rows, out.Len())
@@ -94,7 +103,10 @@ func describeBare(s script.Script, res *event.Result) string {
 		fmt.Fprintln(&book, out.From[row], rowText(out.Columns, row))
 	}
 	for _, d := range res.Dead {
-		fmt.Fprintln(&book, d.Position, d.Sink, d.Number, d.Stage, strings.ReplaceAll(d.Error, s.String(), ""))
+		fmt.Fprintln(&book, d.Position, d.Sink, d.Number, d.Stage, strings.ReplaceAll(d.Error, s.String(), ""), string(d.Document))
+		if isMisfit := d.Stage == "column"; isMisfit != strings.Contains(string(d.Document), `"none"`) {
+			t.Errorf("the dead letter of event %d at stage %s has the document %q", d.Position, d.Stage, d.Document)
+		}
 	}
 	return book.String()
 }

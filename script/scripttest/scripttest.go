@@ -81,7 +81,12 @@ func result() *event.Result { return &event.Result{Outputs: make([]event.Output,
 // satisfy.
 func run(t testing.TB, s script.Script, docs ...string) *event.Result {
 	t.Helper()
-	in, res := batch(docs...), result()
+	return runBatch(t, s, batch(docs...), docs)
+}
+
+func runBatch(t testing.TB, s script.Script, in *event.Batch, docs []string) *event.Result {
+	t.Helper()
+	res := result()
 	if err := s.Run(context.Background(), in, res); err != nil {
 		t.Fatalf("run: %v", err)
 	}

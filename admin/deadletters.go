@@ -9,7 +9,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/perigeedb/perigee/engine/rowtext"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 )
 
@@ -42,6 +44,7 @@ type DeadLetter struct {
 	Script      string    `json:"script,omitempty"`
 	Original    string    `json:"original,omitempty"`
 	Bytes       []byte    `json:"original_base64,omitempty"` // set instead of Original if the event is not UTF-8
+	Row         string    `json:"row,omitempty"`             // the row that a retry goes on from, as JSON, in place of the event
 }
 
 // Event returns the bytes of the event as read.
@@ -62,7 +65,25 @@ func NewDeadLetter(l deadletter.Letter) DeadLetter {
 	if !utf8.Valid(l.Original) {
 		d.Original, d.Bytes = "", l.Original
 	}
+	d.Row = string(l.Document)
+	if len(l.Row) > 0 {
+		d.Row = rowText(l.Row)
+	}
 	return d
+}
+
+// rowText returns a row that a sink rejected as JSON. A row that another version has stored may be
+// unreadable; its retry says so.
+func rowText(row []byte) string {
+	out, err := pipeline.DecodeRow(row)
+	if err != nil {
+		return ""
+	}
+	var columns []event.Column
+	if out.Columns != nil {
+		columns = out.Columns.Spec
+	}
+	return string(rowtext.AppendRow(nil, columns, false, "", out, 0))
 }
 
 // DeadLetters yields the selected dead letters by pipeline, partition and position. It

@@ -140,6 +140,9 @@ func printLetter(w io.Writer, l *admin.DeadLetter) error {
 	if l.Traceback != "" {
 		fmt.Fprintf(&b, "\ntraceback\n%s\n", strings.TrimRight(l.Traceback, "\n"))
 	}
+	if l.Row != "" {
+		fmt.Fprintf(&b, "\nrow, which a retry goes on from without the script\n%s\n", indentJSON([]byte(l.Row)))
+	}
 	original := l.Event()
 	fmt.Fprintf(&b, "\nevent, %s\n%s\n", countOf(len(original), "byte"), indentJSON(original))
 	_, err := io.WriteString(w, terminal.Escape(b.String()))

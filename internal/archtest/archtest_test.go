@@ -110,7 +110,7 @@ var may = map[string][]string{
 	"eventstore/internal/wal":       {"event", "internal/durable", "internal/frame"},
 
 	"server": {"pipeline", "script", "script/pool", "internal/document", "internal/datafolder", "internal/httpserver"},
-	"admin":  {"engine/compare", "event", "nodedb", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "internal/datafolder", "internal/durable", "internal/nearest"},
+	"admin":  {"engine/compare", "engine/rowtext", "event", "nodedb", "source", "sink", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/tap", "internal/datafolder", "internal/durable", "internal/nearest"},
 
 	"engine": {
 		"admin", "engine/compare", "engine/config", "engine/rowtext", "engine/shadow", "event", "internal/datafolder", "internal/nearest", "internal/s3client", "internal/tracing", "nodedb", "nodedb/lua", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/state/archive", "pipeline/tap", "sink/changelog",

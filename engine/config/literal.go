@@ -243,7 +243,8 @@ func (p *Pipeline) canonical() string {
 		fmt.Fprintf(&b, "script %q %q %q %v %v %q\n", s.Language, s.Text, s.Func, s.Limits, s.Pool, s.Isolate)
 	}
 	if s := p.State; s != nil {
-		fmt.Fprintf(&b, "state %q %q %q %q %v %d %v\n", s.Name, s.Scope, s.Home, s.Archive.To, s.Archive.Keep, s.Standby, s.IsRead)
+		fmt.Fprintf(&b, "state %q %d %q %q %q %v %d %v\n", s.Name, s.Version, s.Scope, s.Home, s.Archive.To, s.Archive.Keep, s.Standby, s.IsRead)
+		fmt.Fprintf(&b, "time %q %q %q %v %v\n", s.Time, s.Field, s.Unit, s.Lateness, s.Idle)
 	}
 	fmt.Fprintf(&b, "reads %q\n", p.Reads)
 	if s := p.Shadow; s != nil {

@@ -97,3 +97,37 @@ func TestReads(t *testing.T) {
 		t.Errorf("the literal: %v", err)
 	}
 }
+
+// TestEqualStates holds Equal to every key of a state: a reload restarts a pipeline for each.
+func TestEqualStates(t *testing.T) {
+	read := func(keys string) *Pipeline {
+		t.Helper()
+		c, err := Parse("c.yaml", `
+pipelines:
+  p:
+    source: {file: {path: a}}
+    script: {lua: x}
+    state: {name: users`+keys+`}
+    sink: {stdout: {}}
+`, known, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", keys, err)
+		}
+		return &c.Pipelines[0]
+	}
+	base := ", time: event, field: at"
+	all := []string{
+		"", ", version: 2", ", scope: pipeline", ", standby: 1", ", archive: {to: a}", ", archive: {to: a, keep: 1d}",
+		base, ", time: event, field: seen", base + ", unit: ms", base + ", lateness: 1m", base + ", idle: 1m",
+	}
+	for i, one := range all {
+		if !read(one).Equal(read(one)) {
+			t.Errorf("state: {name: users%s} differs from itself", one)
+		}
+		for _, other := range all[:i] {
+			if read(one).Equal(read(other)) {
+				t.Errorf("state: {name: users%s} and {name: users%s} are equal", one, other)
+			}
+		}
+	}
+}

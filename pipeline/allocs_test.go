@@ -41,7 +41,7 @@ func TestAllocations(t *testing.T) {
 			q := newMemorySource(partition)
 			partition.acked = nil
 			q.batch = func() int { return perBatch }
-			r := newHarness(t, q, copyScript{}, discardSink{})
+			r := newHarness(t, q, copyScript{}, discardSink{newMemorySink()})
 			if err := r.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -8,11 +8,13 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/pipeline/deadletter"
 	"github.com/perigeedb/perigee/pipeline/outbox"
+	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/sink"
 )
 
@@ -149,7 +151,8 @@ type Move struct {
 	Rewind    *uint64 `json:"rewind,omitempty"`    // number of events to go back, instead of Next
 	Force     bool    `json:"force,omitempty"`     // proceed even if a worker owns the partition; that worker is fenced
 	// State says what happens to the unit of a pipeline with a state: StateKeep leaves it as it is,
-	// StateEmpty empties it. It is required for such a pipeline.
+	// StateEmpty empties it, and the number of a note gives it the content that it had after that. It
+	// is required for such a pipeline.
 	State  string `json:"state,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"` // change nothing
 }
@@ -162,6 +165,18 @@ type MoveResult struct {
 	Sinks     []SinkMove `json:"sinks"`
 	// EmptiedUnit is the unit of the state that the move empties; "" for none.
 	EmptiedUnit string `json:"emptied_unit,omitempty"`
+	// SetUnit is the unit that the move sets to an earlier note; nil for none.
+	SetUnit *UnitMove `json:"set_unit,omitempty"`
+}
+
+// A UnitMove describes a unit that is set to its content as of an earlier note.
+type UnitMove struct {
+	Unit string         `json:"unit"`
+	Note state.PastNote `json:"note"`
+	// Others are the other partitions of the unit, whose positions stay.
+	Others []string `json:"others,omitempty"`
+	// Changed are the nodes that were changed; nil before the move.
+	Changed *state.NodeChanges `json:"changed,omitempty"`
 }
 
 // A SinkMove describes the effect of a Move in one sink.
@@ -189,15 +204,25 @@ func (a *Admin) SetPosition(ctx context.Context, m Move) (*MoveResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := plan.emptyUnit(ctx); err != nil {
+	if plan.setUnit != nil {
+		err = plan.moveUnit(ctx, m.Rewind != nil)
+	} else if err = plan.emptyUnit(ctx); err == nil {
+		err = plan.setPosition(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
-	for _, c := range plan.committed {
-		if err := c.store.SetPosition(ctx, plan.partition, plan.next); err != nil {
-			return nil, fmt.Errorf("sink %s: %w", c.sink, err)
+	return plan.result(), a.dropOutbox(plan)
+}
+
+// setPosition sets the position at the sinks.
+func (m *movePlan) setPosition(ctx context.Context) error {
+	for _, c := range m.committed {
+		if err := c.store.SetPosition(ctx, m.partition, m.next); err != nil {
+			return fmt.Errorf("sink %s: %w", c.sink, err)
 		}
 	}
-	return plan.result(), a.dropOutbox(plan)
+	return nil
 }
 
 // A movePlan is a checked Move.
@@ -208,6 +233,7 @@ type movePlan struct {
 	next      uint64
 
 	emptyState bool
+	setUnit    *UnitMove // nil unless the unit is set to a note
 }
 
 func (a *Admin) planMove(ctx context.Context, m Move) (*movePlan, error) {
@@ -229,9 +255,11 @@ func (a *Admin) planMove(ctx context.Context, m Move) (*movePlan, error) {
 		return nil, err
 	}
 	if m.Rewind != nil {
-		err = plan.rewind(*m.Rewind)
+		if err := plan.rewind(*m.Rewind); err != nil {
+			return nil, err
+		}
 	}
-	return plan, err
+	return plan, plan.planUnit(ctx, m)
 }
 
 // findPartition returns the partition whose name begins with prefix, or the only partition.
@@ -280,7 +308,7 @@ func (m *movePlan) result() *MoveResult {
 	if m == nil {
 		return nil
 	}
-	r := &MoveResult{Pipeline: m.pipeline.Name, Partition: m.partition, Next: m.next}
+	r := &MoveResult{Pipeline: m.pipeline.Name, Partition: m.partition, Next: m.next, SetUnit: m.setUnit}
 	if m.emptyState {
 		r.EmptiedUnit = m.pipeline.unitOf(m.partition)
 	}
@@ -297,7 +325,8 @@ func (m *movePlan) result() *MoveResult {
 	return r
 }
 
-// moveLease is the lease on a partition during a move: no worker can take it over meanwhile.
+// moveLease is the lease on a partition during a move: no worker can take it over meanwhile. A move that
+// takes long renews it.
 const moveLease = 10 * time.Second
 
 // reserve keeps workers from the partition until release is called. It fails if a worker
@@ -322,9 +351,34 @@ func (a *Admin) reserve(ctx context.Context, m *movePlan, force bool) (release f
 		if err == nil && holders[0] != me {
 			err = event.WithHint(fmt.Errorf("worker %s has the lease of partition %s", holders[0], m.partition), hint)
 		}
-		return func() { leases.ReleaseLeases(ctx, one, me) }, err // or the lease expires
+		stop := renewLease(ctx, leases, one, me)
+		return func() {
+			stop()
+			leases.ReleaseLeases(ctx, one, me) // or the lease expires
+		}, err
 	}
 	return release, nil
+}
+
+// renewLease renews the lease of a move until stop is called. If that fails, the epochs of partition and
+// unit still keep two workers apart.
+func renewLease(ctx context.Context, leases sink.LeaseStore, names []string, me string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		for {
+			select {
+			case <-time.After(moveLease / 3):
+				_, _ = leases.AcquireLeases(ctx, names, me, moveLease)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		renewing.Wait()
+	}
 }
 
 // leaseName returns the name of the lease under which workers read the partition: with a state, that

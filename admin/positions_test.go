@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/pipeline"
 	"github.com/perigeedb/perigee/pipeline/outbox"
 	"github.com/perigeedb/perigee/pipeline/state"
 	"github.com/perigeedb/perigee/sink"
@@ -313,7 +314,6 @@ func TestMoveWithState(t *testing.T) {
 		"":                               {false, StateKeep, "a"},
 		"events that are read again":     {false, "", ""},
 		"unknown --state":                {false, "empyt", ""},
-		"together with the state":        {false, "7", ""},
 		"would forget the events of all": {true, StateEmpty, ""},
 	} {
 		table := remembering(map[string]event.Ranges{"a": {{First: 0, Count: 10}}})
@@ -332,6 +332,28 @@ func TestMoveWithState(t *testing.T) {
 	a := open(t, t.TempDir(), Pipeline{Name: "lines", Source: silentSource{}, Sinks: []Sink{{"table", table}}, State: &state.Config{Name: "users", Shared: true}})
 	if _, err := a.SetPosition(t.Context(), Move{Pipeline: "lines", Next: 4, State: StateKeep}); err == nil || strings.Join(table.lease.asked, ",") != "all" {
 		t.Errorf("the move under the lease of another worker returned %v, and asked for %q, want all", err, table.lease.asked)
+	}
+}
+
+// TestMoveToNoteIsRefused: a move to a note concerns all sinks, and one partition with events of a unit that
+// no worker uses.
+func TestMoveToNoteIsRefused(t *testing.T) {
+	for text, move := range map[string]Move{
+		"goes with the positions of all sinks":    {Partition: "a", Sink: "table"},
+		"cannot be set while a worker uses it":    {Partition: "a", Force: true},
+		"would forget later events of all":        {Partition: "a"},
+		"has no events of the source":             {Partition: pipeline.TimersOf("all")},
+		"cannot rewind 11 events: only 10":        {Partition: "a", Rewind: new(uint64(11))},
+		"has a position of partition \"unknown\"": {Partition: "unknown"},
+	} {
+		table := remembering(map[string]event.Ranges{"a": {{Count: 10}}, "b": {{Count: 10}}, pipeline.TimersOf("all"): {{Count: 2}}})
+		a := open(t, t.TempDir(), Pipeline{Name: "lines", Source: silentSource{}, Sinks: []Sink{{"table", table}}, State: &state.Config{Name: "users", Shared: true}})
+		move.Pipeline, move.State = "lines", "7"
+		for _, move.DryRun = range []bool{true, false} {
+			if _, err := a.SetPosition(t.Context(), move); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("the move %+v returned %v, want %q", move, err, text)
+			}
+		}
 	}
 }
 

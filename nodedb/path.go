@@ -3,6 +3,7 @@ package nodedb
 import (
 	"fmt"
 	"iter"
+	"strings"
 )
 
 // Limits of paths and values.
@@ -81,6 +82,10 @@ func (p Path) String() string {
 
 // MarshalText implements encoding.TextMarshaler.
 func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), p.err }
+
+// Compare returns -1, 0 or 1 as p is before, is or is behind another path in the order of Walk. The
+// zero Path is before all others.
+func (p Path) Compare(other Path) int { return strings.Compare(p.key, other.key) }
 
 // Name returns the name, including the ^ of a stored one.
 func (p Path) Name() string {

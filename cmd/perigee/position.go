@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -79,7 +81,7 @@ type moveFlags struct {
 	Partition string `help:"Partition, or the first characters of its name; required if there are several."`
 	Sink      string `help:"Move the position only in this sink."`
 	Force     bool   `help:"Proceed even if a worker owns the partition; that worker is fenced, and continues from the new position."`
-	State     string `placeholder:"keep|empty" help:"Required for a pipeline with a state. keep: leave the state as it is, so that events that are read again change it again. empty: empty the unit of the partition."`
+	State     string `placeholder:"keep|empty|NUMBER" help:"Required for a pipeline with a state. keep: leave the state as it is, so that events that are read again change it again. empty: empty the unit of the partition. NUMBER: set the unit to what it was after the note with this number."`
 	Yes       bool   `short:"y" help:"Do not ask for confirmation."`
 }
 
@@ -91,6 +93,12 @@ trimmed after a commit, a file is not.
 
 The command refuses to move a partition that a worker owns: pause the pipeline first, or use --force. It
 refuses to move a pipeline with a state, unless --state says what happens to it.
+
+--state NUMBER restores the unit of the partition as of a note, from the archive and the notes that the
+home keeps. The command prints the position that the partition had after the note, and warns if it is
+another one than the new position. The pipeline must be paused in all engines, --force does not help, and the sinks must
+have all rows. Time does not go back: what has expired since stays gone, and timers that are due again
+run again. A move that was interrupted is refused by the engine until the command is repeated.
 `
 
 type positionSetCommand struct {
@@ -103,7 +111,8 @@ func (positionSetCommand) Help() string {
 ` + moveHelp + `
 Examples:
   perigee position set pipeline.yaml emails 150000
-  perigee position set pipeline.yaml orders 0 --partition 'orders/3' --sink archive --yes`
+  perigee position set pipeline.yaml orders 0 --partition 'orders/3' --sink archive --yes
+  perigee position set pipeline.yaml visits 150000 --state 317`
 }
 
 func (p *positionSetCommand) Run(c *console) error { return p.move(c, admin.Move{Next: p.Next}) }
@@ -154,10 +163,43 @@ func printMove(w io.Writer, m *admin.MoveResult, data string) {
 	if m.EmptiedUnit != "" {
 		fmt.Fprintf(w, "  unit %s of the state: emptied\n", m.EmptiedUnit)
 	}
+	printSetUnit(w, m)
 	for _, s := range m.Sinks {
 		fmt.Fprintf(w, "  sink %s: %s read again, %s skipped\n", s.Sink, countedRanges(s.EventsAgain, s.ReadAgain), countedRanges(s.EventsSkipped, s.Skipped))
 	}
 	printData(w, data)
+}
+
+// printSetUnit prints which unit is set to an earlier note, and why that may not fit the position.
+func printSetUnit(w io.Writer, m *admin.MoveResult) {
+	set := m.SetUnit
+	if set == nil {
+		return
+	}
+	n := set.Note
+	fmt.Fprintf(w, "  unit %s of the state: set to what it was after note %d of %d", set.Unit, n.Number, n.Last)
+	if !n.Clock.IsZero() {
+		fmt.Fprintf(w, ", at %s", n.Clock.UTC().Format(time.RFC3339))
+	}
+	if set.Changed != nil {
+		fmt.Fprintf(w, "; %s set, %d removed", countOf(int(set.Changed.Set), "node"), set.Changed.Removed)
+	}
+	fmt.Fprintln(w)
+	switch {
+	case n.Number == 0 && m.Next == 0:
+	case n.Next == nil:
+		fmt.Fprintf(w, "  warning: the position of the partition after note %d is unknown\n", n.Number)
+	case *n.Next > m.Next:
+		fmt.Fprintf(w, "  warning: after note %d the partition continued from %d: up to %s will count twice in the state\n", n.Number, *n.Next, countOf(int(*n.Next-m.Next), "event"))
+	case *n.Next < m.Next:
+		fmt.Fprintf(w, "  warning: after note %d the partition continued from %d: up to %s will be missing in the state\n", n.Number, *n.Next, countOf(int(m.Next-*n.Next), "event"))
+	}
+	if len(set.Others) > 0 {
+		fmt.Fprintf(w, "  warning: the unit forgets later events of %s, whose positions stay: %s\n", countOf(len(set.Others), "other partition"), firstLine(strings.Join(set.Others, ", "), 200))
+	}
+	if n.Behind {
+		fmt.Fprintln(w, "  warning: the clock follows the times of events and does not go back: events that are read again may be late")
+	}
 }
 
 func countedRanges(events uint64, ranges string) string {

@@ -24,10 +24,11 @@ const editorScript = "perigee"
 // Edit takes over a unit. home is the sink whose notes c.Home keeps. The partition names the
 // changes that have no events, such as that of the timers of the unit.
 func Edit(ctx context.Context, c *Config, home sink.Sink, unit, partition string) (*Editor, error) {
-	u, err := Open(ctx, c, unit)
-	if err != nil {
-		return nil, fmt.Errorf("open unit %s of state %s: %w", unit, c.Name, err)
+	u := makeUnit(replica{config: c, name: unit})
+	if err := u.takeOver(ctx); err != nil {
+		return nil, fmt.Errorf("open unit %s of state %s: %w", unit, c.Name, errors.Join(err, u.close()))
 	}
+	u.start()
 	writer, _, err := home.Open(ctx, partition)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open sink %s: %w", c.HomeName, err), u.Close())

@@ -72,7 +72,6 @@ type newUnit struct {
 }
 
 const (
-	migrationPage  = 1000    // nodes that one call of the script gets
 	migrationBytes = 4 << 20 // of changes in a note
 	migrationOpen  = 64      // units that are open at the same time
 )
@@ -170,7 +169,11 @@ func (m *Migration) migrateUnit(ctx context.Context, from *Config, name string) 
 			return count, 0, failed
 		}
 		defer func() { err = errors.Join(err, u.Close()) }()
-		if err := u.checkDelivered(ctx); err != nil {
+		first, err := u.firstUndelivered(ctx)
+		if err == nil && first > 0 {
+			err = event.WithHint(fmt.Errorf(undelivered, name, first), fmt.Sprintf("set version: %d, start the engine until it has written them, and stop it", from.version()))
+		}
+		if err != nil {
 			return count, 0, err
 		}
 		status, err := u.Status()
@@ -179,12 +182,13 @@ func (m *Migration) migrateUnit(ctx context.Context, from *Config, name string) 
 		}
 		view, clock, shown = u.View, u.clock, status.Clock
 	}
-	for after := (nodedb.Path{}); ; {
-		var nodes []oldNode
-		nodes, after, err = readPage(ctx, view, shown, after)
+	reader := nodeReader{view: view, clock: func() (time.Time, error) { return shown, nil }}
+	for !reader.done {
+		page, err := reader.readPage(ctx)
 		if err != nil {
 			return count, dropped, err
 		}
+		nodes := oldNodes(page)
 		n, err := m.mapNodes(ctx, name, nodes, clock)
 		if err != nil {
 			return count, dropped, err
@@ -197,10 +201,8 @@ func (m *Migration) migrateUnit(ctx context.Context, from *Config, name string) 
 				count.Nodes++
 			}
 		}
-		if after.IsZero() {
-			return count, dropped, nil
-		}
 	}
+	return count, dropped, nil
 }
 
 // viewOf returns View of a unit that no process has open.
@@ -208,64 +210,37 @@ func (c *Config) viewOf(unit string) func(context.Context, func(*nodedb.Tx) erro
 	return func(ctx context.Context, f func(*nodedb.Tx) error) error { return c.View(ctx, unit, f) }
 }
 
-// checkDelivered refuses to leave notes behind whose rows a sink may lack.
-func (u *Unit) checkDelivered(ctx context.Context) error {
-	lacking := errors.New("lacking")
-	err := u.Undelivered(ctx, func(*Note) error { return lacking })
-	if errors.Is(err, lacking) {
-		return &event.PermanentError{
-			Err:  fmt.Errorf("a sink may lack rows of the notes of unit %s from %d on", u.name, u.delivered+1),
-			Hint: fmt.Sprintf("set version: %d, start the engine until it has written them, and stop it", u.config.version()),
-		}
+// undelivered says that sinks other than the home are behind.
+const undelivered = "a sink may lack rows of the notes of unit %s from %d on"
+
+// firstUndelivered returns the number of the first note whose rows a sink may lack; 0 for none.
+func (u *Unit) firstUndelivered(ctx context.Context) (first uint64, err error) {
+	err = u.Undelivered(ctx, func(n *Note) error {
+		first = n.Number
+		return errEnough
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
 	}
-	return err
+	return first, err
 }
 
 // An oldNode is a node or a timer of an old unit.
 type oldNode struct {
-	nodedb.Node
-	expiry time.Time // zero for never
-	timer  *lua.Timer
+	expiringNode
+	timer *lua.Timer
 }
 
-// readPage reads nodes behind one, as of a time; the zero Path stands before the first. It returns
-// the last one, zero at the end.
-func readPage(ctx context.Context, view func(context.Context, func(*nodedb.Tx) error) error, now time.Time, after nodedb.Path) (nodes []oldNode, last nodedb.Path, err error) {
-	err = view(ctx, func(tx *nodedb.Tx) error {
-		r := nodedb.Range{Limit: migrationPage + 2} // with after, and one to know that there are more
-		if !after.IsZero() {
-			r.From = after
+// oldNodes returns the nodes and timers of a page. Each timer is in it once.
+func oldNodes(page []expiringNode) (nodes []oldNode) {
+	for _, n := range page {
+		timer, isTimer := lua.TimerAt(n.Node)
+		if isTimer && timer == nil {
+			continue // the other node of a timer
 		}
-		read := 0
-		for node, err := range tx.Walk(ctx, nodedb.Path{}, r) {
-			if err != nil {
-				return err
-			}
-			if node.Path == after {
-				continue
-			}
-			if read++; read > migrationPage {
-				return nil
-			}
-			last = node.Path
-			timer, isTimer := lua.TimerAt(node)
-			if isTimer && timer == nil {
-				continue // the other node of a timer
-			}
-			one := oldNode{Node: node, timer: timer}
-			ttl, limited, err := tx.TTL(node.Path)
-			if err != nil {
-				return err
-			}
-			if limited {
-				one.expiry = now.Add(ttl)
-			}
-			nodes = append(nodes, one)
-		}
-		last = nodedb.Path{}
-		return nil
-	})
-	return nodes, last, err
+		nodes = append(nodes, oldNode{n, timer})
+	}
+	return nodes
 }
 
 // mapNodes runs the function on nodes of a unit, and writes what it returns. It returns how many it

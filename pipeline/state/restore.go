@@ -143,29 +143,35 @@ func (r *restore) run(ctx context.Context, status sink.UnitStatus) error {
 	if err != nil {
 		return err
 	}
-	t := &target{end, status.Last, r.u.sumAtHome}
 	history, err := r.store.List(ctx)
 	if err != nil {
 		return err
 	}
+	found, err := r.restoreTo(ctx, history, &target{end, status.Last, r.u.sumAtHome})
+	switch {
+	case archive.IsUnreadable(err):
+		return r.u.refuse(fmt.Errorf("restore unit %s of state %s: %w", r.u.name, r.u.config.Name, err), r.hintOfOwner(status))
+	case err == nil && !found:
+		return r.refuse(ctx, history, end, status)
+	}
+	return err
+}
+
+// restoreTo makes the copy from the newest snapshot that can be loaded, or from the first note on. It
+// returns false if the archive has neither.
+func (r *restore) restoreTo(ctx context.Context, history *archive.History, t *target) (found bool, err error) {
 	damaged := map[string]bool{} // snapshots
 	for {
 		b, err := findBase(ctx, r.store, history, t, func(s archive.SnapshotName) bool { return damaged[s.ID] })
-		if err != nil {
-			return err
-		}
-		if b == nil {
-			return r.refuse(ctx, history, end, status)
+		if b == nil || err != nil {
+			return false, err
 		}
 		if err := r.useOutdated(ctx, history, b, t); err != nil {
-			return err
+			return true, err
 		}
 		err = r.build(ctx, history, b, t)
-		if archive.IsUnreadable(err) && !errors.Is(err, errBadSnapshot) {
-			return r.u.refuse(fmt.Errorf("restore unit %s of state %s: %w", r.u.name, r.u.config.Name, err), r.hintOfOwner(status))
-		}
 		if !errors.Is(err, errBadSnapshot) {
-			return err
+			return true, err
 		}
 		r.u.log.Error("a snapshot in the archive is damaged; trying an older one", "snapshot", b.snapshot.String(), "error", err)
 		damaged[b.snapshot.ID] = true
@@ -232,21 +238,29 @@ func (u *Unit) sumAtHome(ctx context.Context, number uint64) (sum uint64, err er
 // refuse says what is missing in the archive.
 func (r *restore) refuse(ctx context.Context, history *archive.History, end archive.Point, status sink.UnitStatus) error {
 	u := r.u
-	chain, err := history.ChainTo(ctx, end)
+	missing, err := r.missing(ctx, history, end)
 	if err != nil {
 		return err
 	}
-	why := fmt.Sprintf("archive %s has no snapshot of it", r.store)
+	return u.refuse(fmt.Errorf("unit %s of state %s has no copy in %s that fits, sink %s keeps only the changes from note %d on, and %s",
+		u.name, u.config.Name, r.folder, u.config.HomeName, status.First, missing), r.hintOfOwner(status))
+}
+
+// missing says why the archive does not lead to a note.
+func (r *restore) missing(ctx context.Context, history *archive.History, end archive.Point) (string, error) {
+	chain, err := history.ChainTo(ctx, end)
+	if err != nil {
+		return "", err
+	}
 	switch start := chain.Start(); {
 	case len(history.Segments) == 0 && len(history.Snapshots) == 0:
-		why = fmt.Sprintf("archive %s has nothing of it", r.store)
+		return fmt.Sprintf("archive %s has nothing of it", r.store), nil
 	case start == end.Number:
-		why = fmt.Sprintf("archive %s lacks note %d, or has another history", r.store, end.Number)
+		return fmt.Sprintf("archive %s lacks note %d, or has another history", r.store, end.Number), nil
 	case len(history.Snapshots) > 0:
-		why = fmt.Sprintf("archive %s has only notes %d to %d that continue one another, and no snapshot of these", r.store, start+1, end.Number)
+		return fmt.Sprintf("archive %s has only notes %d to %d that continue one another, and no snapshot of these", r.store, start+1, end.Number), nil
 	}
-	return u.refuse(fmt.Errorf("unit %s of state %s has no copy in %s that fits, sink %s keeps only the changes from note %d on, and %s",
-		u.name, u.config.Name, r.folder, u.config.HomeName, status.First, why), r.hintOfOwner(status))
+	return fmt.Sprintf("archive %s has no snapshot of it", r.store), nil
 }
 
 func (r *restore) hintOfOwner(status sink.UnitStatus) string {

@@ -92,7 +92,10 @@ const (
 	BeforeRename   Step = "before-rename"   // all was restored
 )
 
-// Steps returns all steps.
+// InMove is the step at which a note of a Move was committed. A pipeline makes none.
+const InMove Step = "in-move"
+
+// Steps returns all steps of a unit that a pipeline uses.
 func Steps() []Step {
 	return []Step{
 		BeforeTrim, AfterTrim, BeforeSegment, AfterSegment, InSnapshot, BeforeSnapshot, AfterSnapshot, BeforeRemoval, InRestore, BeforeRename,
@@ -155,7 +158,7 @@ func (e *RefusedError) Error() string { return e.err.Error() }
 func (e *RefusedError) Unwrap() error { return e.err }
 
 // Open takes over a unit and brings its copy up to date. A *RefusedError says why the copy and the
-// home do not fit. Any other error may be transient.
+// home do not fit, or that a Move of the unit was interrupted. Any other error may be transient.
 func Open(ctx context.Context, c *Config, name string) (*Unit, error) {
 	u := makeUnit(replica{config: c, name: name})
 	if err := u.open(ctx); err != nil {
@@ -180,7 +183,15 @@ func (u *Unit) start() {
 	u.startTrimming()
 }
 
-func (u *Unit) open(ctx context.Context) (err error) {
+func (u *Unit) open(ctx context.Context) error {
+	if err := u.takeOver(ctx); err != nil {
+		return err
+	}
+	return u.checkMoved(ctx)
+}
+
+// takeOver is open that also opens a unit whose move was interrupted.
+func (u *Unit) takeOver(ctx context.Context) (err error) {
 	c := u.config
 	if err := u.checkCopy(ctx); err != nil {
 		return err

@@ -129,6 +129,34 @@ func (c *Chain) Start() uint64 {
 	return start
 }
 
+// Point returns a note of the chain. It returns false if the chain does not reach back to it, or only
+// with a segment that cannot be read.
+func (c *Chain) Point(ctx context.Context, number uint64) (p Point, found bool, err error) {
+	if number == c.end.Number {
+		return c.end, true, nil
+	}
+	for _, l := range c.links {
+		if number < l.Before.Number || number > l.Last {
+			continue
+		}
+		sum, err := c.history.sumIn(ctx, l.SegmentName, number)
+		if IsUnreadable(err) {
+			continue
+		}
+		return Point{number, sum}, err == nil, err
+	}
+	return Point{}, false, nil
+}
+
+// Backward returns the segments of the chain, those with the last notes first.
+func (c *Chain) Backward() (parts []Part) {
+	for _, l := range c.links {
+		parts = append(parts, l.Part)
+	}
+	slices.SortStableFunc(parts, func(a, b Part) int { return -cmp.Compare(a.Last, b.Last) })
+	return parts
+}
+
 // Parts returns what follows a note, up to the end of the chain, in order. It returns false if the
 // note is not on the chain.
 func (c *Chain) Parts(ctx context.Context, from Point) (parts []Part, found bool, err error) {

@@ -15,7 +15,8 @@ return function(face, backend, hide, names)
 
     local function refuse_changes(core, name)
       local function refuse()
-        error(format("nodedb: NDB_E_ARGUMENT: the state %s belongs to another pipeline: this one only reads it", name), 0)
+        error(format("nodedb: NDB_E_ARGUMENT: the state %s belongs to another pipeline: this one only reads it",
+            name), 0)
       end
       for _, change in next, CHANGES do core[change] = refuse end
     end
@@ -42,8 +43,8 @@ return function(face, backend, hide, names)
         error("state.open: the name of a state is required, such as " .. format("%q", names[1]), 0)
       end
       if not readable[name] then
-        error(format("state.open: the pipeline does not read a state %q: add it to reads: [%s] in the configuration", name,
-          table.concat(names, ", ")), 0)
+        error(format("state.open: the pipeline does not read a state %q: add it to reads: [%s] in the configuration",
+          name, table.concat(names, ", ")), 0)
       end
       opened[name] = opened[name] or new_module(name)
       return opened[name]

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -258,11 +257,6 @@ type Merge struct {
 	Groups    [][]string // names of files in the manifest
 	Number    uint64     // of the new segment
 	LowMemory bool       // see ErrMemory
-}
-
-// joins reports whether a group has several files. Otherwise files only lose deleted rows.
-func (m *Merge) joins() bool {
-	return slices.ContainsFunc(m.Groups, func(group []string) bool { return len(group) > 1 })
 }
 
 // A Merged is the result of merging a group of files.

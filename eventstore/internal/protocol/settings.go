@@ -15,11 +15,8 @@ type Role string
 
 const (
 	QueryRole Role = "query"
-	SealRole  Role = "seal" // writes closed log files as Parquet files
-	// RewriteRole deletes rows from Parquet files, divides files, and computes columns again; callers
-	// may wait for it.
-	RewriteRole Role = "rewrite"
-	MergeRole   Role = "merge" // merges Parquet files, at a low priority: no caller waits for it
+	SealRole  Role = "seal"  // writes closed log files as Parquet files
+	MergeRole Role = "merge" // merges and rewrites Parquet files
 )
 
 // Settings are the settings of a worker, passed when it starts.
@@ -66,10 +63,8 @@ func RoleOf(q *Request) Role {
 	switch {
 	case q.Segment != nil:
 		return SealRole
-	case q.Merge != nil && q.Merge.joins():
-		return MergeRole
 	case q.Merge != nil, q.Recompute != nil:
-		return RewriteRole
+		return MergeRole
 	}
 	return QueryRole
 }

@@ -11,7 +11,7 @@ import (
 // A WorkerInfo describes a running worker.
 type WorkerInfo struct {
 	PID      int
-	Role     string // query, seal, rewrite or merge
+	Role     string // query, seal or merge
 	Retired  bool   // it gets no more requests and ends after its current ones
 	Started  time.Time
 	Memory   int64 // private resident memory, in bytes

@@ -12,9 +12,9 @@ import (
 	"github.com/perigeedb/perigee/internal/child"
 )
 
-// mergeNice is the nice value of a worker that merges, because no caller waits for merges.
-// Sealing and rewriting keep the normal priority: appends wait for sealing when it falls behind,
-// and for a rewrite while a column is dropped.
+// mergeNice is the nice value of a worker that merges, because no caller waits for merges: a change
+// of a table interrupts them. Sealing keeps the normal priority: appends wait for it when it falls
+// behind.
 const mergeNice = 15
 
 // confine drops privileges that a worker does not need: network access, starting programs,

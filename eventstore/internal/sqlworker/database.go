@@ -217,7 +217,7 @@ func (d *databases) open(memory int64, number int) (*database, error) {
 		if err == nil && d.settings.Role == protocol.QueryRole {
 			err = one.conn.Exec(rememberSQL + lockSQL)
 		}
-		if err == nil && (d.settings.Role == protocol.MergeRole || d.settings.Role == protocol.RewriteRole) {
+		if err == nil && d.settings.Role == protocol.MergeRole {
 			err = segment.RegisterMerge(one.conn.Native)
 		}
 	}

@@ -119,7 +119,7 @@ function Pipeline({ p, about, session, error }) {
     <div class="plots">
       <${Panel} title="Rates"><${Plot} live title="events per second" data=${[t, rateIn, rateOut]} series=${[{ label: "in", colour: "--series-1", fill: true }, { label: "out", colour: "--series-2" }]} /><//>
       <${Panel} title="Lag"><${Plot} live title="events" data=${[t, lag]} series=${[{ label: "lag", colour: "--series-3", fill: true }]} /><//>
-      <${Panel} title="Latency"><${Plot} live title="read to every sink" format="duration" data=${[t, p50, p99]} series=${[{ label: "p50", colour: "--series-4" }, { label: "p99", colour: "--series-5" }]} /><//>
+      <${Panel} title="Latency"><${Plot} live title="delivery" format="duration" data=${[t, p50, p99]} series=${[{ label: "p50", colour: "--series-4" }, { label: "p99", colour: "--series-5" }]} /><//>
     </div>
     <div class="columns">
       <${Panel} title="Sinks"><div class="scroll" tabindex="0" role="region" aria-label="Sinks"><table>

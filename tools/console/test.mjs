@@ -93,6 +93,7 @@ await check("the script is measured by line", () => seen(page.getByText("per eve
 await check("what is not compiled is named", () => seen(page.locator(".listing .abort")));
 await page.waitForTimeout(8000);
 await accessible("pipeline");
+await page.evaluate(() => window.scrollTo(0, 0));
 await shoot("pipeline");
 await page.locator(".listing").scrollIntoViewIfNeeded();
 await shoot("measure");

@@ -164,6 +164,8 @@ struct ndb_store {
 
 	pthread_mutex_t map_lock; /* held while LMDB writes or the file is mapped again */
 	ndb_map *map;             /* guarded by map_lock */
+	ndb_map *
+	    replaced; /* of a unit: the oldest map before it that is not unmapped; guarded by map_lock */
 };
 
 /* converts an LMDB or system error to an NDB_E code, with a message */
@@ -181,6 +183,9 @@ static inline void ndb_store_held(ndb_store *store) {
 /* Maps the file again with at least size bytes; 0: with the size in the last commit. This process
  * must not have an open write transaction. Returns an LMDB error code. map_lock: held. */
 int ndb_store_remap_locked(ndb_store *store, size_t size);
+/* Unmaps the replaced maps that no snapshot uses, or all of them if the store is being closed. Returns
+ * whether some are left. map_lock: not held. */
+int ndb_store_unmap(ndb_store *store, int closing);
 /* Makes base the last commit of any process. Lock: held. */
 int ndb_store_refresh(ndb_store *store);
 

@@ -20,6 +20,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core.h"
 
@@ -28,8 +29,10 @@ enum {
 	MERGE_STEP = NDB_ADOPT_MAX, /* nodes merged before other threads get the lock */
 	MERGE_YIELDS = 1000,        /* how often a merge yields to them */
 	SETTLE_MS = 5000,           /* age of the youngest delta in the file */
-	RELEASE_MS = 10, /* how often the committer looks whether sessions read a written layer */
-	RETRY_MS = 50,   /* delay after a failed write, doubled each time */
+	RELEASE_MS = 10,  /* how often the committer looks whether sessions use what it can free */
+	FREE_STEP = 4096, /* entries freed at once */
+	FREE_PAUSE_US = 500,
+	RETRY_MS = 50, /* delay after a failed write, doubled each time */
 	RETRY_MAX_MS = 1000
 };
 
@@ -462,6 +465,30 @@ static void note_failure(ndb_store *store, int error) {
 	pthread_cond_broadcast(&store->done);
 }
 
+/* True if somebody waits for the disk. Lock: held. */
+static int is_awaited(const ndb_store *store) {
+	return store->stop || store->sync_to > store->durable;
+}
+
+/* Frees a tree that nobody else uses, in steps. glibc sorts freed memory when the thread that had
+ * allocated it asks for more: after a million entries at once, the script would sort them within one
+ * event. Lock: not held. */
+static void free_in_steps(ndb_store *store, ndb_tree *t) {
+	int hurry = 0;
+	while (t->root && !hurry) {
+		ndb_tree_cursor at;
+		const ndb_entry *first = ndb_cursor_first(&at, t->root), *end = first;
+		for (int i = 0; end && i < FREE_STEP; i++) end = ndb_cursor_next(&at);
+		if (!end || ndb_tree_cut(t, first->data, first->key_len, end->data, end->key_len) < 0)
+			break;
+		usleep(FREE_PAUSE_US);
+		pthread_mutex_lock(&store->lock);
+		hurry = is_awaited(store);
+		pthread_mutex_unlock(&store->lock);
+	}
+	ndb_tree_clear(t);
+}
+
 /* Frees the written layer. It may have millions of nodes, which takes longer than an event may: the
  * committer does it without the lock, once no session would do it by ending its view. Lock: held,
  * dropped meanwhile. */
@@ -469,6 +496,7 @@ static void free_written(ndb_store *store) {
 	ndb_layer written = store->unit->written;
 	ndb_layer_init(&store->unit->written);
 	pthread_mutex_unlock(&store->lock);
+	if (!ndb_layer_is_shared(&written)) free_in_steps(store, &written.entries);
 	ndb_layer_clear(&written);
 	pthread_mutex_lock(&store->lock);
 }
@@ -513,11 +541,6 @@ static void write_frozen(ndb_store *store) {
 	}
 }
 
-/* True if somebody waits for the disk. Lock: held. */
-static int is_awaited(const ndb_store *store) {
-	return store->stop || store->sync_to > store->durable;
-}
-
 /* When the committer must freeze pending, or write frozen; 0: now, UINT64_MAX: neither. A write begins
  * at three quarters of the memory, and a freeze before, so that a large layer has time to settle. Lock:
  * held. */
@@ -533,20 +556,25 @@ static uint64_t due(const ndb_store *store) {
 	return store->dirty_since + (uint64_t)store->options.flush_ms;
 }
 
+/* Frees the written layer and replaced maps that sessions do not use any more. Returns whether some are
+ * left. Lock: held, dropped meanwhile. */
+static int free_unused(ndb_store *store) {
+	const ndb_layer *written = &store->unit->written;
+	if (!ndb_layer_empty(written) && !ndb_layer_is_shared(written)) free_written(store);
+	pthread_mutex_unlock(&store->lock);
+	int left = ndb_store_unmap(store, 0);
+	pthread_mutex_lock(&store->lock);
+	return left || !ndb_layer_empty(written);
+}
+
 /* Lock: held, dropped while it writes or waits. */
 static void *committer(void *argument) {
 	ndb_store *store = argument;
 	pthread_mutex_lock(&store->lock);
 	for (;;) {
+		int left = free_unused(store);
 		uint64_t at = due(store), now = ndb_monotonic_ms();
-		const ndb_layer *written = &store->unit->written;
-		if (!ndb_layer_empty(written)) {
-			if (!ndb_layer_is_shared(written)) {
-				free_written(store);
-				continue;
-			}
-			at = at < now + RELEASE_MS ? at : now + RELEASE_MS;
-		}
+		if (left && at > now + RELEASE_MS) at = now + RELEASE_MS;
 		if (at <= now) {
 			if (store->unit->writing) write_frozen(store);
 			else freeze_pending(store);
@@ -592,6 +620,7 @@ int ndb_unit_start(ndb_store *store) {
 void ndb_unit_free(ndb_store *store) {
 	if (!store->unit) return;
 	ndb_layer_clear(&store->unit->written);
+	ndb_store_unmap(store, 1);
 	free(store->unit);
 	store->unit = NULL;
 }

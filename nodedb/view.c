@@ -66,8 +66,29 @@ int ndb_store_remap_locked(ndb_store *store, size_t size) {
 	ndb_map *replaced = store->map;
 	replaced->retired = old, replaced->size = old_size, replaced->newer = fresh;
 	store->map = fresh;
-	map_unref(replaced);
+	/* Unmapping gigabytes takes longer than an event may: the committer of a unit does it. */
+	if (!store->unit) map_unref(replaced);
+	else if (!store->replaced) store->replaced = replaced;
 	return 0;
+}
+
+int ndb_store_unmap(ndb_store *store, int closing) {
+	pthread_mutex_lock(&store->map_lock);
+	ndb_map *first = store->replaced, *end = first;
+	/* Each is held here, and all but the first by the one before. */
+	while (end && end != store->map &&
+	       (closing ||
+	           atomic_load_explicit(&end->refs, memory_order_acquire) == (end == first ? 1 : 2)))
+		end = end->newer;
+	store->replaced = end == store->map ? NULL : end;
+	int left = store->replaced != NULL;
+	pthread_mutex_unlock(&store->map_lock);
+	while (first != end) {
+		ndb_map *next = first->newer;
+		map_unref(first);
+		first = next;
+	}
+	return left;
 }
 
 int ndb_snapshot_open(ndb_store *store, ndb_snapshot **out) {

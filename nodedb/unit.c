@@ -29,10 +29,10 @@ enum {
 	MERGE_STEP = NDB_ADOPT_MAX, /* nodes merged before other threads get the lock */
 	MERGE_YIELDS = 1000,        /* how often a merge yields to them */
 	SETTLE_MS = 5000,           /* age of the youngest delta in the file */
-	RELEASE_MS = 10,  /* how often the committer looks whether sessions use what it can free */
-	FREE_STEP = 4096, /* entries freed at once */
-	FREE_PAUSE_US = 500,
-	RETRY_MS = 50, /* delay after a failed write, doubled each time */
+	RELEASE_MS = 10,     /* how often the committer looks whether sessions use what it can free */
+	FREE_STEP = 4096,    /* entries freed at once */
+	FREE_PAUSE_US = 500, /* between two such steps */
+	RETRY_MS = 50,       /* delay after a failed write, doubled each time */
 	RETRY_MAX_MS = 1000
 };
 

@@ -82,7 +82,7 @@ function Letter({ l, onRetry, busy }) {
     try {
       JSON.parse(edited);
       events = edited.replace(/\n\s*/g, ""); // the engine reads a line
-    } catch { /* it is no JSON, and goes as it is */ }
+    } catch { /* not JSON: shown unchanged */ }
     return call("try", { pipeline: l.pipeline, script, events, raw: true, name: "" }, { signal });
   });
   return html`

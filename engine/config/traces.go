@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Traces configures the OpenTelemetry traces of batches; without an endpoint there are none.
+// Traces configures the OpenTelemetry traces of batches; without an endpoint nothing is traced.
 type Traces struct {
 	Endpoint string            // URL of an OTLP receiver over HTTP
 	Sample   float64           // share of the batches that are traced, up to 1; 0 for the default

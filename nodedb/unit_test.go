@@ -57,6 +57,40 @@ func wantCommitted(t testing.TB, u *nodedb.Unit, p nodedb.Path, value any) {
 	}))
 }
 
+// TestManyChangesWait changes and kills so many nodes in memory that their index grows and has
+// collisions: later deltas read the changes, and not what is on the disk.
+func TestManyChangesWait(t *testing.T) {
+	u := openUnit(t, t.TempDir(), lazy)
+	const nodes = 5000
+	p := nodedb.Name("^p")
+	setAll := func(value int) {
+		commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) {
+			for i := range nodes {
+				check(t, tx.Set(p.At(i, "x"), value))
+			}
+		}))
+	}
+	setAll(1)
+	check(t, u.Sync(ctx))
+	for round := range 3 {
+		setAll(2 + round)
+		commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) {
+			for i := round; i < nodes; i += 3 {
+				check(t, tx.Kill(p.At(i)))
+			}
+		}))
+		commit(t, u, freeze(t, u, start, func(tx *nodedb.Tx) {
+			for i := range nodes {
+				var value any
+				if i%3 != round {
+					value = 2 + round
+				}
+				want(t, tx, p.At(i, "x"), value)
+			}
+		}))
+	}
+}
+
 func TestDeltasInFlight(t *testing.T) {
 	u := openUnit(t, t.TempDir(), lazy)
 	p, list := nodedb.Name("^p"), nodedb.Name("^list")

@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-console test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-console test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut dist test-dist bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -265,9 +265,17 @@ site: ## the documentation as a site in .build/site, from docs; a link that lead
 recording: build ## the first commands on a terminal as a drawing that moves, for README, in docs/start.svg
 	@python3 site/record.py $(PERIGEE) docs/start.svg
 
+dist: ## the packages of this commit in dist/, for amd64 and arm64: tarball, .deb, container image, Helm chart, bill of materials, checksums
+	@$(SETUP) dist
+	@cd tools/dist && ../../$(GO) run .
+
+test-dist: ## build the packages twice and compare them, install, upgrade and remove them in a bare Debian, run the image, render the chart, run the arm64 tests; needs root
+	@$(SETUP) test-dist
+	@cd tools/dist && ../../$(GO) vet ./... && ../../$(GO) run ./check
+
 TARGET := demo
 bare-debian: ## make TARGET=demo on a clone in a minimal Debian below /tmp; needs root
 	@tools/bare-debian.sh $(TARGET)
 
 clean: ## remove build results
-	@rm -rf .build bin
+	@rm -rf .build bin dist

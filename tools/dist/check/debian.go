@@ -76,8 +76,8 @@ func (d *debian) unpack() error {
 	if _, err := os.Stat(kept); err != nil {
 		script := `release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 apt-get indextargets --format '$(ORIGIN) deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' | sed -n 's/^Debian //p' | sort -u |
-	mmdebstrap --variant=minbase "$release" "$1.part" - && mv "$1.part" "$1"`
-		if _, err := d.run("/", nil, "sh", "-ec", strings.Replace(script, `"$1.part" -`, `--format=tar "$1.part" -`, 1), "sh", kept); err != nil {
+	mmdebstrap --variant=minbase --format=tar "$release" "$1.part" - && mv "$1.part" "$1"`
+		if _, err := d.run("/", nil, "sh", "-ec", script, "sh", kept); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkReproducible makes the packages once more: in a clone in another folder, with libraries that
-// are compiled anew and an empty build cache.
+// checkReproducible makes the packages once more, in a clone in another folder: it compiles the
+// libraries again, and begins with an empty build cache.
 func (c *checker) checkReproducible() {
 	c.check("a second build elsewhere makes the same bytes", c.buildAgain())
 }

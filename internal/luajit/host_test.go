@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -191,9 +192,10 @@ end`
 
 // TestFailingFileAgain requires a file that fails again and again: no memory may leak.
 func TestFailingFileAgain(t *testing.T) {
-	times, most := 100_000, int64(1<<20)
+	const times, most = 10_000, 100_000 // failing files of a round, and the bytes a round may take
+	rounds := 11
 	if testing.Short() {
-		times, most = times/10, most/10
+		rounds = 5
 	}
 	w := NewWatchdog()
 	defer w.Close()
@@ -219,9 +221,17 @@ func TestFailingFileAgain(t *testing.T) {
 	if !counted {
 		t.Skip("this allocator does not tell what it has")
 	}
-	run(times)
-	after, _, _ := document.AllocatorBytes()
-	if grown := int64(after) - int64(before); grown > most {
-		t.Errorf("%d failing files took %d bytes, want at most %d", times, grown, most)
+	grown := make([]int64, rounds)
+	for i := range grown {
+		run(times)
+		after, _, _ := document.AllocatorBytes()
+		grown[i] = int64(after) - int64(before)
+		before = after
+	}
+	// The allocator is the whole process's: another thread grows one round or shrinks it, a leak
+	// grows every round.
+	slices.Sort(grown)
+	if median := grown[rounds/2]; median > most {
+		t.Errorf("%d failing files took %d bytes in the median of %d rounds, want at most %d: %v", times, median, rounds, most, grown)
 	}
 }

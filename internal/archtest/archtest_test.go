@@ -88,6 +88,7 @@ var may = map[string][]string{
 	"eventstore": {"event", "event/ledger", "eventstore/catalog", "eventstore/internal/keyset", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/sqlclient", "eventstore/internal/sqlworker", "eventstore/internal/statement", "eventstore/internal/wal", "eventstore/systemtable", "internal/datafolder", "internal/document", "internal/durable", "internal/sqltext"},
 
 	"eventstore/catalog":            {},
+	"eventstore/lake":               {},
 	"eventstore/output":             {"eventstore/catalog", "eventstore/internal/protocol", "internal/terminal"},
 	"eventstore/queryhttp":          {"event", "eventstore", "eventstore/output", "internal/httpserver", "internal/sqltext"},
 	"eventstore/fileimport":         {"event", "eventstore", "eventstore/catalog", "eventstore/internal/protocol", "eventstore/internal/sqlclient", "internal/lines", "internal/sqltext", "source/format"},

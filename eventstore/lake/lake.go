@@ -1,0 +1,139 @@
+// Package lake is the contract between an event store and the committer that publishes its
+// tables as Iceberg tables. The store knows which files a lake table must have; the committer,
+// a program of its own, knows the lake. Publishing is reconciling: an Order lists all files
+// that a table must have, and one commit adds what is missing and removes what is no longer
+// wanted. A lost order is therefore made good by the next one.
+//
+// The commit also records the order's step in a property of the lake table. Whatever error a
+// commit returns, the committer loads the table again and asks Reconcile what is left to do:
+// files that an earlier attempt added are either in the table, or covered by the recorded step
+// and never added twice.
+//
+// The types are plain values that encode as JSON. Reconcile has no state. Orders of several
+// stores for one table do not disturb each other: a store owns the files of its incarnations.
+package lake
+
+import (
+	"regexp"
+	"time"
+)
+
+// An Order is what a store wants of its lake tables.
+type Order struct {
+	Tables []TableOrder `json:"tables"`
+}
+
+// A TableOrder is what a store wants of one lake table.
+type TableOrder struct {
+	Settings
+	// Incarnations lists the lives of the store, oldest first. The last one gives this
+	// order.
+	Incarnations []Incarnation `json:"incarnations"`
+	// Step numbers this order. Steps grow, also across incarnations.
+	Step    uint64   `json:"step"`
+	Columns []Column `json:"columns"`
+	Files   []File   `json:"files"`
+}
+
+// Settings say where a lake table is.
+type Settings struct {
+	// Warehouse is a folder, or s3://BUCKET/PREFIX.
+	Warehouse string `json:"warehouse"`
+	// Catalog is the address of an Iceberg REST catalog (http or https), or of a database
+	// for an SQL catalog (postgres or sqlite). Empty uses the warehouse itself.
+	Catalog string `json:"catalog,omitempty"`
+	// Table is NAMESPACE.TABLE.
+	Table string `json:"table"`
+}
+
+// An Incarnation is a life of a store; see manifest.Incarnation.
+type Incarnation struct {
+	ID    string    `json:"id"`
+	Begun time.Time `json:"begun"`
+	Step  uint64    `json:"step"` // the first that it assigns
+}
+
+// A Column of a lake table. All columns are optional.
+type Column struct {
+	ID   int32  `json:"id"`   // field ID in the store's files
+	Name string `json:"name"` // in the lake
+	Type Type   `json:"type"`
+	// Lake is the field ID in the lake table, which the catalog assigns; 0 while unknown.
+	Lake int32 `json:"lake,omitempty"`
+}
+
+// A Type is an Iceberg type, in the spelling of its specification.
+type Type string
+
+// The types of columns, besides decimal(P,S).
+const (
+	Boolean     Type = "boolean"
+	Int         Type = "int"
+	Long        Type = "long"
+	Double      Type = "double"
+	String      Type = "string"
+	Binary      Type = "binary"
+	Timestamptz Type = "timestamptz"
+)
+
+// A File is a file that the lake table must have.
+type File struct {
+	// Name is unique among all files of all incarnations; see FileName.
+	Name string `json:"name"`
+	// Path is the store's file. It is empty if the store no longer has one, because the
+	// lake does.
+	Path string `json:"path,omitempty"`
+	Rows int64  `json:"rows"`
+	// Step is that of the first order with this file.
+	Step uint64 `json:"step"`
+	// Replaces lists the files of earlier orders whose rows this file has, all of them or
+	// those that a delete has left. Files that replace none must not have rows of others.
+	Replaces []File `json:"replaces,omitempty"`
+}
+
+// A Report is the answer to an Order, with a TableReport for each of its tables.
+type Report struct {
+	Tables []TableReport `json:"tables"`
+}
+
+// A TableReport is the state of a lake table after an order.
+type TableReport struct {
+	Table string `json:"table"`
+	UUID  string `json:"uuid,omitempty"`
+	// Columns are those of the order with the IDs of the lake.
+	Columns []Column `json:"columns,omitempty"`
+	// Covered is the step that the lake has. It is that of the order unless Error is set.
+	Covered uint64 `json:"covered,omitempty"`
+	Added   int    `json:"added,omitempty"`
+	Removed int    `json:"removed,omitempty"`
+	// Gone names files that were published once, or replace one that was, and that somebody
+	// else has removed or rewritten. They are never added again.
+	Gone []string `json:"gone,omitempty"`
+	// Lost names files without a Path that the table does not have, although nobody else
+	// has removed them. The store must order the rows again in another file.
+	Lost []string `json:"lost,omitempty"`
+	// Error is why the order was not carried out, and Hint what to do about it.
+	Error string `json:"error,omitempty"`
+	Hint  string `json:"hint,omitempty"`
+	// RolledBack reports that the store assigned steps again that it had assigned before.
+	// It must begin a new incarnation.
+	RolledBack bool `json:"rolled_back,omitempty"`
+}
+
+// FileName returns the name in a lake of a store's file, which has the form DAY/NUMBER-PART.parquet,
+// and of the incarnation that wrote it.
+func FileName(name, incarnation string) string {
+	return name[:len(name)-len(suffix)] + "-" + incarnation + suffix
+}
+
+const suffix = ".parquet"
+
+var namePattern = regexp.MustCompile(`^[^/]+/\d{10,}-\d+-([0-9a-f]{16})\.parquet$`)
+
+// IncarnationOf returns the incarnation in a name made by FileName, or "".
+func IncarnationOf(name string) string {
+	if found := namePattern.FindStringSubmatch(name); found != nil {
+		return found[1]
+	}
+	return ""
+}

@@ -1,0 +1,209 @@
+package lake
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A State is what a lake table has.
+type State struct {
+	Properties map[string]string
+	// Files are the names of its data files, below the folder data of its location. A file
+	// that is elsewhere has its whole address.
+	Files []string
+}
+
+// A Plan is what one commit must do to carry out an order.
+type Plan struct {
+	Add    []File
+	Remove []string
+	Gone   []string // see TableReport
+	Lost   []string // see TableReport; then there is nothing else to do
+	// Properties are those to set with the commit; nil if the table needs no commit.
+	Properties map[string]string
+}
+
+// propertyPrefix is the prefix of the property in which an incarnation records the last step
+// that the table covers. Snapshots and their summaries expire; properties do not.
+const propertyPrefix = "perigee.step."
+
+// A record is the value of such a property.
+type record struct {
+	Step  uint64    `json:"step"`
+	After string    `json:"after,omitempty"` // the incarnation before
+	Begun time.Time `json:"begun"`
+}
+
+// ErrRolledBack reports an order with a step that the table already covers: the store's folder
+// was set back to an earlier state without a new incarnation.
+var ErrRolledBack = errors.New("the store has assigned a step again: its folder was set back to an earlier state")
+
+// ErrSuperseded reports that a younger incarnation publishes into the table: the store was
+// restored or copied elsewhere.
+var ErrSuperseded = errors.New("a younger copy of this store publishes into the table")
+
+// ErrRewritten reports that a restored store cannot tell which of its files other engines have
+// rewritten.
+var ErrRewritten = errors.New("other engines have rewritten files of this table, and the restored store cannot tell which")
+
+// Reconcile compares a table with an order. Files that the store does not own are left alone.
+func Reconcile(o *TableOrder, s State) (*Plan, error) {
+	current := o.Incarnations[len(o.Incarnations)-1]
+	records, err := readRecords(s.Properties)
+	if err != nil {
+		return nil, err
+	}
+	owned, err := ownedBy(o, records)
+	if err != nil {
+		return nil, err
+	}
+	covered := records[current.ID].Step
+	if covered > o.Step {
+		return nil, fmt.Errorf("%w: the table covers step %d of incarnation %s, and the order is step %d", ErrRolledBack, covered, current.ID, o.Step)
+	}
+	present, foreign := map[string]bool{}, 0
+	for _, name := range s.Files {
+		if owned[IncarnationOf(name)] {
+			present[name] = true
+		} else {
+			foreign++
+		}
+	}
+	r := reconciling{order: o, records: records, present: present, foreign: foreign}
+	p := &Plan{}
+	wanted := map[string]bool{}
+	for _, f := range o.Files {
+		isGone, err := r.isGone(f)
+		switch {
+		case err != nil:
+			return nil, err
+		case isGone:
+			p.Gone = append(p.Gone, f.Name)
+			f.each(func(replaced File) { wanted[replaced.Name] = true })
+		case present[f.Name]:
+		case f.Path == "":
+			p.Lost = append(p.Lost, f.Name)
+		default:
+			p.Add = append(p.Add, f)
+		}
+		wanted[f.Name] = true
+	}
+	if len(p.Lost) > 0 {
+		return &Plan{Lost: p.Lost}, nil
+	}
+	for _, name := range s.Files {
+		if present[name] && !wanted[name] {
+			p.Remove = append(p.Remove, name)
+		}
+	}
+	if covered < o.Step || len(p.Remove) > 0 {
+		value := record{Step: o.Step, Begun: current.Begun}
+		if n := len(o.Incarnations); n > 1 {
+			value.After = o.Incarnations[n-2].ID
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		p.Properties = map[string]string{propertyPrefix + current.ID: string(text)}
+	}
+	return p, nil
+}
+
+func readRecords(properties map[string]string) (map[string]record, error) {
+	records := map[string]record{}
+	for key, value := range properties {
+		id, found := strings.CutPrefix(key, propertyPrefix)
+		if !found {
+			continue
+		}
+		var r record
+		if err := json.Unmarshal([]byte(value), &r); err != nil {
+			return nil, fmt.Errorf("the table's property %s is %q: %w", key, value, err)
+		}
+		records[id] = r
+	}
+	return records, nil
+}
+
+// ownedBy returns the incarnations whose files belong to the store of an order: its own, and
+// those that began from them in a folder that this store has replaced.
+func ownedBy(o *TableOrder, records map[string]record) (map[string]bool, error) {
+	owned := map[string]bool{}
+	for _, one := range o.Incarnations {
+		owned[one.ID] = true
+	}
+	current := o.Incarnations[len(o.Incarnations)-1]
+	for grown := true; grown; {
+		grown = false
+		for id, r := range records {
+			if owned[id] || !owned[r.After] {
+				continue
+			}
+			if r.Begun.After(current.Begun) {
+				return nil, fmt.Errorf("%w: incarnation %s of %s, and this one is of %s", ErrSuperseded, id, r.Begun.Format(time.RFC3339), current.Begun.Format(time.RFC3339))
+			}
+			owned[id], grown = true, true
+		}
+	}
+	return owned, nil
+}
+
+// each calls f for the files that a file replaces, and for those that they replace.
+func (f *File) each(do func(File)) {
+	for _, replaced := range f.Replaces {
+		do(replaced)
+		replaced.each(do)
+	}
+}
+
+// A reconciling tells which files somebody else has removed from a table.
+type reconciling struct {
+	order   *TableOrder
+	records map[string]record
+	present map[string]bool // files of the store
+	foreign int             // number of files of others
+}
+
+// isGone reports whether somebody else has removed a file, or a file that it replaces. A file
+// that the table covers has replaced its own already.
+func (r *reconciling) isGone(f File) (bool, error) {
+	if r.present[f.Name] {
+		return false, nil
+	}
+	covered, err := r.isCovered(f)
+	if covered || err != nil {
+		return covered, err
+	}
+	for _, replaced := range f.Replaces {
+		if isGone, err := r.isGone(replaced); isGone || err != nil {
+			return isGone, err
+		}
+	}
+	return false, nil
+}
+
+// isCovered reports whether the table had a file that it no longer has, and that this life of
+// the store and those before it have not removed.
+func (r *reconciling) isCovered(f File) (bool, error) {
+	lives := r.order.Incarnations
+	i := len(lives) - 1
+	for i > 0 && lives[i].Step > f.Step {
+		i--
+	}
+	recorded, found := r.records[lives[i].ID]
+	if !found || recorded.Step < f.Step {
+		return false, nil
+	}
+	if i == len(lives)-1 || recorded.Step < lives[i+1].Step {
+		return true, nil
+	}
+	// The former life went on after the backup, so it may have removed the file itself.
+	if r.foreign > 0 {
+		return false, fmt.Errorf("%w: file %s", ErrRewritten, f.Name)
+	}
+	return false, nil
+}

@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua test-kafka test-console test-s3 test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut dist test-dist bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua lake test-kafka test-console test-s3 test-lake test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut dist test-dist bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,13 @@ nodedb-lua: ## build the Lua modules of the node database, for LuaJIT and Lua 5.
 	@nodedb/lua/build.sh
 	@echo 'The modules are built. To use them, for example with Lua 5.4 (LuaJIT takes those of 5.1):'
 	@echo '  export LUA_PATH="$(CURDIR)/nodedb/lua/?.lua;;" LUA_CPATH="$(CURDIR)/.build/nodedb-lua/5.4/?.so;;"'
+
+lake: ## build bin/perigee-lake, which publishes tables as Iceberg tables
+	@$(SETUP) build
+	@cd cmd/perigee-lake && ../../$(GO) build -ldflags "-s -w" -buildvcs=auto -o ../../bin/perigee-lake .
+
+test-lake: lake ## the committer of tables in a lake
+	@cd cmd/perigee-lake && ../../$(GO) test -vet=off -ldflags "-s -w" -count=1 .
 
 test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka

@@ -144,6 +144,7 @@ var may = map[string][]string{
 
 	"console": {"admin", "engine", "engine/config", "engine/eventservice", "engine/rowtext", "engine/trial", "event", "internal/httpserver", "internal/rates", "pipeline/tap", "script"},
 
+	"cmd/perigee-lake": {"event", "eventstore/lake", "internal/durable", "internal/s3client"}, // a module of its own
 	"cmd/perigee": {
 		"admin", "console", "engine", "engine/compare", "engine/config", "engine/eventservice", "engine/replay", "engine/suite", "engine/trial", "event", "pipeline", "pipeline/state", "pipeline/tap",
 		"eventstore/catalog", "eventstore/fileimport", "internal/datafolder", "internal/durable", "internal/lines", "internal/sqltext", "internal/terminal", "nodedb", "nodedb/lua",

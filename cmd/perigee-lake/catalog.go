@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/catalog"
+	"github.com/apache/iceberg-go/catalog/hadoop"
+	"github.com/apache/iceberg-go/catalog/rest"
+	sqlcatalog "github.com/apache/iceberg-go/catalog/sql"
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+// catalogName is the name of the catalog in an SQL database, which may hold several.
+const catalogName = "perigee"
+
+// tokenVariable is the environment variable with the token of a REST catalog, or with its
+// credential in the form CLIENT:SECRET.
+const tokenVariable = "PERIGEE_LAKE_TOKEN"
+
+// openCatalog opens the catalog of a table.
+func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error) {
+	properties := fileProperties()
+	warehouse := s.Warehouse
+	if !strings.Contains(warehouse, "://") {
+		path, err := filepath.Abs(warehouse)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return nil, fmt.Errorf("make the warehouse: %w", err)
+		}
+		warehouse = "file://" + path
+	}
+	properties["warehouse"] = warehouse
+	scheme, rest, _ := strings.Cut(s.Catalog, ":")
+	switch scheme {
+	case "":
+		return hadoop.NewCatalog(catalogName, strings.TrimPrefix(warehouse, "file://"), properties)
+	case "http", "https":
+		return openREST(ctx, s.Catalog, warehouse, properties)
+	case "postgres", "postgresql":
+		return openSQL("pgx", s.Catalog, sqlcatalog.Postgres, properties)
+	case "sqlite":
+		return openSQL("sqlite", "file:"+strings.TrimPrefix(rest, "//")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)", sqlcatalog.SQLite, properties)
+	}
+	return nil, permanent("", "catalog %q is not an address of a REST catalog (http, https) or a database (postgres, sqlite)", s.Catalog)
+}
+
+func openSQL(driver, address string, dialect sqlcatalog.SupportedDialect, properties iceberg.Properties) (catalog.Catalog, error) {
+	db, err := sql.Open(driver, address)
+	if err != nil {
+		return nil, err
+	}
+	return sqlcatalog.NewCatalog(catalogName, db, dialect, properties)
+}
+
+func openREST(ctx context.Context, address, warehouse string, properties iceberg.Properties) (catalog.Catalog, error) {
+	delete(properties, "warehouse")
+	options := []rest.Option{rest.WithAdditionalProps(properties)}
+	if !strings.HasPrefix(warehouse, "file:") {
+		options = append(options, rest.WithWarehouseLocation(warehouse))
+	}
+	if token := os.Getenv(tokenVariable); strings.Contains(token, ":") {
+		options = append(options, rest.WithCredential(token))
+	} else if token != "" {
+		options = append(options, rest.WithOAuthToken(token))
+	}
+	return rest.NewCatalog(ctx, catalogName, address, options...)
+}
+
+// fileProperties returns the properties for reading and writing files, from the environment
+// variables of S3 clients.
+func fileProperties() iceberg.Properties {
+	properties := iceberg.Properties{}
+	for key, variable := range map[string]string{
+		"s3.endpoint": "AWS_ENDPOINT_URL", "s3.region": "AWS_REGION", "s3.access-key-id": "AWS_ACCESS_KEY_ID", "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+	} {
+		if value := os.Getenv(variable); value != "" {
+			properties[key] = value
+		}
+	}
+	return properties
+}
+
+// loadTable loads the table of an order. It creates the table, its namespace and columns if
+// they are missing, and fills in the IDs of the order's columns.
+func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*table.Table, error) {
+	identifier := catalog.ToIdentifier(strings.Split(o.Table, ".")...)
+	t, err := c.LoadTable(ctx, identifier)
+	if errors.Is(err, catalog.ErrNoSuchTable) {
+		t, err = createTable(ctx, c, identifier, o.Columns)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.Metadata().Version() < 2 {
+		return nil, permanent("give the table another name in the lake", "table %s has format version %d; version 2 is needed", o.Table, t.Metadata().Version())
+	}
+	if err := addColumns(ctx, c, t, o.Columns); err != nil {
+		return nil, err
+	}
+	if t, err = c.LoadTable(ctx, identifier); err != nil {
+		return nil, err
+	}
+	for i := range o.Columns {
+		column := &o.Columns[i]
+		field, found := t.Schema().FindFieldByName(column.Name)
+		if !found {
+			return nil, fmt.Errorf("table %s has no column %s", o.Table, column.Name)
+		}
+		if got := field.Type.String(); got != spelled(column.Type) {
+			return nil, permanent("give the table another name in the lake", "column %s of table %s has type %s, not %s", column.Name, o.Table, got, spelled(column.Type))
+		}
+		if column.Lake != 0 && column.Lake != int32(field.ID) {
+			return nil, permanent("give the table another name in the lake", "column %s of table %s has field ID %d, and had %d: the table was made again", column.Name, o.Table, field.ID, column.Lake)
+		}
+		column.Lake = int32(field.ID)
+	}
+	return t, nil
+}
+
+func createTable(ctx context.Context, c catalog.Catalog, identifier table.Identifier, columns []lake.Column) (*table.Table, error) {
+	if err := c.CreateNamespace(ctx, catalog.NamespaceFromIdent(identifier), nil); err != nil && !errors.Is(err, catalog.ErrNamespaceAlreadyExists) {
+		return nil, err
+	}
+	var fields []iceberg.NestedField
+	for i, column := range columns {
+		kind, err := typeOf(column.Type)
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, iceberg.NestedField{ID: i + 1, Name: column.Name, Type: kind})
+	}
+	t, err := c.CreateTable(ctx, identifier, iceberg.NewSchema(0, fields...), catalog.WithProperties(iceberg.Properties{"format-version": "2"}))
+	if errors.Is(err, catalog.ErrTableAlreadyExists) {
+		return c.LoadTable(ctx, identifier)
+	}
+	return t, err
+}
+
+// addColumns adds the columns that a table does not have.
+func addColumns(ctx context.Context, c catalog.Catalog, t *table.Table, columns []lake.Column) error {
+	transaction := t.NewTransaction()
+	update, added := transaction.UpdateSchema(true, false), false
+	for _, column := range columns {
+		if _, found := t.Schema().FindFieldByName(column.Name); found {
+			continue
+		}
+		kind, err := typeOf(column.Type)
+		if err != nil {
+			return err
+		}
+		update, added = update.AddColumn([]string{column.Name}, kind, "", false, nil), true
+	}
+	if !added {
+		return nil
+	}
+	if err := update.Commit(); err != nil {
+		return err
+	}
+	return commit(ctx, c, transaction)
+}
+
+// commit commits a transaction once. The library's own commit tries again after errors, although
+// the first attempt may have succeeded.
+func commit(ctx context.Context, c catalog.Catalog, transaction *table.Transaction) error {
+	prepared, err := transaction.TableCommit()
+	if err != nil {
+		return err
+	}
+	_, _, err = c.CommitTable(ctx, prepared.Identifier, prepared.Requirements, prepared.Updates)
+	return err
+}
+
+// typeOf returns the library's type.
+func typeOf(t lake.Type) (iceberg.Type, error) {
+	switch t {
+	case lake.Boolean:
+		return iceberg.PrimitiveTypes.Bool, nil
+	case lake.Int:
+		return iceberg.PrimitiveTypes.Int32, nil
+	case lake.Long:
+		return iceberg.PrimitiveTypes.Int64, nil
+	case lake.Double:
+		return iceberg.PrimitiveTypes.Float64, nil
+	case lake.String:
+		return iceberg.PrimitiveTypes.String, nil
+	case lake.Binary:
+		return iceberg.PrimitiveTypes.Binary, nil
+	case lake.Timestamptz:
+		return iceberg.PrimitiveTypes.TimestampTz, nil
+	}
+	var precision, scale int
+	if n, _ := fmt.Sscanf(string(t), "decimal(%d,%d)", &precision, &scale); n == 2 {
+		return iceberg.DecimalTypeOf(precision, scale), nil
+	}
+	return nil, fmt.Errorf("unknown type %q", t)
+}
+
+// spelled returns the library's spelling of a type.
+func spelled(t lake.Type) string {
+	if kind, err := typeOf(t); err == nil {
+		return kind.String()
+	}
+	return string(t)
+}
+
+// permanent returns an error that trying again does not help.
+func permanent(hint, format string, args ...any) error {
+	return &event.PermanentError{Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+// localPath returns the path of a location in the file system.
+func localPath(location string) (path string, local bool) {
+	u, err := url.Parse(location)
+	if err != nil || u.Scheme != "" && u.Scheme != "file" {
+		return "", false
+	}
+	return u.Path, true
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/catalog"
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+const (
+	attempts = 6
+	// firstWait is the wait before the second attempt. Each further one waits twice as
+	// long.
+	firstWait = 100 * time.Millisecond
+)
+
+// publish carries out an order. Between two attempts it keeps nothing but the order: each one
+// starts from what the table has then.
+func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
+	report := lake.TableReport{Table: o.Table}
+	wait := firstWait
+	for attempt := 1; ; attempt++ {
+		err := publishOnce(ctx, o, &report)
+		report.Columns = o.Columns
+		if err == nil {
+			report.Error, report.Hint = "", ""
+			return report
+		}
+		report.Error, report.Hint = err.Error(), ""
+		switch {
+		case errors.Is(err, lake.ErrRolledBack):
+			report.RolledBack = true
+			return report
+		case errors.Is(err, lake.ErrSuperseded):
+			report.Hint = "give this copy another table of the lake, or remove lake from one of the two"
+			return report
+		case errors.Is(err, lake.ErrRewritten), errors.Is(err, errDeleteFiles):
+			report.Hint = "drop the table in the lake: it is then published again"
+			return report
+		case event.IsPermanent(err), attempt == attempts, ctx.Err() != nil:
+			report.Hint = event.HintOf(err)
+			return report
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait *= 2
+	}
+}
+
+// errDeleteFiles reports rows that another engine has deleted without rewriting their files.
+var errDeleteFiles = errors.New("another engine has deleted rows by delete files, which replacing the files of those rows would undo")
+
+func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableReport) error {
+	c, err := openCatalog(ctx, &o.Settings)
+	if err != nil {
+		return err
+	}
+	defer closeCatalog(c)
+	t, err := loadTable(ctx, c, o)
+	if err != nil {
+		return err
+	}
+	report.UUID = t.Metadata().TableUUID().String()
+	current, err := readTable(ctx, t)
+	if err != nil {
+		return err
+	}
+	plan, err := lake.Reconcile(o, current.state)
+	if err != nil {
+		return err
+	}
+	report.Gone, report.Lost = plan.Gone, plan.Lost
+	switch {
+	case len(plan.Lost) > 0:
+		return nil
+	case plan.Properties == nil:
+		report.Covered = o.Step
+		return nil
+	case current.deletes > 0 && len(plan.Remove) > 0:
+		return errDeleteFiles
+	}
+	objects, err := openObjects(t.Location())
+	if err != nil {
+		return err
+	}
+	var add, remove []iceberg.DataFile
+	for _, f := range plan.Add {
+		published, err := readFaces(f.Path, o.Columns)
+		if err != nil {
+			return permanent("", "file %s: %w", f.Path, err)
+		}
+		if published.rows != f.Rows {
+			return permanent("", "file %s has %d rows, not %d", f.Path, published.rows, f.Rows)
+		}
+		if err := objects.put(ctx, dataFolder+f.Name, published); err != nil {
+			return fmt.Errorf("put %s: %w", f.Name, err)
+		}
+		entry, err := published.entry(strings.TrimSuffix(t.Location(), "/") + "/" + dataFolder + f.Name)
+		if err != nil {
+			return err
+		}
+		add = append(add, entry)
+	}
+	for _, name := range plan.Remove {
+		remove = append(remove, current.files[name])
+	}
+	if err := commitFiles(ctx, c, t, remove, add, plan.Properties); err != nil {
+		return err
+	}
+	report.Covered, report.Added, report.Removed = o.Step, len(add), len(remove)
+	return nil
+}
+
+func closeCatalog(c catalog.Catalog) {
+	if closer, ok := c.(catalog.Closer); ok {
+		_ = closer.Close()
+	}
+}
+
+// dataFolder is the folder of data files below the location of a table.
+const dataFolder = "data/"
+
+// contents is what a table has.
+type contents struct {
+	state   lake.State
+	files   map[string]iceberg.DataFile // by the names in state
+	deletes int                         // number of delete files
+}
+
+// readTable reads the newest snapshot of a table.
+func readTable(ctx context.Context, t *table.Table) (*contents, error) {
+	c := &contents{state: lake.State{Properties: t.Properties()}, files: map[string]iceberg.DataFile{}}
+	snapshot := t.CurrentSnapshot()
+	if snapshot == nil {
+		return c, nil
+	}
+	fs, err := t.FS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	manifests, err := snapshot.Manifests(fs)
+	if err != nil {
+		return nil, err
+	}
+	prefix := strings.TrimSuffix(t.Location(), "/") + "/" + dataFolder
+	for _, m := range manifests {
+		entries, err := m.FetchEntries(fs, true)
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			f := entry.DataFile()
+			if f.ContentType() != iceberg.EntryContentData {
+				c.deletes++
+				continue
+			}
+			name := strings.TrimPrefix(f.FilePath(), prefix)
+			c.state.Files = append(c.state.Files, name)
+			c.files[name] = f
+		}
+	}
+	return c, nil
+}
+
+// commitFiles removes and adds files and sets properties in one commit, unless anything was
+// committed since t was loaded.
+func commitFiles(ctx context.Context, c catalog.Catalog, t *table.Table, remove, add []iceberg.DataFile, properties map[string]string) error {
+	transaction := t.NewTransaction()
+	if err := transaction.AssertRefSnapshotID(""); err != nil {
+		return err
+	}
+	if err := transaction.SetProperties(properties); err != nil {
+		return err
+	}
+	if err := transaction.ReplaceDataFilesWithDataFiles(ctx, remove, add, nil); err != nil {
+		return err
+	}
+	return commit(ctx, c, transaction)
+}

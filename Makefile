@@ -49,8 +49,10 @@ lake: ## build bin/perigee-lake, which publishes tables as Iceberg tables
 	@$(SETUP) build
 	@cd cmd/perigee-lake && ../../$(GO) build -ldflags "-s -w" -buildvcs=auto -o ../../bin/perigee-lake .
 
-test-lake: lake ## the committer of tables in a lake
+test-lake: lake ## tables in a lake, which pyiceberg, DuckDB, ClickHouse (chdb) and Sail read
+	@$(SETUP) lake-engines
 	@cd cmd/perigee-lake && ../../$(GO) test -vet=off -ldflags "-s -w" -count=1 .
+	@PERIGEE_LAKE=$(CURDIR)/bin/perigee-lake PERIGEE_LAKE_PYTHON=$(CURDIR)/.build/lake-engines/bin/python $(GO) test ./eventstore -count=1 -v -run TestLakeEngines
 
 test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka

@@ -158,9 +158,9 @@ func (s *Store) rewriteForDeletes(ctx context.Context) error {
 			}
 		}
 		for batch := range slices.Chunk(groups, rewriteMax) {
-			done, err := s.rewriteFiles(ctx, t.ID, batch, false)
+			done, err := s.rewriteFiles(ctx, t.ID, batch, rewriteOptions{})
 			if errors.Is(err, protocol.ErrMemory) {
-				_, err = s.rewriteFiles(ctx, t.ID, batch[done:], true)
+				_, err = s.rewriteFiles(ctx, t.ID, batch[done:], rewriteOptions{wide: true})
 			}
 			if err != nil {
 				return fmt.Errorf("delete rows of table %s: %w", t.Name, err)
@@ -176,10 +176,15 @@ func (s *Store) rewriteForDeletes(ctx context.Context) error {
 // rewriteMax is the maximum number of files rewritten in one change of the manifest.
 const rewriteMax = 16
 
+// rewriteOptions select how files are rewritten.
+type rewriteOptions struct {
+	wide bool // the rows need much memory
+	all  bool // also single files without deleted rows
+}
+
 // rewriteFiles merges each group of files, all of one table and day, into a new file without
-// the deleted rows. It returns the number of groups rewritten. Set wide if the rows need much
-// memory.
-func (s *Store) rewriteFiles(ctx context.Context, table uint32, groups [][]*manifest.File, wide bool) (int, error) {
+// the deleted rows. It returns the number of groups rewritten.
+func (s *Store) rewriteFiles(ctx context.Context, table uint32, groups [][]*manifest.File, how rewriteOptions) (int, error) {
 	s.rewriting.RLock()
 	defer s.rewriting.RUnlock()
 	m, number := s.current(), s.nextSegment()
@@ -190,7 +195,7 @@ func (s *Store) rewriteFiles(ctx context.Context, table uint32, groups [][]*mani
 		}
 	}
 	deleted := lastDelete(m.TableByID(table))
-	merged, failed := s.worker.Merge(ctx, protocol.Merge{Version: m.Version, Table: table, Groups: names, Number: number, LowMemory: wide})
+	merged, failed := s.worker.Merge(ctx, protocol.Merge{Version: m.Version, Table: table, Groups: names, Number: number, LowMemory: how.wide, All: how.all})
 	gone, fresh, same := map[string]bool{}, []*manifest.File{}, []*manifest.File{}
 	for i, result := range merged {
 		if result.Unchanged {
@@ -203,7 +208,7 @@ func (s *Store) rewriteFiles(ctx context.Context, table uint32, groups [][]*mani
 			gone[f.Name] = true
 		}
 		if result.File != nil {
-			fresh = append(fresh, mergedFile(*result.File, groups[i], number, deleted))
+			fresh = append(fresh, mergedFile(m, *result.File, groups[i], number, deleted))
 		}
 	}
 	if len(merged) > 0 {

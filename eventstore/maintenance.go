@@ -13,8 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/publishing"
+	"github.com/perigeedb/perigee/eventstore/lake"
 )
 
 const (
@@ -57,10 +60,99 @@ func (s *Store) runCompactor() {
 	defer cancel()
 	for !s.isClosed() {
 		s.compacting.Lock()
-		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.divideFile(ctx), s.recomputeFile(ctx), s.mergeUnlessChanged(ctx))
+		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.divideFile(ctx), s.recomputeFile(ctx), s.rewriteForLake(ctx), s.mergeUnlessChanged(ctx))
 		s.compacting.Unlock()
 		s.pause(err, s.compactor)
 	}
+}
+
+// runPublisher publishes tables in their lakes until the store is closed, at most once a minute.
+func (s *Store) runPublisher() {
+	ctx, cancel := s.untilClosed(context.Background())
+	defer cancel()
+	for !s.isClosed() {
+		if err := s.publish(ctx, time.Now()); err != nil && !s.isClosed() {
+			s.options.Log.Error("event store: publishing failed, will retry", "error", err, "hint", event.HintOf(err))
+		}
+		s.pause(nil, s.publisher)
+	}
+}
+
+// errUnchanged ends a change of the manifest that is not needed.
+var errUnchanged = errors.New("nothing has changed")
+
+// publish orders what lakes lack of the committer, if they lack anything.
+func (s *Store) publish(ctx context.Context, now time.Time) error {
+	if !slices.ContainsFunc(s.current().Tables, func(t *manifest.Table) bool { return t.Lake != nil }) {
+		return nil
+	}
+	s.publishing.Lock() // a later order must not reach the committer first
+	defer s.publishing.Unlock()
+	var order *lake.Order
+	s.compacting.Lock() // a merge must know which files are ordered
+	err := s.change(func(next *manifest.Manifest) error {
+		var changed bool
+		if order, changed = publishing.Prepare(next, s.folder, now); !changed {
+			return errUnchanged
+		}
+		return nil
+	}, nil)
+	s.compacting.Unlock()
+	if order == nil || err != nil {
+		if errors.Is(err, errUnchanged) {
+			err = nil
+		}
+		return err
+	}
+	snapshot := s.snapshot() // keeps the files
+	defer snapshot.release()
+	report, failed := publishing.Run(ctx, order)
+	if failed != nil {
+		report = &lake.Report{}
+		for _, o := range order.Tables {
+			report.Tables = append(report.Tables, lake.TableReport{Table: o.Table, Error: failed.Error(), Hint: event.HintOf(failed)})
+		}
+	}
+	err = s.change(func(next *manifest.Manifest) error {
+		if publishing.Apply(next, order, report) {
+			next.BeginIncarnation(next.Place, time.Now())
+		}
+		return nil
+	}, nil)
+	for _, r := range report.Tables {
+		switch {
+		case r.Error != "":
+			failed = errors.Join(failed, fmt.Errorf("lake table %s: %s", r.Table, r.Error))
+		case len(r.Gone) > 0:
+			s.options.Log.Warn("event store: another engine has rewritten files in the lake: they are not published again", "lake table", r.Table, "files", len(r.Gone))
+		}
+	}
+	return errors.Join(err, failed)
+}
+
+// rewriteForLake rewrites some of the files that cannot be published as they are. If more may
+// remain, it wakes the compactor again.
+func (s *Store) rewriteForLake(ctx context.Context) error {
+	for _, t := range s.current().Tables {
+		var groups [][]*manifest.File
+		for _, f := range t.Files {
+			if publishing.NeedsRewrite(t, f) && !s.unmerged[f.Name] && len(groups) < rewriteMax {
+				groups = append(groups, []*manifest.File{f})
+			}
+		}
+		if len(groups) == 0 {
+			continue
+		}
+		done, err := s.rewriteFiles(ctx, t.ID, groups, rewriteOptions{all: true})
+		if errors.Is(err, protocol.ErrMemory) {
+			_, err = s.rewriteFiles(ctx, t.ID, groups[done:], rewriteOptions{all: true, wide: true})
+		}
+		if err != nil {
+			return fmt.Errorf("rewrite files of table %s for its lake: %w", t.Name, err)
+		}
+		wake(s.compactor)
+	}
+	return nil
 }
 
 // pause waits until a maintenance loop has work. After an error it waits for a shorter time.
@@ -301,7 +393,7 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 		if len(groups) == 0 {
 			continue
 		}
-		done, err := s.rewriteFiles(ctx, t.ID, groups, false)
+		done, err := s.rewriteFiles(ctx, t.ID, groups, rewriteOptions{})
 		if errors.Is(err, protocol.ErrMemory) && done < len(groups) {
 			s.options.Log.Warn("event store: files stay small, because merging them needs too much memory", "table", t.Name, "day", groups[done][0].Day)
 			for _, f := range groups[done] {
@@ -322,16 +414,17 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 // only; undivided files are left out.
 func (s *Store) nextMerge(t *manifest.Table, now time.Time) (groups [][]*manifest.File) {
 	type day struct {
-		name      string
-		recompute *manifest.Recompute // the next one that the files wait for
+		name        string
+		recompute   *manifest.Recompute // the next one that the files wait for
+		publication manifest.Publication
 	}
 	files := map[day][]*manifest.File{}
 	var days []day
 	for _, f := range t.Files {
-		if f.RowBytes() > mergeRowMax || s.unmerged[f.Name] || f.Undivided {
+		d := day{f.Day, t.NextRecompute(f), t.Publication(f)}
+		if f.RowBytes() > mergeRowMax || s.unmerged[f.Name] || f.Undivided || d.publication == manifest.Unknown {
 			continue
 		}
-		d := day{f.Day, t.NextRecompute(f)}
 		if files[d] == nil {
 			days = append(days, d)
 		}
@@ -415,9 +508,10 @@ func mergeable(files []*manifest.File) []*manifest.File {
 	return files
 }
 
-// mergedFile returns the manifest entry of a file that was merged from others.
-func mergedFile(f manifest.File, of []*manifest.File, segment, deleted uint64) *manifest.File {
+// mergedFile returns the manifest entry of a file that was merged from others of m.
+func mergedFile(m *manifest.Manifest, f manifest.File, of []*manifest.File, segment, deleted uint64) *manifest.File {
 	f.Segment, f.Deleted, f.Computed, f.Undivided = segment, deleted, of[0].Computed, of[0].Undivided
+	f.Replaces, f.Changed = publishing.Replaced(m, of, f.Rows)
 	for _, old := range of {
 		f.Sealed = max(f.Sealed, old.Sealed)
 		f.Log = max(f.Log, old.Log)

@@ -187,8 +187,8 @@ func (s *Store) divide(ctx context.Context, m *manifest.Manifest, t *manifest.Ta
 	}
 	var fresh []*manifest.File
 	for _, one := range written {
-		file := mergedFile(one, []*manifest.File{f}, number, lastDelete(t))
-		file.Undivided = false
+		file := mergedFile(m, one, []*manifest.File{f}, number, lastDelete(t))
+		file.Undivided, file.Changed = false, len(file.Replaces) > 0
 		fresh = append(fresh, file)
 	}
 	return s.replaceFiles(t.ID, map[string]bool{f.Name: true}, fresh)

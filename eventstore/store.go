@@ -79,6 +79,8 @@ type Store struct {
 	background sync.WaitGroup
 	sealer     chan struct{}   // wakes runSealer
 	compactor  chan struct{}   // wakes runCompactor
+	publisher  chan struct{}   // wakes runPublisher
+	publishing sync.Mutex      // held from the preparation of an order until its report is recorded
 	unmerged   map[string]bool // files that need too much memory to merge; used only by runCompactor
 
 	appends inFlight // appends whose log frames may not be recorded yet
@@ -127,7 +129,7 @@ func Open(folder string, o Options) (*Store, error) {
 	}
 	s := &Store{
 		folder: folder, options: o, lock: lock, manifests: manifest.NewWriter(folder),
-		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), compactor: make(chan struct{}, 1),
+		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), compactor: make(chan struct{}, 1), publisher: make(chan struct{}, 1),
 		unmerged: map[string]bool{}, canceled: map[uint64]bool{}, pins: map[uint64]int{}, tables: map[string]*Table{},
 	}
 	s.changed, s.backlog.changed = make(chan struct{}), make(chan struct{})
@@ -141,6 +143,7 @@ func Open(folder string, o Options) (*Store, error) {
 	if !o.ReadOnly {
 		s.background.Go(s.runSealer)
 		s.background.Go(s.runCompactor)
+		s.background.Go(s.runPublisher)
 	}
 	return s, nil
 }

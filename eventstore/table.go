@@ -48,6 +48,8 @@ type TableConfig struct {
 	// Unique drops duplicate rows by key. Without a key it drops none. Without a Memory,
 	// it may use 256 MiB.
 	Unique catalog.Unique
+	// Lake is where the table is published as an Iceberg table; nil does not publish it.
+	Lake *catalog.Lake
 }
 
 // A Table is a table of a store.
@@ -229,6 +231,7 @@ func (s *Store) setTable(name string, t *Table) {
 func (c *TableConfig) apply(t *manifest.Table) {
 	t.Time, t.Event, t.Retention = c.Time, c.Event, catalog.Duration(c.Retention)
 	t.Sort, t.Bloom, t.Unknown, t.Unique = c.Sort, c.Bloom, c.Unknown, c.unique()
+	t.SetLake(c.Lake)
 }
 
 // checkUnique checks the key settings against the table's columns.
@@ -254,6 +257,7 @@ func (t *Table) configure(c TableConfig) error {
 	}
 	have := *t.store.current().TableByID(t.id)
 	wants := have
+	wants.Files = slices.Clone(have.Files)
 	c.apply(&wants)
 	if reflect.DeepEqual(have, wants) {
 		return nil
@@ -264,6 +268,7 @@ func (t *Table) configure(c TableConfig) error {
 	}
 	return t.store.change(func(next *manifest.Manifest) error {
 		c.apply(next.TableByID(t.id))
+		wake(t.store.publisher)
 		return nil
 	}, nil)
 }

@@ -8,6 +8,7 @@
 #   tools/setup.sh bench      the above, and what others move events with: Perl, Python, psql
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
 #   tools/setup.sh kafka-streams  to compile, and the jars of Kafka Streams in .build/kafka-streams
+#   tools/setup.sh lake-engines  to compile, and engines that read lakes, in .build/lake-engines
 #   tools/setup.sh seaweedfs  to compile, and SeaweedFS, an S3 service, in .build/seaweedfs
 #   tools/setup.sh console    to compile, and Chromium with what drives it, in .build/console
 #   tools/setup.sh questdb    to compile, and QuestDB's jars in .build/questdb
@@ -160,6 +161,21 @@ console() {
   tools/console/build.sh install
 }
 
+# lake_engines: engines that read Iceberg tables.
+lake_engines() {
+  to=.build/lake-engines
+  [ -f $to/complete ] && return
+  packages python3-venv
+  say "getting pyiceberg, DuckDB, chdb and Sail"
+  rm -rf $to
+  python3 -m venv $to
+  {
+    $to/bin/pip install --quiet pyiceberg==0.12.0 pyarrow==26.0.1 duckdb==1.5.5 chdb==4.4.0 pysail==0.7.2 pyspark-client==4.2.0 pandas==3.1.1 &&
+      $to/bin/pip install --quiet --no-deps duckdb-extension-iceberg==1.5.5 duckdb-extension-avro==1.5.5
+  } >.build/pip.log 2>&1 || fail "pip could not get the engines; its output is in .build/pip.log"
+  touch $to/complete
+}
+
 # pyarrow: reads what queries answer as Arrow and Parquet.
 pyarrow() {
   to=.build/pyarrow
@@ -270,6 +286,7 @@ case ${1:-} in
   nats) build; nats ;;
   seaweedfs) build; seaweedfs ;;
   console) build; console ;;
+  lake-engines) build; lake_engines ;;
   questdb) build; questdb ;;
   pyarrow) build; pyarrow ;;
   duckdb) build; duckdb ;;
@@ -280,5 +297,5 @@ case ${1:-} in
   dist) build; dist ;;
   test-dist) build; dist; test_dist ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|console|questdb|pyarrow|duckdb|site|versions|nodes|lint|dist|test-dist|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|lake-engines|console|questdb|pyarrow|duckdb|site|versions|nodes|lint|dist|test-dist|debootstrap" ;;
 esac

@@ -328,6 +328,8 @@ func (g *configGenerator) scalar(f config.Field, kind string) string {
 		valid = []string{"off", "127.0.0.1:4290"}
 	case f.Key == "type" && len(f.Choices) > 8:
 		valid = append([]string{"decimal(18,2)", `"decimal(4, 2)"`}, f.Choices[:4]...)
+	case f.Pattern != "":
+		valid = []string{f.Example, `"` + f.Example + `"`, "${NONE:-" + f.Example + "}"}
 	case len(f.Choices) > 0:
 		valid = append([]string{"${NONE:-" + f.Choices[0] + "}"}, f.Choices...)
 	case valid == nil:

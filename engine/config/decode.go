@@ -17,6 +17,7 @@ type Field struct {
 	Required bool
 	Secret   bool     // no command shows the value
 	Choices  []string // the only values of a string; empty for any value
+	Pattern  string   // regular expression that a string must match; other code checks it, with a better error
 	Unit     string   // of a number
 	Default  string   // as in YAML, or a description in parentheses; empty for none
 	Env      string   // environment variable that is the default
@@ -82,7 +83,7 @@ func fieldsOf(t reflect.Type) []Field {
 		key, options, _ := strings.Cut(tag, ",")
 		text := t.Field(i).Tag.Get
 		f := Field{
-			Key: key, Unit: text("unit"), Default: text("default"), Env: text("env"), Example: text("example"),
+			Key: key, Pattern: text("pattern"), Unit: text("unit"), Default: text("default"), Env: text("env"), Example: text("example"),
 			Since: orElse(text("since"), FirstVersion), Help: text("help"), typ: t.Field(i).Type, index: []int{i},
 		}
 		if choices := text("choices"); choices != "" {

@@ -185,7 +185,10 @@ func (d *Description) item(f Field, kind string) rule {
 	case "duration or off":
 		return either(rule{"enum": []string{"off"}}, spelled(durationPattern))
 	}
-	if len(f.Choices) == 0 {
+	switch {
+	case f.Pattern != "":
+		return spelled(f.Pattern)
+	case len(f.Choices) == 0:
 		return text()
 	}
 	pattern := variablePattern

@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"net/url"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -27,6 +29,7 @@ type Table struct {
 	Bloom     []string       `yaml:"bloom" example:"[user_id]" help:"further columns with a bloom filter in every file, for searches for rare values"`
 	Unknown   string         `yaml:"unknown" default:"add" choices:"add,keep,drop" example:"keep" help:"undeclared fields: add a column for each, keep them in the JSON column _rest, or drop them"`
 	Unique    catalog.Unique `yaml:"unique" help:"drop an event if an event with the same key arrived within a window before it"`
+	Lake      catalog.Lake   `yaml:"lake" help:"publish the table as an Iceberg table, which other engines read"`
 	Columns   []Column       `yaml:"columns" help:"columns with a declared type; events that do not fit become dead letters"`
 	Computed  []Computed     `yaml:"computed" help:"columns whose value a function computes from the event, for every pipeline; table recompute fills them for stored rows"`
 	origin
@@ -84,6 +87,9 @@ func (d *document) readTable(e entry, known Known) Table {
 	if e.value.shape != null && d.hasShape(e.value, mapping, name) {
 		d.decodeStruct(e.value, reflect.ValueOf(&t).Elem(), name)
 		t.Name, t.node = e.key, e.value
+		if lake := e.value.get("lake"); lake != nil && lake.value.shape == mapping {
+			d.checkLake(lake.value, &t)
+		}
 		if t.Schema == "" { // otherwise ReadSchema checks the columns
 			d.checkTable(e.value, &t, known)
 		}
@@ -208,6 +214,28 @@ func (d *document) checkTable(n *node, t *Table, known Known) {
 		}
 	}
 }
+
+// checkLake checks where a table is published. The tags of catalog.Lake have its patterns, for the schema.
+func (d *document) checkLake(n *node, t *Table) {
+	if warehouse := t.Lake.Warehouse; n.get("warehouse") != nil && !filepath.IsAbs(warehouse) && !strings.HasPrefix(warehouse, "s3://") {
+		d.addFault(n.get("warehouse").value.at, "write an absolute path, or s3://BUCKET/PREFIX", "warehouse %s is neither a folder nor in S3", quoteShort(warehouse))
+	}
+	scheme, _, _ := strings.Cut(t.Lake.Catalog, ":")
+	if known := []string{"http", "https", "postgres", "postgresql", "sqlite"}; t.Lake.Catalog != "" && !slices.Contains(known, scheme) {
+		d.addFault(n.get("catalog").value.at, "write the address of a REST catalog (http, https) or of a database (postgres://…, sqlite:///…)", "unknown kind of catalog %s", quoteShort(scheme))
+	}
+	if address, err := url.Parse(t.Lake.Catalog); err == nil && address.User != nil {
+		if _, has := address.User.Password(); has { // the store keeps the address
+			d.addFault(n.get("catalog").value.at, "remove it, and set it in the environment of the engine: PGPASSWORD, or PGPASSFILE", "the catalog's address has a password")
+		}
+	}
+	if name := t.Lake.Table; name != "" && !lakeTable.MatchString(name) {
+		d.addFault(n.get("table").value.at, "write NAMESPACE.TABLE, with letters, digits and _", "invalid lake table %s", quoteShort(name))
+	}
+}
+
+// lakeTable matches the names of tables that all engines take.
+var lakeTable = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$`)
 
 // checkColumn checks column i of a table, declared in n.
 func (d *document) checkColumn(n *node, t *Table, i int, known Known) {

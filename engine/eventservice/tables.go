@@ -89,6 +89,9 @@ func tableConfig(t *config.Table) eventstore.TableConfig {
 	if t.Unknown != config.UnknownAdd {
 		c.Unknown = catalog.Unknown(t.Unknown)
 	}
+	if t.Lake.Warehouse != "" {
+		c.Lake = &t.Lake
+	}
 	for _, column := range t.Columns {
 		c.Columns = append(c.Columns, tableColumn(&column))
 	}

@@ -89,6 +89,13 @@ type Unique struct {
 	Memory int64 `json:"memory" yaml:"memory,size" default:"256MiB" example:"1GiB" help:"memory limit of the keys of a window, 18 to 28 bytes each"`
 }
 
+// A Lake is where a table is published as an Iceberg table, for other engines to read.
+type Lake struct {
+	Warehouse string `json:"warehouse" yaml:"warehouse,required" pattern:"^/|^s3://" example:"s3://bucket/lake" help:"folder, or s3://BUCKET/PREFIX, for the files"`
+	Catalog   string `json:"catalog,omitempty" yaml:"catalog" pattern:"^$|^(https?|postgres|postgresql|sqlite):" default:"(the warehouse)" example:"http://127.0.0.1:8181" help:"catalog with the table: address of a REST catalog (http, https), or of a database (postgres://…, sqlite:///…)"`
+	Table     string `json:"table,omitempty" yaml:"table" pattern:"^$|^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)+$" default:"(perigee.NAME)" example:"sales.mails" help:"namespace and name of the table in the catalog"`
+}
+
 // A UniqueState describes the keys that a table has seen.
 type UniqueState struct {
 	Unique

@@ -115,6 +115,9 @@ func (m *Manifest) checkFiles(t *Table, files []*File) error {
 			return fmt.Errorf("file %s has rows of log file %d, which readers also read from the log", f.Name, f.Log)
 		}
 		names[f.Name] = true
+		if err := m.checkLake(t, f); err != nil {
+			return err
+		}
 	}
 	return nil
 }

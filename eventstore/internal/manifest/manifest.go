@@ -53,6 +53,7 @@ type Table struct {
 	Bloom     []string         `json:"bloom,omitempty"`     // columns with a bloom filter, besides Event
 	Unknown   catalog.Unknown  `json:"unknown,omitempty"`   // handling of fields without a column
 	Unique    *catalog.Unique  `json:"unique,omitempty"`    // nil if rows may repeat
+	Lake      *Lake            `json:"lake,omitempty"`      // nil if it is not published; immutable
 
 	NextColumn int32     `json:"next_column"`
 	Schemas    []*Schema `json:"schemas"` // versions that the log or a file needs, oldest first; the last is the newest
@@ -97,6 +98,18 @@ type File struct {
 	// Sealed is the time at which the newest of its rows left the log, in seconds since
 	// 1970. It is 0 in files of earlier versions.
 	Sealed int64 `json:"sealed,omitempty"`
+	// Open reports that other engines can read the file: it has the encodings of Parquet
+	// V1, large row groups, and the hidden columns that a lake needs.
+	Open bool `json:"open,omitempty"`
+	// Step is the step of the first order to a lake with this file; 0 before.
+	Step uint64 `json:"step,omitempty"`
+	// Replaces are the files in the lake whose rows this file has. Changed reports that it
+	// does not have exactly these rows.
+	Replaces []LakeFile `json:"replaces,omitempty"`
+	Changed  bool       `json:"changed,omitempty"`
+	// Gone reports that another engine has rewritten the file, or one that it replaces, in
+	// the lake.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // FileFormat is the Format of new files. Files of format 0 have DuckDB's own bloom filters,

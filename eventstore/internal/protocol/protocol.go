@@ -257,6 +257,7 @@ type Merge struct {
 	Groups    [][]string // names of files in the manifest
 	Number    uint64     // of the new segment
 	LowMemory bool       // see ErrMemory
+	All       bool       // also write single files without deleted rows again
 }
 
 // A Merged is the result of merging a group of files.
@@ -264,7 +265,8 @@ type Merged struct {
 	// File has the group's rows that are not deleted, and is durable. It is nil if no
 	// rows remain.
 	File *manifest.File `json:",omitempty"`
-	// Unchanged reports that the group is a single file without deleted rows.
+	// Unchanged reports that the group is a single file without deleted rows, and Merge.All
+	// is not set.
 	Unchanged bool `json:",omitempty"`
 }
 

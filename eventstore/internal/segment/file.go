@@ -29,6 +29,10 @@ const (
 	wideGroupBytes  = 4 << 20
 	wideRowBytes    = 4 << 10
 	leastGroupBytes = 1 << 20
+	// openGroupRows applies to files that are published in a lake. Other engines read such
+	// groups in half the time. Their bytes are bounded as those of other files are: with 32
+	// MiB, a merge of four files needs more memory than the writer has.
+	openGroupRows = 122_880
 	// dictionaryMax is the maximum number of distinct values in the dictionary of a row
 	// group. A file with -0.0 has no dictionaries: DuckDB merges the two zeros in one.
 	dictionaryMax = 4096
@@ -51,11 +55,8 @@ func (w *Writer) writeFile(t *manifest.Table, f manifest.File, query string, wid
 			_ = os.Remove(temp)
 		}
 	}()
-	groupBytes := w.out.groupBytes
-	if width > wideRowBytes {
-		groupBytes = min(groupBytes, wideGroupBytes)
-	}
-	if err := w.conn.Exec(w.copySQL(t, query, temp, groupBytes, w.out.Level, f.NegativeZero)); err != nil {
+	f.Open = t.Lake != nil
+	if err := w.conn.Exec(w.copySQL(t, query, temp, w.groupSize(t, width), w.out.Level, f.NegativeZero)); err != nil {
 		return f, err
 	}
 	rows := int64(0)
@@ -94,17 +95,44 @@ func (w *Writer) measureFile(path string) (rows, groupRows, groupBytes int64, er
 	return found[0][0].(int64), found[0][1].(int64), found[0][2].(int64), nil
 }
 
+// A groupSize bounds row groups.
+type groupSize struct {
+	rows  int
+	bytes int64
+}
+
+// groupSize returns the bounds for a file of the table with rows of a width.
+func (w *Writer) groupSize(t *manifest.Table, width int64) groupSize {
+	size := groupSize{cmp.Or(w.settings.RowGroup, rowGroupRows), w.out.groupBytes}
+	if t.Lake != nil {
+		size.rows = cmp.Or(w.settings.RowGroup, openGroupRows)
+	}
+	if width > wideRowBytes {
+		size.bytes = min(size.bytes, wideGroupBytes)
+	}
+	return size
+}
+
 // copySQL returns a COPY of a query's rows to a file. It preserves their order, because a
-// writer has one thread. The file has no bloom filters of DuckDB; see manifest.FileFormat.
-func (w *Writer) copySQL(t *manifest.Table, query, path string, groupBytes int64, level int, negativeZero bool) string {
+// writer has one thread. The file has no bloom filters of DuckDB; see manifest.FileFormat. The
+// encodings of Parquet V2 are smaller and faster, but not all engines read them.
+func (w *Writer) copySQL(t *manifest.Table, query, path string, group groupSize, level int, negativeZero bool) string {
 	dictionary := dictionaryMax
 	if negativeZero {
 		dictionary = 0
 	}
+	columns, version := tablesql.ColumnList(t), "V2"
 	var ids []string
 	for _, c := range tablesql.StoredColumns(t) {
 		ids = append(ids, fmt.Sprintf("%s: %d", sqltext.QuoteName(c.Name), c.ID))
 	}
-	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, COMPRESSION_LEVEL %d, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, FIELD_IDS {%s})",
-		tablesql.ColumnList(t), query, sqltext.Literal(path), level, cmp.Or(w.settings.RowGroup, rowGroupRows), groupBytes, dictionary, strings.Join(ids, ", "))
+	if t.Lake != nil {
+		version = "V1"
+		for _, hidden := range tablesql.HiddenColumns(t) {
+			columns += ", " + hidden.SQL + " AS " + sqltext.QuoteName(hidden.Name)
+			ids = append(ids, fmt.Sprintf("%s: %d", sqltext.QuoteName(hidden.Name), hidden.ID))
+		}
+	}
+	return fmt.Sprintf("COPY (SELECT %s FROM (%s)) TO %s (FORMAT parquet, PARQUET_VERSION %s, COMPRESSION zstd, COMPRESSION_LEVEL %d, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, FIELD_IDS {%s})",
+		columns, query, sqltext.Literal(path), version, level, group.rows, group.bytes, dictionary, strings.Join(ids, ", "))
 }

@@ -26,8 +26,9 @@ import (
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
-// MergeFiles merges files of one day into one file, without the deleted rows.
-func (w *Writer) MergeFiles(t *manifest.Table, files []*manifest.File) (protocol.Merged, error) {
+// MergeFiles merges files of one day into one file, without the deleted rows. It writes a
+// single file that has none only if all is set.
+func (w *Writer) MergeFiles(t *manifest.Table, files []*manifest.File, all bool) (protocol.Merged, error) {
 	whole := manifest.File{Day: files[0].Day, MinTime: files[0].MinTime, MaxTime: files[0].MaxTime}
 	for _, f := range files {
 		if f.Day != whole.Day {
@@ -43,10 +44,10 @@ func (w *Writer) MergeFiles(t *manifest.Table, files []*manifest.File) (protocol
 		if whole.Rows == 0 {
 			return protocol.Merged{}, nil
 		}
-		if len(files) == 1 && whole.Rows == before {
+		if len(files) == 1 && whole.Rows == before && !all {
 			return protocol.Merged{Unchanged: true}, nil
 		}
-	} else if len(files) == 1 {
+	} else if len(files) == 1 && !all {
 		return protocol.Merged{Unchanged: true}, nil
 	}
 	rows, err := w.openMerge(t, files)

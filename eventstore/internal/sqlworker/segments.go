@@ -98,7 +98,7 @@ func (w *worker) merge(ctx context.Context, q *protocol.Merge, in *job) error {
 		byName[f.Name] = f
 	}
 	out := segment.NewOutput(q.Number, q.LowMemory)
-	merged, err := w.mergeGroups(ctx, t, q.Groups, byName, out)
+	merged, err := w.mergeGroups(ctx, t, q, byName, out)
 	if err != nil {
 		err = fmt.Errorf("table %s: %w", t.Name, err)
 	}
@@ -112,13 +112,13 @@ func (w *worker) merge(ctx context.Context, q *protocol.Merge, in *job) error {
 }
 
 // mergeGroups merges groups of files until one fails.
-func (w *worker) mergeGroups(ctx context.Context, t *manifest.Table, groups [][]string, byName map[string]*manifest.File, out *segment.Output) (all []protocol.Merged, err error) {
+func (w *worker) mergeGroups(ctx context.Context, t *manifest.Table, q *protocol.Merge, byName map[string]*manifest.File, out *segment.Output) (all []protocol.Merged, err error) {
 	s, err := w.newWriteSession(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	for _, group := range groups {
+	for _, group := range q.Groups {
 		var files []*manifest.File
 		for _, name := range group {
 			f := byName[name]
@@ -127,7 +127,7 @@ func (w *worker) mergeGroups(ctx context.Context, t *manifest.Table, groups [][]
 			}
 			files = append(files, f)
 		}
-		merged, err := s.writer(out).MergeFiles(t, files)
+		merged, err := s.writer(out).MergeFiles(t, files, q.All)
 		if err != nil {
 			return all, s.explainWrite(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -48,8 +50,9 @@ func TestSegment(t *testing.T) {
 		if got.GroupBytes <= 0 {
 			t.Errorf("%s: %d bytes in a row group", got.Name, got.GroupBytes)
 		}
-		if got.Bytes, got.GroupBytes, got.GroupRows = 0, 0, 0; got != want {
-			t.Errorf("got  %+v\nwant %+v", got, want)
+		got.Bytes, got.GroupBytes, got.GroupRows = 0, 0, 0
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("file %d (-want +got):\n%s", i, diff)
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(f.Path, "temp", "seal-*", "*")); len(left) > 0 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/storetest"
@@ -18,15 +19,23 @@ import (
 // TestWritersMemory seals log files and merges the results concurrently, with rows of many
 // widths. Neither worker may exceed its memory.
 func TestWritersMemory(t *testing.T) {
-	for _, wide := range []struct{ bytes, rows, commit int }{
-		{200, 50_000, 2000},
-		{10_000, 800, 100},
-		{1 << 20, 8, 2},
-		{9 << 20, 1, 1},
+	for _, wide := range []struct {
+		bytes, rows, commit int
+		lake                bool // larger row groups
+	}{
+		{200, 50_000, 2000, false},
+		{10_000, 800, 100, false},
+		{1 << 20, 8, 2, false},
+		{9 << 20, 1, 1, false},
+		{200, 50_000, 2000, true},
 	} {
-		t.Run(fmt.Sprint(wide.bytes), func(t *testing.T) {
+		t.Run(fmt.Sprint(wide.bytes, wide.lake), func(t *testing.T) {
 			f := newFolder(t, sqlclient.Options{})
 			table := f.AddTable("events", storetest.Column(5, "text", event.String), storetest.Column(6, "data", event.JSON))
+			if wide.lake {
+				table.Lake = &manifest.Lake{}
+				f.Save()
+			}
 			const files = 5
 			for number := range uint64(files) {
 				for first := 0; first < wide.rows; first += wide.commit {
@@ -37,6 +46,9 @@ func TestWritersMemory(t *testing.T) {
 			want := f.Ask(all)
 			for range 4 {
 				f.Seal(f.M.LogStart)
+			}
+			if table.Files[0].Open != wide.lake {
+				t.Errorf("the files are written for a lake: %v", table.Files[0].Open)
 			}
 			peaks := watchPeaks(f.client)
 			var sealing sync.WaitGroup

@@ -1,0 +1,94 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/perigeedb/perigee/eventstore/catalog"
+)
+
+// A Lake is where a table is published as an Iceberg table, and what is known of it there.
+type Lake struct {
+	catalog.Lake
+	UUID string `json:"uuid,omitempty"` // of the lake table; empty before the first report
+	// Columns are the columns of the lake table. Their types never change.
+	Columns []LakeColumn `json:"columns,omitempty"`
+	// Step is the last step that the lake covers, and Files the checksum of the names that
+	// it wanted.
+	Step  uint64 `json:"step,omitempty"`
+	Files string `json:"files,omitempty"`
+	Error string `json:"error,omitempty"` // of the last attempt
+	Hint  string `json:"hint,omitempty"`
+}
+
+// A LakeColumn is a column of a lake table.
+type LakeColumn struct {
+	ID   int32  `json:"id"` // field ID in files: the column's, or that of a hidden column; see MicrosID
+	Name string `json:"name"`
+	Type string `json:"type"`           // Iceberg's
+	Lake int32  `json:"lake,omitempty"` // field ID in the lake table; 0 before the first report
+}
+
+// MicrosID returns the field ID of the hidden column with the microseconds of a column of type
+// timestamp_ns. Files of tables with a Lake have it, since an Iceberg table has no nanoseconds.
+func MicrosID(column int32) int32 { return column + 1<<20 }
+
+// A LakeFile is a file in a lake.
+type LakeFile struct {
+	Name string `json:"name"` // see lake.FileName
+	Rows int64  `json:"rows"`
+	Step uint64 `json:"step"` // of the first order with it
+}
+
+// A Publication is how far the publication of a file's rows is.
+type Publication int
+
+// Files of different publications are never merged with each other, and files whose
+// publication is not known are not merged at all.
+const (
+	Unpublished Publication = iota // the lake has none of the rows
+	Published                      // the lake has the file, or others with exactly its rows
+	Unknown                        // it was ordered, or another engine has rewritten it
+)
+
+// Publication returns how far the publication of a file of the table is.
+func (t *Table) Publication(f *File) Publication {
+	switch {
+	case t.Lake == nil || f.Step == 0 && len(f.Replaces) == 0:
+		return Unpublished
+	case f.Gone || f.Changed || f.Step > t.Lake.Step:
+		return Unknown
+	}
+	return Published
+}
+
+// SetLake publishes the table elsewhere, or nowhere if settings is nil.
+func (t *Table) SetLake(settings *catalog.Lake) {
+	if settings == nil && t.Lake == nil || settings != nil && t.Lake != nil && *settings == t.Lake.Lake {
+		return
+	}
+	t.Lake = nil
+	if settings != nil {
+		t.Lake = &Lake{Lake: *settings}
+	}
+	for i, f := range t.Files {
+		file := *f
+		file.Step, file.Replaces, file.Changed, file.Gone = 0, nil, false, false
+		t.Files[i] = &file
+	}
+}
+
+func (m *Manifest) checkLake(t *Table, f *File) error {
+	if f.Step > m.LastStep {
+		return fmt.Errorf("file %s has step %d, which is not given out yet", f.Name, f.Step)
+	}
+	for _, r := range f.Replaces {
+		if r.Step == 0 || r.Step > m.LastStep {
+			return fmt.Errorf("file %s replaces %s of step %d, which is not given out yet", f.Name, r.Name, r.Step)
+		}
+	}
+	if t.Lake != nil && t.Lake.Step > m.LastStep {
+		return errors.New("its lake has a step that is not given out yet")
+	}
+	return nil
+}

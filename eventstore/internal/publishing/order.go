@@ -1,0 +1,158 @@
+// Package publishing keeps the lake tables of an event store up to date. It decides from the
+// manifest what to order of the committer, records in the manifest what the committer reports,
+// and runs it. All of it but Run is pure: the caller owns the manifests, and saves one that
+// Prepare has changed before it gives the order, so that a step is never assigned twice.
+package publishing
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+const (
+	// dueBytes and dueAfter are the size and the age at which a file with new rows is
+	// published.
+	dueBytes = 64 << 20
+	dueAfter = 10 * time.Minute
+	// A merged file whose rows are in the lake already is published instead of those files
+	// once it replaces replacesMin of them, or after quietAfter: then its day is not merged
+	// any further. Each row is thus put about three times.
+	replacesMin = 16
+	quietAfter  = 9 * time.Hour
+)
+
+// Prepare assigns the next step, if a table needs one, to the lake tables in next, and returns
+// what to order of the committer, or nil. A table whose columns cannot be published gets an
+// error instead. It reports whether it has changed next. folder is the folder of the store.
+func Prepare(next *manifest.Manifest, folder string, now time.Time) (order *lake.Order, changed bool) {
+	order = &lake.Order{}
+	step := next.LastStep + 1
+	for _, t := range next.Tables {
+		if t.Lake == nil {
+			continue
+		}
+		columns, err := columnsOf(t)
+		if err != nil {
+			failed := withError(t.Lake, err)
+			changed = changed || failed.Error != t.Lake.Error
+			t.Lake = failed
+			continue
+		}
+		files, names := wantedFiles(next, t, folder, step, now)
+		if sum := checksum(names, columns); sum == t.Lake.Files || t.Lake.UUID == "" && len(names) == 0 {
+			continue
+		}
+		next.LastStep = step
+		known := *t.Lake
+		known.Columns = columns
+		t.Lake, t.Files = &known, files
+		order.Tables = append(order.Tables, orderOf(next, t, folder, names))
+	}
+	if len(order.Tables) == 0 {
+		return nil, changed
+	}
+	return order, true
+}
+
+// A wanted is a file that the lake must have, with the store's file that has its rows.
+type wanted struct {
+	lake.File
+	of *manifest.File
+}
+
+// wantedFiles returns the files of a table, with the steps of those that an order of that step
+// publishes first, and the files that the lake must have.
+func wantedFiles(m *manifest.Manifest, t *manifest.Table, folder string, step uint64, now time.Time) (files []*manifest.File, all []wanted) {
+	for _, f := range t.Files {
+		switch {
+		case f.Step > 0:
+		case len(f.Replaces) > 0 && !f.Changed && (len(f.Replaces) < replacesMin && now.Before(time.Unix(f.Sealed, 0).Add(quietAfter)) || f.Gone):
+			for _, r := range f.Replaces {
+				all = append(all, wanted{lake.File{Name: r.Name, Rows: r.Rows, Step: r.Step}, f})
+			}
+			files = append(files, f)
+			continue
+		case !isReady(t, f), len(f.Replaces) == 0 && f.Bytes < dueBytes && now.Before(time.Unix(f.Sealed, 0).Add(dueAfter)):
+			files = append(files, f)
+			continue
+		default:
+			published := *f
+			published.Step = step
+			f = &published
+		}
+		one := lake.File{Name: nameOf(m, f), Path: t.Path(folder, f.Name), Rows: f.Rows, Step: f.Step}
+		for _, r := range f.Replaces {
+			one.Replaces = append(one.Replaces, lake.File{Name: r.Name, Rows: r.Rows, Step: r.Step})
+		}
+		all, files = append(all, wanted{one, f}), append(files, f)
+	}
+	return files, all
+}
+
+// nameOf returns the name of a file in the lake.
+func nameOf(m *manifest.Manifest, f *manifest.File) string {
+	incarnation := m.IncarnationOf(f.Segment)
+	if incarnation == nil { // it was written before stores had incarnations
+		incarnation = &m.Incarnations[0]
+	}
+	return lake.FileName(f.Name, incarnation.ID)
+}
+
+// Replaced returns what a file of so many rows, merged or rewritten from files of m, replaces in
+// the lake, and whether it has other rows than these.
+func Replaced(m *manifest.Manifest, of []*manifest.File, rows int64) (replaces []manifest.LakeFile, changed bool) {
+	for _, f := range of {
+		if f.Step > 0 {
+			replaces = append(replaces, manifest.LakeFile{Name: nameOf(m, f), Rows: f.Rows, Step: f.Step})
+		} else {
+			replaces = append(replaces, f.Replaces...)
+			changed = changed || f.Changed || len(f.Replaces) == 0
+		}
+		rows -= f.Rows
+	}
+	return replaces, len(replaces) > 0 && (changed || rows != 0)
+}
+
+// checksum returns a checksum of what an order wants.
+func checksum(all []wanted, columns []manifest.LakeColumn) string {
+	var lines []string
+	for _, f := range all {
+		lines = append(lines, f.Name+"\n")
+	}
+	slices.Sort(lines)
+	sum := sha256.New()
+	io.WriteString(sum, strings.Join(lines, ""))
+	for _, c := range columns {
+		io.WriteString(sum, c.Name+"\x00"+c.Type+"\x00")
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wanted) lake.TableOrder {
+	o := lake.TableOrder{Settings: settingsOf(t), Step: m.LastStep, Columns: []lake.Column{}, Files: []lake.File{}}
+	for _, one := range m.Incarnations {
+		o.Incarnations = append(o.Incarnations, lake.Incarnation{ID: one.ID, Begun: one.Begun, Step: one.Step})
+	}
+	for _, c := range t.Lake.Columns {
+		o.Columns = append(o.Columns, lake.Column{ID: c.ID, Name: c.Name, Type: lake.Type(c.Type), Lake: c.Lake})
+	}
+	for _, f := range all {
+		o.Files = append(o.Files, f.File)
+	}
+	return o
+}
+
+func settingsOf(t *manifest.Table) lake.Settings {
+	name := t.Lake.Table
+	if name == "" {
+		name = "perigee." + t.Name
+	}
+	return lake.Settings{Warehouse: t.Lake.Warehouse, Catalog: t.Lake.Catalog, Table: name}
+}

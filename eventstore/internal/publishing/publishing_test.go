@@ -1,0 +1,246 @@
+package publishing
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+var now = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+// newManifest returns a manifest with a table in a lake.
+func newManifest() *manifest.Manifest {
+	m := manifest.New()
+	m.NextSegment, m.NextTable = 100, 2
+	m.Tables = []*manifest.Table{{ID: 1, Name: "mails", NextColumn: 9, Schemas: []*manifest.Schema{{Version: 1, Columns: []manifest.Column{
+		{ID: 2, Name: "at", Type: event.TimestampNS}, {ID: 3, Name: "amount", Type: event.Int64}, {ID: 4, Name: "at_ns", Type: event.Decimal, Digits: event.Digits{Precision: 18, Scale: 2}},
+		{ID: 5, Name: "nothing"}, {ID: 6, Name: "data", Type: event.JSON}, {ID: 7, Name: "seen", Type: event.Timestamp}, {ID: 8, Name: "raw", Type: event.Bytes},
+	}}}}}
+	m.Tables[0].SetLake(&catalog.Lake{Warehouse: "/lake"})
+	m.BeginIncarnation("here", now)
+	m.Incarnations[0].Segment = 1
+	return m
+}
+
+// add adds a file of a segment, sealed some time ago.
+func add(m *manifest.Manifest, segment uint64, age time.Duration) *manifest.File {
+	f := &manifest.File{Name: manifest.FileName("2026-11-23", segment, 0), Segment: segment, Schema: 1, Day: "2026-11-23", Rows: 10, Bytes: 1 << 20, Sealed: now.Add(-age).Unix(), Open: true}
+	m.Tables[0].Files = append(m.Tables[0].Files, f)
+	return f
+}
+
+// order prepares an order and returns the wanted files, as segment:step, with those that they
+// replace.
+func order(t *testing.T, m *manifest.Manifest, at time.Time) (*lake.Order, string) {
+	t.Helper()
+	o, _ := Prepare(m, "/store", at)
+	if o == nil {
+		return nil, "nothing"
+	}
+	text := func(f lake.File) string {
+		_, number, _ := strings.Cut(f.Name, "/")
+		return fmt.Sprintf("%s:%d", strings.TrimLeft(number[:10], "0"), f.Step)
+	}
+	var all []string
+	for _, f := range o.Tables[0].Files {
+		one := text(f)
+		for _, r := range f.Replaces {
+			one += "<" + text(r)
+		}
+		if f.Path == "" {
+			one += "?"
+		}
+		all = append(all, one)
+	}
+	return o, strings.Join(all, " ")
+}
+
+// done applies the report of an order that the committer has carried out.
+func done(m *manifest.Manifest, o *lake.Order) {
+	report := &lake.Report{}
+	for _, t := range o.Tables {
+		for i := range t.Columns {
+			t.Columns[i].Lake = int32(10 + i)
+		}
+		report.Tables = append(report.Tables, lake.TableReport{Table: t.Table, UUID: "u", Columns: t.Columns, Covered: t.Step})
+	}
+	Apply(m, o, report)
+}
+
+func TestColumns(t *testing.T) {
+	m := newManifest()
+	table := m.Tables[0]
+	columns, err := columnsOf(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []manifest.LakeColumn{
+		{ID: manifest.MicrosID(2), Name: "at", Type: "timestamptz"}, {ID: 2, Name: "at_ns", Type: "long"}, {ID: 3, Name: "amount", Type: "long"},
+		{ID: 4, Name: "at_ns_", Type: "decimal(18,2)"}, {ID: 6, Name: "data", Type: "string"}, {ID: 7, Name: "seen", Type: "timestamptz"},
+		{ID: 8, Name: "raw", Type: "binary"}, {ID: 1, Name: "_rest", Type: "string"},
+	}
+	if diff := cmp.Diff(want, columns); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// A dropped column stays in the lake; a new one comes last, and one that was empty too.
+	table.Lake.Columns = columns
+	changed := *table.Schemas[0]
+	changed.Version, changed.Columns = 2, append(changed.Columns[2:3:3], manifest.Column{ID: 5, Name: "nothing", Type: event.Bool})
+	table.Schemas = append(table.Schemas, &changed)
+	if columns, err = columnsOf(table); err != nil || len(columns) != 9 || columns[8] != (manifest.LakeColumn{ID: 5, Name: "nothing", Type: "boolean"}) {
+		t.Errorf("got %+v, %v", columns, err)
+	}
+	// A column never changes its type in the lake.
+	changed.Columns = []manifest.Column{{ID: 3, Name: "amount", Type: event.Float64}}
+	if _, err = columnsOf(table); err == nil || !strings.Contains(err.Error(), "amount has become double, but it is long") || event.HintOf(err) == "" {
+		t.Errorf("got %v", err)
+	}
+	if o, changed := Prepare(m, "/store", now); o != nil || !changed || table.Lake == nil || m.Tables[0].Lake.Error == "" || m.Tables[0].Lake.Hint == "" {
+		t.Errorf("an order %+v, and the error %q", o, m.Tables[0].Lake.Error)
+	}
+	if o, changed := Prepare(m, "/store", now); o != nil || changed {
+		t.Errorf("once more: an order %+v, changed %v", o, changed)
+	}
+}
+
+// TestOrders follows a table through seals, merges, a delete and retention.
+func TestOrders(t *testing.T) {
+	m := newManifest()
+	table := m.Tables[0]
+	step := func(want string, at time.Time) {
+		t.Helper()
+		o, got := order(t, m, at)
+		if got != want {
+			t.Fatalf("order %q, want %q", got, want)
+		}
+		if o != nil {
+			done(m, o)
+		}
+	}
+	merge := func(number uint64, rows int64, files ...*manifest.File) *manifest.File {
+		merged := &manifest.File{Name: manifest.FileName("2026-11-23", number, 0), Segment: number, Schema: 1, Rows: rows, Bytes: 1 << 20, Sealed: now.Unix(), Open: true}
+		merged.Replaces, merged.Changed = Replaced(m, files, rows)
+		kept := []*manifest.File{merged}
+		for _, f := range table.Files {
+			replaced := false
+			for _, old := range files {
+				replaced = replaced || old.Name == f.Name
+			}
+			if !replaced {
+				kept = append(kept, f)
+			}
+		}
+		table.Files = kept
+		return merged
+	}
+	step("nothing", now)
+	add(m, 1, 9*time.Minute)
+	step("nothing", now)
+	add(m, 2, 10*time.Minute)
+	step("2:1", now) // the other one is not due
+	step("nothing", now)
+	add(m, 3, 0).Bytes = dueBytes
+	step("2:1 3:2", now)
+	if table.Lake.Columns[0].Lake != 10 || table.Lake.UUID != "u" || table.Lake.Step != 2 {
+		t.Errorf("the lake is %+v", table.Lake)
+	}
+	merged := merge(4, 20, table.Files[1], table.Files[2])
+	step("nothing", now) // the lake has its rows
+	step("2:1? 3:2? 1:3", now.Add(time.Minute))
+	// A delete changes the file.
+	again := merge(5, 19, merged)
+	if table.Publication(again) != manifest.Unknown {
+		t.Errorf("a changed file has the publication %v", table.Publication(again))
+	}
+	step("5:4<2:1<3:2 1:3", now)
+	// Retention removes a file.
+	table.Files = table.Files[:1]
+	step("5:4<2:1<3:2", now)
+	// A file that cannot be read by other engines waits, and is rewritten.
+	old := add(m, 6, time.Hour)
+	old.Open = false
+	step("nothing", now)
+	if !NeedsRewrite(table, old) || NeedsRewrite(table, table.Files[0]) {
+		t.Error("the wrong file needs to be rewritten")
+	}
+	table.Files = table.Files[:1]
+	// Merged files are published when they replace many, or much later.
+	for i := range uint64(replacesMin) {
+		add(m, 10+i, time.Hour)
+	}
+	o, _ := order(t, m, now)
+	done(m, o)
+	table.Files = table.Files[1:]
+	o, _ = order(t, m, now)
+	done(m, o)
+	few := merge(50, 20, table.Files[0], table.Files[1])
+	step("nothing", now)
+	step("nothing", now.Add(quietAfter-time.Second))
+	rest := append([]*manifest.File{}, table.Files[1:]...)
+	merge(51, 10*replacesMin, append(rest, few)...)
+	o, got := order(t, m, now)
+	if !strings.HasPrefix(got, "51:8<") || strings.Count(got, "<") != replacesMin {
+		t.Errorf("the order of a file that replaces many is %q", got)
+	}
+	done(m, o)
+	merge(52, 10*replacesMin, table.Files[0])
+	step("nothing", now)
+	step("52:9<51:8", now.Add(quietAfter))
+}
+
+// TestReports checks what the manifest records of failures.
+func TestReports(t *testing.T) {
+	m := newManifest()
+	table := m.Tables[0]
+	add(m, 1, time.Hour)
+	o, _ := order(t, m, now)
+	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "down", Hint: "wait"}}})
+	if table.Lake.Error != "down" || table.Lake.Hint != "wait" || table.Publication(table.Files[0]) != manifest.Unknown {
+		t.Errorf("after a failure: %+v", table.Lake)
+	}
+	o, got := order(t, m, now)
+	if got != "1:1" || o.Tables[0].Step != 2 { // the file keeps its step
+		t.Errorf("after a failure: order %d, %q", o.Tables[0].Step, got)
+	}
+	gone := o.Tables[0].Files[0].Name
+	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{UUID: "u", Covered: 2, Gone: []string{gone}}}})
+	if f := table.Files[0]; table.Lake.Error != "" || !f.Gone || table.Publication(f) != manifest.Unknown {
+		t.Errorf("after it was rewritten: %+v, %+v", table.Lake, f)
+	}
+	if _, got := order(t, m, now); got != "nothing" {
+		t.Errorf("after it was rewritten: %q", got)
+	}
+	// Files that only the lake had, and lost, are published from the file with their rows.
+	table.Files[0] = &manifest.File{Name: manifest.FileName("2026-11-23", 2, 0), Segment: 2, Schema: 1, Rows: 10, Sealed: now.Unix(), Open: true, Replaces: []manifest.LakeFile{{Name: gone, Rows: 10, Step: 1}}}
+	o, _ = order(t, m, now.Add(time.Hour))
+	if o != nil {
+		t.Fatalf("order %+v", o)
+	}
+	add(m, 3, time.Hour)
+	o, got = order(t, m, now)
+	if got != "1:1? 3:3" {
+		t.Fatalf("order %q", got)
+	}
+	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{UUID: "u", Lost: []string{gone}}}})
+	if _, got := order(t, m, now.Add(time.Hour)); got != "2:4 3:3" {
+		t.Errorf("after a loss: %q", got)
+	}
+	if rolledBack := Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "x", RolledBack: true}}}); !rolledBack {
+		t.Error("a store that was set back does not hear of it")
+	}
+	if Apply(m, o, &lake.Report{}); table.Lake.Error == "" {
+		t.Error("a report without the table is no error")
+	}
+	table.SetLake(&catalog.Lake{Warehouse: "/other"})
+	if f := table.Files[0]; f.Step != 0 || f.Replaces != nil || table.Lake.UUID != "" {
+		t.Errorf("in another lake: %+v of %+v", f, table.Lake)
+	}
+}

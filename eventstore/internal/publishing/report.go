@@ -1,0 +1,82 @@
+package publishing
+
+import (
+	"slices"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+// Apply records in next what the committer reports of an order. The files of next may have
+// changed since. It reports whether the store must begin a new incarnation.
+func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report) (rolledBack bool) {
+	for i := range order.Tables {
+		o := &order.Tables[i]
+		r := lake.TableReport{Error: "the committer reported nothing of the table"}
+		if i < len(report.Tables) {
+			r = report.Tables[i]
+		}
+		for _, t := range next.Tables {
+			if t.Lake != nil && settingsOf(t) == o.Settings {
+				applyTable(next, t, o, &r)
+			}
+		}
+		rolledBack = rolledBack || r.RolledBack
+	}
+	return rolledBack
+}
+
+func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *lake.TableReport) {
+	known := *t.Lake
+	known.Error, known.Hint = r.Error, r.Hint
+	if r.Error == "" {
+		known.UUID = r.UUID
+		known.Columns = slices.Clone(known.Columns)
+		for i := range known.Columns {
+			for _, c := range r.Columns {
+				if c.ID == known.Columns[i].ID {
+					known.Columns[i].Lake = c.Lake
+				}
+			}
+		}
+		if r.Covered == o.Step && o.Step > known.Step {
+			known.Step = o.Step
+			var all []wanted
+			for _, f := range o.Files {
+				all = append(all, wanted{File: f})
+			}
+			known.Files = checksum(all, known.Columns)
+		}
+	}
+	t.Lake = &known
+	for i, f := range t.Files {
+		names := []string{}
+		if f.Step > 0 {
+			names = append(names, nameOf(m, f))
+		}
+		for _, replaced := range f.Replaces {
+			names = append(names, replaced.Name)
+		}
+		changed := *f
+		has := func(list []string) bool {
+			return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(list, name) })
+		}
+		if has(r.Gone) {
+			changed.Gone = true
+		}
+		if has(r.Lost) { // publish the rows again, from this file
+			changed.Replaces, changed.Changed = nil, false
+		}
+		if f.Gone != changed.Gone || len(f.Replaces) != len(changed.Replaces) {
+			t.Files[i] = &changed
+		}
+	}
+}
+
+// withError returns the state of a lake table that cannot be published.
+func withError(l *manifest.Lake, err error) *manifest.Lake {
+	known := *l
+	known.Error, known.Hint = err.Error(), event.HintOf(err)
+	return &known
+}

@@ -1,0 +1,72 @@
+package publishing
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+// program is the name of the committer.
+const program = "perigee-lake"
+
+// Run carries out an order by the committer, a program beside that of this process or on the
+// path.
+func Run(ctx context.Context, order *lake.Order) (*lake.Report, error) {
+	path, err := findProgram()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(order)
+	if err != nil {
+		return nil, err
+	}
+	var out, said bytes.Buffer
+	command := exec.CommandContext(ctx, path, "publish")
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(text), &out, &said
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = 10 * time.Second
+	if err := command.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("%s: %w: %s", program, err, lastLine(said.String()))
+	}
+	report := new(lake.Report)
+	if err := json.Unmarshal(out.Bytes(), report); err != nil {
+		return nil, fmt.Errorf("%s: read its report: %w", program, err)
+	}
+	return report, nil
+}
+
+func findProgram() (string, error) {
+	if own, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(own), program)
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	path, err := exec.LookPath(program)
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", &event.PermanentError{Err: fmt.Errorf("the program %s, which publishes tables, is missing", program),
+			Hint: "install it beside perigee, or on the path: make lake builds bin/perigee-lake"}
+	}
+	return path, err
+}
+
+// lastLine returns the last line of a text that is not empty.
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}

@@ -1,0 +1,239 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/publishing"
+	"github.com/perigeedb/perigee/eventstore/output"
+	"github.com/perigeedb/perigee/internal/testseed"
+)
+
+// lakeConfig returns the configuration of a table with every type in a lake below folder.
+func lakeConfig(folder string) TableConfig {
+	column := func(name string, kind event.Type) event.Column {
+		return event.Column{Name: name, Path: []string{name}, Type: kind}
+	}
+	exact := column("exact", event.Decimal)
+	exact.Digits = event.Digits{Precision: 18, Scale: 2}
+	return TableConfig{
+		Time: "moment", TimeUnit: event.Nanoseconds, Event: "kind", Retention: 100 * 365 * 24 * time.Hour,
+		Columns: []event.Column{
+			column("kind", event.String), column("flag", event.Bool), column("small", event.Int32), column("id", event.Int64), column("amount", event.Float64), column("text", event.String),
+			column("seen", event.Timestamp), exact, column("raw", event.Bytes), column("data", event.JSON), column("twice", event.Int64),
+		},
+		Unknown: catalog.KeepUnknown,
+		Lake:    &catalog.Lake{Warehouse: filepath.Join(folder, "warehouse"), Catalog: "sqlite://" + filepath.Join(folder, "catalog.db"), Table: "test.events"},
+	}
+}
+
+// lakeDocs returns documents for lakeConfig. Fields are often null or missing.
+func lakeDocs(r *rand.Rand, first, n int) (docs []string) {
+	for i := range n {
+		id := first + i
+		at := time.Date(2026, 11, 22+id%3, 0, 0, 0, 0, time.UTC).UnixNano() + r.Int64N(86_400_000_000_000)
+		if id == 0 {
+			at = -1 // before 1970, by less than a microsecond
+		}
+		fields := []string{fmt.Sprintf(`"id":%d,"moment":%d,"kind":"k%d"`, id, at, r.IntN(4))}
+		for _, field := range []string{
+			fmt.Sprintf(`"flag":%v`, r.IntN(2) == 0), fmt.Sprintf(`"small":%d`, r.Int32()-1<<30), fmt.Sprintf(`"amount":%g`, float64(r.IntN(2000)-1000)/8),
+			`"amount":-0.0`, fmt.Sprintf(`"text":"text %d é\n"`, r.IntN(20)), `"text":""`, fmt.Sprintf(`"seen":"2026-11-23T00:00:%02d.%06dZ"`, r.IntN(60), r.IntN(1e6)),
+			fmt.Sprintf(`"exact":%d.%02d`, r.IntN(2000)-1000, r.IntN(100)), `"raw":"AP8q"`, fmt.Sprintf(`"data":{"a":[%d,null],"b":"x"}`, r.IntN(9)), fmt.Sprintf(`"other":{"c":%d}`, r.IntN(9)),
+		} {
+			if r.IntN(3) > 0 && !slices.ContainsFunc(fields, func(have string) bool { return strings.HasPrefix(have, field[:strings.Index(field, ":")]) }) {
+				fields = append(fields, field)
+			}
+		}
+		docs = append(docs, "{"+strings.Join(fields, ",")+"}")
+	}
+	return docs
+}
+
+// lakePredicates returns conditions that SQL engines agree on.
+func lakePredicates(r *rand.Rand, n int) (all []string) {
+	for range n {
+		operator := []string{"=", "<", ">", "<=", ">=", "<>"}[r.IntN(6)]
+		day := fmt.Sprintf("TIMESTAMP '2026-11-%02d %02d:00:00+00:00'", 22+r.IntN(3), r.IntN(24))
+		one := []string{
+			"id " + operator + fmt.Sprintf(" %d", r.IntN(400)), "amount " + operator + fmt.Sprintf(" %g", float64(r.IntN(40)-20)/4), "kind " + operator + fmt.Sprintf(" 'k%d'", r.IntN(5)),
+			"moment " + []string{"<", ">="}[r.IntN(2)] + " " + day, "text IS NULL", "text = ''", "small " + operator + fmt.Sprintf(" %d", r.Int32()-1<<30), "flag IS NOT NULL", "amount " + operator + " 0.0",
+			fmt.Sprintf("kind IN ('k%d', 'k3')", r.IntN(3)), "moment_ns > 0",
+		}
+		sql := one[r.IntN(len(one))]
+		if r.IntN(2) == 0 {
+			sql += []string{" AND ", " OR "}[r.IntN(2)] + one[r.IntN(len(one))]
+		}
+		all = append(all, sql)
+	}
+	return all
+}
+
+// lakeEngines are those that tools/lake/engines.py knows.
+var lakeEngines = []string{"pyiceberg", "duckdb", "chdb", "sail"}
+
+// TestLakeEngines publishes a table with every type while its files are merged, rows deleted
+// and columns added, and reads it by several engines. make test-lake runs it.
+func TestLakeEngines(t *testing.T) {
+	program, python := os.Getenv("PERIGEE_LAKE"), os.Getenv("PERIGEE_LAKE_PYTHON")
+	if program == "" {
+		t.Skip("needs PERIGEE_LAKE, the program perigee-lake: make test-lake")
+	}
+	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
+	r := testseed.New(t)
+	folder := t.TempDir()
+	s := openStore(t, filepath.Join(folder, "store"))
+	config := lakeConfig(folder)
+	p := take(t, openTable(t, s, config))
+	next := 0
+	grow := func(n int) {
+		t.Helper()
+		appendDocs(t, p, uint64(next), lakeDocs(r, next, n)...)
+		next += n
+		seal(t, s)
+	}
+	publish := func(at time.Duration) {
+		t.Helper()
+		if err := s.publish(t.Context(), time.Now().Add(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrong, agreeing := 0, map[string]bool{}
+	compare := func(what string, predicates int) {
+		t.Helper()
+		path := filepath.Join(folder, "truth.json")
+		writeTruth(t, s, path, lakePredicates(r, predicates))
+		for _, engine := range lakeEngines {
+			out, err := exec.Command(python, "../tools/lake/engines.py", path, filepath.Join(config.Lake.Warehouse, "test.db", "events"), engine).CombinedOutput()
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			if last := lines[len(lines)-1]; err != nil || last != engine+" agree" {
+				t.Errorf("%s: %s (%v)", what, out, err)
+				wrong += strings.Count(last, ";") + 1
+				agreeing[engine] = false
+			} else if _, seen := agreeing[engine]; !seen {
+				agreeing[engine] = true
+			}
+		}
+	}
+	settle := func() { // until nothing is left to rewrite or to merge
+		t.Helper()
+		wake(s.compactor)
+		waitUntil(t, s, func() bool {
+			s.compacting.Lock()
+			defer s.compacting.Unlock()
+			m := s.current().Table("events")
+			return s.nextMerge(m, time.Now()) == nil && !slices.ContainsFunc(m.Files, func(f *manifest.File) bool { return publishing.NeedsRewrite(m, f) })
+		})
+	}
+	grow(150)
+	publish(time.Hour)
+	compare("published", 40)
+	for range mergeMin + 1 {
+		grow(40)
+		publish(time.Hour)
+	}
+	settle()
+	publish(time.Hour) // nothing: the lake has the rows of merged files
+	compare("merged", 40)
+	d, err := s.Delete(t.Context(), "events", "kind = 'k1' OR id = 7")
+	if err == nil {
+		err = s.WaitDeleted(t.Context(), d)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(time.Hour)
+	compare("rows deleted", 40)
+	publish(24 * time.Hour) // merged files replace those of the lake
+	compare("days merged", 40)
+	s.SetComputed([]ComputedColumn{times("twice", "1", 2)})
+	startRecompute(t, s, "twice")
+	recomputed(t, s, "twice")
+	config.Retention = time.Since(time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC))
+	openTable(t, s, config)
+	before := len(filesOf(s))
+	if err := s.removeOldFiles(time.Now()); err != nil || len(filesOf(s)) >= before {
+		t.Fatalf("retention left %d of %d files (%v)", len(filesOf(s)), before, err)
+	}
+	settle()
+	publish(24 * time.Hour)
+	compare("a column computed, a day expired", 40)
+	count := 0
+	for _, yes := range agreeing {
+		if yes {
+			count++
+		}
+	}
+	fmt.Printf("figure lake_engines_agreeing %d\nfigure lake_predicates_wrong %d\n", count, wrong)
+}
+
+// writeTruth writes what an engine must see of the table events; see tools/lake/engines.py.
+func writeTruth(t *testing.T, s *Store, path string, predicates []string) {
+	t.Helper()
+	truth := struct {
+		Columns  []string         `json:"columns"`
+		Times    []string         `json:"times"`
+		Bytes    []string         `json:"bytes"`
+		Decimals map[string]int   `json:"decimals"`
+		Rows     [][]any          `json:"rows"`
+		Where    []map[string]any `json:"where"`
+	}{Columns: []string{"id", "moment", "moment_ns", "kind", "flag", "small", "amount", "text", "seen", "exact", "raw", "data", "twice", "_rest"},
+		Times: []string{"moment", "seen"}, Bytes: []string{"raw"}, Decimals: map[string]int{"exact": 2}}
+	rows := func(sql string) (all []map[string]any) {
+		t.Helper()
+		result, err := s.Execute(t.Context(), Statement{SQL: sql, Format: FormatNDJSON})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer result.Close()
+		var text strings.Builder
+		if err := output.Write(&text, result); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(text.String()) {
+			one := map[string]any{}
+			decoder := json.NewDecoder(strings.NewReader(line))
+			decoder.UseNumber()
+			if err := decoder.Decode(&one); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, one)
+		}
+		return all
+	}
+	for _, row := range rows(`SELECT id, (epoch_ns(moment) - ((epoch_ns(moment) % 1000) + 1000) % 1000) // 1000 AS moment, epoch_ns(moment) AS moment_ns, kind, flag, small, amount, text, epoch_us(seen) AS seen,
+		CAST(exact AS VARCHAR) AS exact, lower(hex(raw)) AS raw, CAST(data AS VARCHAR) AS data, twice, CAST(_rest AS VARCHAR) AS _rest FROM events`) {
+		values := []any{}
+		for _, c := range truth.Columns {
+			values = append(values, row[c])
+		}
+		truth.Rows = append(truth.Rows, values)
+	}
+	for _, sql := range predicates {
+		ids := []any{}
+		for _, row := range rows("SELECT id FROM (SELECT * EXCLUDE (moment), CAST(moment AS TIMESTAMP) AS moment, epoch_ns(moment) AS moment_ns FROM events) WHERE " + strings.ReplaceAll(sql, "+00:00", "") + " ORDER BY id") {
+			ids = append(ids, row["id"])
+		}
+		truth.Where = append(truth.Where, map[string]any{"sql": sql, "ids": ids})
+	}
+	text, err := json.Marshal(truth)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

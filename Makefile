@@ -52,7 +52,7 @@ lake: ## build bin/perigee-lake, which publishes tables as Iceberg tables
 test-lake: lake ## tables in a lake, which pyiceberg, DuckDB, ClickHouse (chdb) and Sail read
 	@$(SETUP) lake-engines
 	@cd cmd/perigee-lake && ../../$(GO) test -vet=off -ldflags "-s -w" -count=1 .
-	@PERIGEE_LAKE=$(CURDIR)/bin/perigee-lake PERIGEE_LAKE_PYTHON=$(CURDIR)/.build/lake-engines/bin/python $(GO) test ./eventstore -count=1 -v -run TestLakeEngines
+	@PERIGEE_LAKE=$(CURDIR)/bin/perigee-lake PERIGEE_LAKE_PYTHON=$(CURDIR)/.build/lake-engines/bin/python $(GO) test ./eventstore -count=1 -v -run TestLake
 
 test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka

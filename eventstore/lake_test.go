@@ -16,7 +16,6 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
-	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/publishing"
 	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/testseed"
@@ -135,7 +134,7 @@ func TestLakeEngines(t *testing.T) {
 			s.compacting.Lock()
 			defer s.compacting.Unlock()
 			m := s.current().Table("events")
-			return s.nextMerge(m, time.Now()) == nil && !slices.ContainsFunc(m.Files, func(f *manifest.File) bool { return publishing.NeedsRewrite(m, f) })
+			return s.nextMerge(m, time.Now()) == nil && len(publishing.NeedRewrite(m)) == 0
 		})
 	}
 	grow(150)

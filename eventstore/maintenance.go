@@ -91,8 +91,7 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 	var order *lake.Order
 	s.compacting.Lock() // a merge must know which files are ordered
 	err := s.change(func(next *manifest.Manifest) error {
-		var changed bool
-		if order, changed = publishing.Prepare(next, s.folder, now); !changed {
+		if order = publishing.Prepare(next, s.folder, now); order == nil {
 			return errUnchanged
 		}
 		return nil
@@ -135,8 +134,8 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 func (s *Store) rewriteForLake(ctx context.Context) error {
 	for _, t := range s.current().Tables {
 		var groups [][]*manifest.File
-		for _, f := range t.Files {
-			if publishing.NeedsRewrite(t, f) && !s.unmerged[f.Name] && len(groups) < rewriteMax {
+		for _, f := range publishing.NeedRewrite(t) {
+			if !s.unmerged[f.Name] && len(groups) < rewriteMax {
 				groups = append(groups, []*manifest.File{f})
 			}
 		}

@@ -118,15 +118,33 @@ func (p *published) rename(meta *metadata.FileMetaData, columns []lake.Column) (
 	m.ColumnOrders = nil
 	var kept []lake.Column
 	var indexes []int
+	has := map[int32]bool{}
+	for _, leaf := range leaves {
+		if leaf.FieldID != nil {
+			has[*leaf.FieldID] = true
+		}
+	}
+	byField := map[int32]lake.Column{}
+	for _, c := range columns {
+		id := c.ID
+		if c.Fitted != 0 && has[c.Fitted] {
+			id = c.Fitted
+		}
+		if _, taken := byField[id]; !taken {
+			byField[id] = c
+		}
+	}
 	for i, leaf := range leaves {
 		if leaf.NumChildren != nil || leaf.Type == nil {
 			return nil, fmt.Errorf("column %s has fields of its own", leaf.Name)
 		}
-		at := slices.IndexFunc(columns, func(c lake.Column) bool { return leaf.FieldID != nil && c.ID == *leaf.FieldID })
-		if at < 0 {
+		if leaf.FieldID == nil {
 			continue
 		}
-		c := columns[at]
+		c, found := byField[*leaf.FieldID]
+		if !found {
+			continue
+		}
 		have := leafType(leaf.Type.String(), leaf.LogicalType != nil && leaf.LogicalType.TIMESTAMP != nil && leaf.LogicalType.TIMESTAMP.Unit.NANOS != nil, leaf.Precision, leaf.Scale)
 		if !slices.Contains(have, c.Type) {
 			return nil, fmt.Errorf("column %s has type %s, and the lake has %s", leaf.Name, have[0], c.Type)

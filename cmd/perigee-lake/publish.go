@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,6 +95,7 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 		return err
 	}
 	var add, remove []iceberg.DataFile
+	misfits := int64(0)
 	for _, f := range plan.Add {
 		published, err := readFaces(f.Path, o.Columns)
 		if err != nil {
@@ -109,12 +111,13 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 		if err != nil {
 			return err
 		}
-		add = append(add, entry)
+		add, misfits = append(add, entry), misfits+f.Misfits
 	}
 	for _, name := range plan.Remove {
 		remove = append(remove, current.files[name])
 	}
-	if err := commitFiles(ctx, c, t, remove, add, plan.Properties); err != nil {
+	summary := iceberg.Properties{misfitsProperty: strconv.FormatInt(misfits, 10)}
+	if err := commitFiles(ctx, c, t, remove, add, plan.Properties, summary); err != nil {
 		return err
 	}
 	report.Covered, report.Added, report.Removed = o.Step, len(add), len(remove)
@@ -172,9 +175,13 @@ func readTable(ctx context.Context, t *table.Table) (*contents, error) {
 	return c, nil
 }
 
+// misfitsProperty is the property in the summary of a snapshot with the number of values in the
+// added files that do not fit the types of their columns.
+const misfitsProperty = "perigee.misfits"
+
 // commitFiles removes and adds files and sets properties in one commit, unless anything was
-// committed since t was loaded.
-func commitFiles(ctx context.Context, c catalog.Catalog, t *table.Table, remove, add []iceberg.DataFile, properties map[string]string) error {
+// committed since t was loaded. summary is for the snapshot.
+func commitFiles(ctx context.Context, c catalog.Catalog, t *table.Table, remove, add []iceberg.DataFile, properties map[string]string, summary iceberg.Properties) error {
 	transaction := t.NewTransaction()
 	if err := transaction.AssertRefSnapshotID(""); err != nil {
 		return err
@@ -182,7 +189,7 @@ func commitFiles(ctx context.Context, c catalog.Catalog, t *table.Table, remove,
 	if err := transaction.SetProperties(properties); err != nil {
 		return err
 	}
-	if err := transaction.ReplaceDataFilesWithDataFiles(ctx, remove, add, nil); err != nil {
+	if err := transaction.ReplaceDataFilesWithDataFiles(ctx, remove, add, summary); err != nil {
 		return err
 	}
 	return commit(ctx, c, transaction)

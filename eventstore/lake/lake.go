@@ -58,6 +58,10 @@ type Column struct {
 	ID   int32  `json:"id"`   // field ID in the store's files
 	Name string `json:"name"` // in the lake
 	Type Type   `json:"type"`
+	// Fitted is the field ID of another column, which takes the place of the one with ID in
+	// files that have it: there that one has another type. It has the values that are the
+	// same in Type.
+	Fitted int32 `json:"fitted,omitempty"`
 	// Lake is the field ID in the lake table, which the catalog assigns; 0 while unknown.
 	Lake int32 `json:"lake,omitempty"`
 }
@@ -84,6 +88,9 @@ type File struct {
 	// lake does.
 	Path string `json:"path,omitempty"`
 	Rows int64  `json:"rows"`
+	// Misfits is the number of values that do not fit the types of columns. The file has
+	// them in _rest.
+	Misfits int64 `json:"misfits,omitempty"`
 	// Step is that of the first order with this file.
 	Step uint64 `json:"step"`
 	// Replaces lists the files of earlier orders whose rows this file has, all of them or

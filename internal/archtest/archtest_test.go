@@ -103,7 +103,7 @@ var may = map[string][]string{
 	"eventstore/internal/tableview":  {"event", "eventstore/catalog", "eventstore/internal/bloom", "eventstore/internal/duckdb", "eventstore/internal/logscan", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/statement", "eventstore/internal/tablesql", "internal/sqltext"},
 	"eventstore/internal/bloom":      {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/tablesql", "internal/durable", "internal/sqltext"},
 	"eventstore/internal/logscan":    {"event", "eventstore/catalog", "eventstore/internal/manifest", "eventstore/internal/tablesql", "eventstore/internal/wal", "internal/durable", "internal/frame"},
-	"eventstore/internal/publishing": {"event", "eventstore/catalog", "eventstore/internal/manifest", "eventstore/lake"},
+	"eventstore/internal/publishing": {"event", "eventstore/catalog", "eventstore/internal/manifest", "eventstore/internal/tablesql", "eventstore/lake"},
 	"eventstore/internal/tablesql":   {"event", "eventstore/catalog", "eventstore/internal/manifest", "internal/sqltext"},
 	"eventstore/internal/keyset":     {"eventstore/internal/manifest"},
 	"eventstore/internal/storetest":  {"event", "eventstore/catalog", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/wal", "internal/sqltext"},

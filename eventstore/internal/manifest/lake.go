@@ -25,13 +25,33 @@ type Lake struct {
 type LakeColumn struct {
 	ID   int32  `json:"id"` // field ID in files: the column's, or that of a hidden column; see MicrosID
 	Name string `json:"name"`
-	Type string `json:"type"`           // Iceberg's
-	Lake int32  `json:"lake,omitempty"` // field ID in the lake table; 0 before the first report
+	Type string `json:"type"` // Iceberg's
+	// JSON reports that its values are JSON texts; otherwise a string is itself.
+	JSON bool  `json:"json,omitempty"`
+	Lake int32 `json:"lake,omitempty"` // field ID in the lake table; 0 before the first report
+	// Widened is how often another column of the lake has taken its place.
+	Widened int32 `json:"widened,omitempty"`
 }
+
+const (
+	columnBits = 20 // of the field ID of a column that queries see
+	// WidenedMax bounds LakeColumn.Widened, so that field IDs do not overflow.
+	WidenedMax = 1000
+)
 
 // MicrosID returns the field ID of the hidden column with the microseconds of a column of type
 // timestamp_ns. Files of tables with a Lake have it, since an Iceberg table has no nanoseconds.
-func MicrosID(column int32) int32 { return column + 1<<20 }
+func MicrosID(column int32) int32 { return column + 1<<columnBits }
+
+// Source returns the ID of the column whose values it has.
+func (c *LakeColumn) Source() int32 { return c.ID & (1<<columnBits - 1) }
+
+// FittedID returns the field ID of the hidden column with the values that fit the lake column,
+// in files whose own column has another type.
+func (c *LakeColumn) FittedID() int32 { return c.ID + (2+2*c.Widened)<<columnBits }
+
+// IsFitted reports whether a field ID was made by FittedID.
+func IsFitted(id int32) bool { return id>>columnBits > 1 }
 
 // A LakeFile is a file in a lake.
 type LakeFile struct {

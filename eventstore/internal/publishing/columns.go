@@ -1,96 +1,68 @@
 package publishing
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/tablesql"
 	"github.com/perigeedb/perigee/eventstore/lake"
 )
 
-// columnsOf returns the lake's columns of a table: those that it has, and new ones for the new
-// columns of the table. It returns an error if a column no longer has the type that it has in
-// the lake, where types never change.
-func columnsOf(t *manifest.Table) ([]manifest.LakeColumn, error) {
+// columnsOf returns the lake's columns of a table: those that it has, whose types never change,
+// and new ones for the new columns of the table.
+func columnsOf(t *manifest.Table) []manifest.LakeColumn {
 	columns := slices.Clone(t.Lake.Columns)
-	add := func(id int32, name string, kind lake.Type) error {
-		for _, known := range columns {
-			if known.ID == id && known.Type != string(kind) {
-				return typeError(known.Name, kind, lake.Type(known.Type))
-			}
-			if known.ID == id {
-				return nil
-			}
+	has := func(id int32) bool {
+		return slices.ContainsFunc(columns, func(known manifest.LakeColumn) bool { return known.ID == id })
+	}
+	add := func(id int32, name string, kind string, isJSON bool) {
+		if has(id) {
+			return
 		}
 		for slices.ContainsFunc(columns, func(other manifest.LakeColumn) bool { return strings.EqualFold(other.Name, name) }) {
 			name += "_"
 		}
-		columns = append(columns, manifest.LakeColumn{ID: id, Name: name, Type: string(kind)})
-		return nil
+		columns = append(columns, manifest.LakeColumn{ID: id, Name: name, Type: kind, JSON: isJSON})
 	}
 	for _, c := range t.Current().Columns {
-		var err error
-		switch kind := typeOf(&c); {
+		kind, isJSON := tablesql.LakeType(&c)
+		switch micros := manifest.MicrosID(c.ID); {
 		case c.Type == 0:
-		case c.Type == event.TimestampNS: // before its nanoseconds, whose name it may change
-			if err = add(manifest.MicrosID(c.ID), c.Name, lake.Timestamptz); err == nil {
-				err = add(c.ID, c.Name+"_ns", lake.Long)
-			}
-		default:
-			err = add(c.ID, c.Name, kind)
-		}
-		if err != nil {
-			return nil, err
+		case c.Type == event.TimestampNS && (has(micros) || !has(c.ID)): // else the lake has it in another type
+			add(micros, c.Name, string(lake.Timestamptz), false) // before its nanoseconds, whose name it may change
+			add(c.ID, c.Name+"_ns", string(lake.Long), false)
+		case !has(micros):
+			add(c.ID, c.Name, kind, isJSON)
 		}
 	}
 	// All tables have it, so that a first unknown field does not change the lake table.
-	return columns, add(manifest.RestID, catalog.RestColumn, lake.String)
+	add(manifest.RestID, catalog.RestColumn, string(lake.String), true)
+	return columns
 }
 
-// typeError reports a column whose type has changed since the table was first published.
-func typeError(column string, have, inLake lake.Type) error {
-	return &event.PermanentError{
-		Err:  fmt.Errorf("column %s has become %s, but it is %s in the lake, where types never change", column, have, inLake),
-		Hint: "give the table another name in the lake (lake.table): it is then published again, with the present types",
-	}
-}
-
-// isReady reports whether the columns of a file have the types of the table's newest schema,
-// and the file can be read by other engines.
-func isReady(t *manifest.Table, f *manifest.File) bool {
+// isReady reports whether a file can be read by other engines, with the types of the lake's
+// columns.
+func isReady(t *manifest.Table, f *manifest.File, columns []manifest.LakeColumn) bool {
 	written := t.Schema(f.Schema)
-	return f.Open && !f.Undivided && !slices.ContainsFunc(t.Current().Columns, func(c manifest.Column) bool {
-		had := written.ByID(c.ID)
-		return had != nil && had.Type != 0 && had.SQLType() != c.SQLType()
+	return f.Open && !f.Undivided && !slices.ContainsFunc(columns, func(c manifest.LakeColumn) bool {
+		had := written.ByID(c.Source())
+		return had != nil && had.Type != 0 && t.Current().ByID(had.ID) != nil && !tablesql.IsNatural(had, columns, &c) && !slices.Contains(f.Fitted, c.FittedID())
 	})
 }
 
-// NeedsRewrite reports whether a file must be written again before it can be published.
-func NeedsRewrite(t *manifest.Table, f *manifest.File) bool {
-	return t.Lake != nil && f.Step == 0 && !f.Undivided && (len(f.Replaces) == 0 || f.Changed) && !isReady(t, f)
-}
-
-// typeOf returns the type of a column in a lake.
-func typeOf(c *manifest.Column) lake.Type {
-	switch c.SQLType() {
-	case "BOOLEAN":
-		return lake.Boolean
-	case "INTEGER":
-		return lake.Int
-	case "BIGINT", "TIMESTAMP_NS":
-		return lake.Long
-	case "DOUBLE":
-		return lake.Double
-	case "TIMESTAMP":
-		return lake.Timestamptz
-	case "BLOB":
-		return lake.Binary
+// NeedRewrite returns the files that must be written again before they can be published.
+func NeedRewrite(t *manifest.Table) (files []*manifest.File) {
+	if t.Lake == nil {
+		return nil
 	}
-	if kind, found := strings.CutPrefix(c.SQLType(), "DECIMAL"); found {
-		return lake.Type("decimal" + kind)
+	columns := columnsOf(t)
+	for _, f := range t.Files {
+		if f.Step == 0 && !f.Undivided && (len(f.Replaces) == 0 || f.Changed) && !isReady(t, f, columns) {
+			files = append(files, f)
+		}
 	}
-	return lake.String // also JSON
+	return files
 }

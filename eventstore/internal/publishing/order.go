@@ -7,6 +7,7 @@ package publishing
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -29,23 +30,17 @@ const (
 )
 
 // Prepare assigns the next step, if a table needs one, to the lake tables in next, and returns
-// what to order of the committer, or nil. A table whose columns cannot be published gets an
-// error instead. It reports whether it has changed next. folder is the folder of the store.
-func Prepare(next *manifest.Manifest, folder string, now time.Time) (order *lake.Order, changed bool) {
-	order = &lake.Order{}
+// what to order of the committer, or nil if it has changed nothing. folder is the folder of the
+// store.
+func Prepare(next *manifest.Manifest, folder string, now time.Time) *lake.Order {
+	order := &lake.Order{}
 	step := next.LastStep + 1
 	for _, t := range next.Tables {
 		if t.Lake == nil {
 			continue
 		}
-		columns, err := columnsOf(t)
-		if err != nil {
-			failed := withError(t.Lake, err)
-			changed = changed || failed.Error != t.Lake.Error
-			t.Lake = failed
-			continue
-		}
-		files, names := wantedFiles(next, t, folder, step, now)
+		columns := columnsOf(t)
+		files, names := wantedFiles(next, t, columns, folder, step, now)
 		if sum := checksum(names, columns); sum == t.Lake.Files || t.Lake.UUID == "" && len(names) == 0 {
 			continue
 		}
@@ -56,9 +51,9 @@ func Prepare(next *manifest.Manifest, folder string, now time.Time) (order *lake
 		order.Tables = append(order.Tables, orderOf(next, t, folder, names))
 	}
 	if len(order.Tables) == 0 {
-		return nil, changed
+		return nil
 	}
-	return order, true
+	return order
 }
 
 // A wanted is a file that the lake must have, with the store's file that has its rows.
@@ -69,7 +64,7 @@ type wanted struct {
 
 // wantedFiles returns the files of a table, with the steps of those that an order of that step
 // publishes first, and the files that the lake must have.
-func wantedFiles(m *manifest.Manifest, t *manifest.Table, folder string, step uint64, now time.Time) (files []*manifest.File, all []wanted) {
+func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.LakeColumn, folder string, step uint64, now time.Time) (files []*manifest.File, all []wanted) {
 	for _, f := range t.Files {
 		switch {
 		case f.Step > 0:
@@ -79,7 +74,7 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, folder string, step ui
 			}
 			files = append(files, f)
 			continue
-		case !isReady(t, f), len(f.Replaces) == 0 && f.Bytes < dueBytes && now.Before(time.Unix(f.Sealed, 0).Add(dueAfter)):
+		case !isReady(t, f, columns), len(f.Replaces) == 0 && f.Bytes < dueBytes && now.Before(time.Unix(f.Sealed, 0).Add(dueAfter)):
 			files = append(files, f)
 			continue
 		default:
@@ -87,7 +82,7 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, folder string, step ui
 			published.Step = step
 			f = &published
 		}
-		one := lake.File{Name: nameOf(m, f), Path: t.Path(folder, f.Name), Rows: f.Rows, Step: f.Step}
+		one := lake.File{Name: nameOf(m, f), Path: t.Path(folder, f.Name), Rows: f.Rows, Misfits: f.Misfits, Step: f.Step}
 		for _, r := range f.Replaces {
 			one.Replaces = append(one.Replaces, lake.File{Name: r.Name, Rows: r.Rows, Step: r.Step})
 		}
@@ -130,7 +125,7 @@ func checksum(all []wanted, columns []manifest.LakeColumn) string {
 	sum := sha256.New()
 	io.WriteString(sum, strings.Join(lines, ""))
 	for _, c := range columns {
-		io.WriteString(sum, c.Name+"\x00"+c.Type+"\x00")
+		fmt.Fprintf(sum, "%s\x00%s\x00%d\x00", c.Name, c.Type, c.Widened)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
@@ -141,7 +136,7 @@ func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wante
 		o.Incarnations = append(o.Incarnations, lake.Incarnation{ID: one.ID, Begun: one.Begun, Step: one.Step})
 	}
 	for _, c := range t.Lake.Columns {
-		o.Columns = append(o.Columns, lake.Column{ID: c.ID, Name: c.Name, Type: lake.Type(c.Type), Lake: c.Lake})
+		o.Columns = append(o.Columns, lake.Column{ID: c.ID, Name: c.Name, Type: lake.Type(c.Type), Fitted: c.FittedID(), Lake: c.Lake})
 	}
 	for _, f := range all {
 		o.Files = append(o.Files, f.File)

@@ -3,7 +3,6 @@ package publishing
 import (
 	"slices"
 
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/lake"
 )
@@ -72,11 +71,4 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 			t.Files[i] = &changed
 		}
 	}
-}
-
-// withError returns the state of a lake table that cannot be published.
-func withError(l *manifest.Lake, err error) *manifest.Lake {
-	known := *l
-	known.Error, known.Hint = err.Error(), event.HintOf(err)
-	return &known
 }

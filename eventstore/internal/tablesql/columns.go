@@ -1,11 +1,9 @@
 package tablesql
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
@@ -56,32 +54,4 @@ func SortKey(columns []string) string {
 		list.WriteString(sqltext.QuoteName(name) + ", 'ASC NULLS LAST', ")
 	}
 	return "create_sort_key(" + list.String() + "'', 'ASC NULLS LAST')" // with a text, it is a BLOB for all types
-}
-
-// A HiddenColumn is a column of files that queries do not see.
-type HiddenColumn struct {
-	ID   int32 // field ID in files
-	Name string
-	SQL  string // its value
-}
-
-// HiddenColumns returns the columns that files need besides the stored ones, to be read as
-// files of a lake: for each column with nanoseconds, one with its microseconds.
-func HiddenColumns(t *manifest.Table) (hidden []HiddenColumn) {
-	stored := StoredColumns(t)
-	for _, c := range stored {
-		if c.Type != event.TimestampNS {
-			continue
-		}
-		name := fmt.Sprintf("#micros %d", c.ID)
-		for slices.ContainsFunc(stored, func(other manifest.Column) bool { return strings.EqualFold(other.Name, name) }) {
-			name = "#" + name
-		}
-		nanos := "epoch_ns(" + sqltext.QuoteName(c.Name) + ")"
-		hidden = append(hidden, HiddenColumn{
-			ID: manifest.MicrosID(c.ID), Name: name,
-			SQL: fmt.Sprintf("make_timestamp((%s - (%[1]s %% 1000 + 1000) %% 1000) // 1000)", nanos), // rounded down
-		})
-	}
-	return hidden
 }

@@ -112,6 +112,9 @@ func timeFieldSQL(c *manifest.Column) string {
 	case event.Microseconds:
 		return "CAST(epoch_us(" + name + ") AS VARCHAR)"
 	case event.Nanoseconds:
+		if c.Type == event.Timestamp { // epoch_ns fails after 2262
+			return "CAST(CAST(epoch_us(" + name + ") AS HUGEINT) * 1000 AS VARCHAR)"
+		}
 		return "CAST(epoch_ns(" + name + ") AS VARCHAR)"
 	}
 	if c.Type == event.TimestampNS { // strftime of DuckDB 1.5 drops the text after %n

@@ -29,7 +29,7 @@ func GroupFiles(t *manifest.Table, files []*manifest.File) []*FileGroup {
 			deletes = deletes[1:]
 		}
 		misses := f.Format < manifest.FileFormat && slices.ContainsFunc(types, isMissed)
-		key := fmt.Sprint(types, len(deletes), misses, f.Open) // open files have hidden columns
+		key := fmt.Sprint(types, len(deletes), misses, f.Open, f.Fitted) // open files have hidden columns
 		if index[key] == nil {
 			index[key] = &FileGroup{Types: types, misses: misses, Deletes: deletes}
 			groups = append(groups, index[key])

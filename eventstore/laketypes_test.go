@@ -1,0 +1,255 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/testseed"
+)
+
+// lakeRows returns the columns of a lake table, as NAME TYPE, and its rows by id, as pyiceberg
+// and DuckDB see them.
+func lakeRows(t *testing.T, location string) (columns []string, rows map[int]map[string]any) {
+	t.Helper()
+	out, err := exec.Command(os.Getenv("PERIGEE_LAKE_PYTHON"), "../tools/lake/rows.py", location).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s (%v)", out, err)
+	}
+	head, body, _ := strings.Cut(string(out), "\n\n")
+	rows = map[int]map[string]any{}
+	for line := range strings.Lines(body) {
+		row := map[string]any{}
+		decoder := json.NewDecoder(strings.NewReader(line))
+		decoder.UseNumber()
+		if err := decoder.Decode(&row); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		id, _ := row["id"].(json.Number).Int64()
+		if rows[int(id)] != nil {
+			t.Fatalf("row %d is there twice", id)
+		}
+		rows[int(id)] = row
+	}
+	return strings.Split(head, "\n"), rows
+}
+
+// openLake opens a store with a table in a lake, for tests that need the committer.
+func openLake(t *testing.T) (s *Store, p *Partition, location string) {
+	t.Helper()
+	program := os.Getenv("PERIGEE_LAKE")
+	if program == "" {
+		t.Skip("needs PERIGEE_LAKE, the program perigee-lake: make test-lake")
+	}
+	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
+	folder := t.TempDir()
+	s = openStore(t, filepath.Join(folder, "store"))
+	p = take(t, openTable(t, s, TableConfig{Lake: &catalog.Lake{Warehouse: filepath.Join(folder, "warehouse"), Table: "test.events"}}))
+	return s, p, filepath.Join(folder, "warehouse", "test", "events")
+}
+
+// typeValues returns JSON of the values that a field has before and after its column becomes
+// wider. Only the first have the type of the column in the lake.
+func typeValues(r *rand.Rand, field string) (before, after string) {
+	number := strconv.Itoa(r.IntN(2000) - 1000)
+	double := strconv.FormatFloat(float64(r.IntN(4000)-2000)/4, 'f', 2, 64)
+	text := fmt.Sprintf(`"text %d é\n"`, r.IntN(20))
+	document := fmt.Sprintf(`{"x":[%d,null]}`, r.IntN(9))
+	switch field {
+	case "a": // int, double
+		return number, []string{double, number}[r.IntN(2)]
+	case "b": // int, JSON
+		return number, []string{number, double, text, "true", document, "9223372036854775807"}[r.IntN(6)]
+	case "c": // double, JSON
+		return double, []string{double, number, text, "false", "9007199254740993", "1e300"}[r.IntN(6)]
+	case "d": // string, JSON
+		return text, []string{text, number, document, "true"}[r.IntN(4)]
+	case "e": // bool, JSON
+		return []string{"true", "false"}[r.IntN(2)], []string{"true", "false", number, text}[r.IntN(4)]
+	}
+	return document, []string{document, text, number}[r.IntN(3)]
+}
+
+// typeDocs returns documents with the fields of typeValues.
+func typeDocs(r *rand.Rand, first, n int, wide bool) (docs []string) {
+	for i := range n {
+		doc := fmt.Sprintf(`{"id":%d`, first+i)
+		for _, field := range []string{"a", "b", "c", "d", "e", "f"} {
+			before, after := typeValues(r, field)
+			switch {
+			case r.IntN(4) == 0 && i > 0:
+			case wide:
+				doc += fmt.Sprintf(`,%q:%s`, field, after)
+			default:
+				doc += fmt.Sprintf(`,%q:%s`, field, before)
+			}
+		}
+		docs = append(docs, doc+"}")
+	}
+	return docs
+}
+
+// fitsLake returns a JSON value as a lake column has it, and whether it fits.
+func fitsLake(source, kind string, isJSON bool) (any, bool) {
+	isText, isNumber := source[0] == '"', !strings.ContainsAny(source[:1], `"tf{[`)
+	switch {
+	case isJSON:
+		return source, true
+	case kind == "string" && isText:
+		var text string
+		_ = json.Unmarshal([]byte(source), &text)
+		return text, true
+	case kind == "boolean" && (source == "true" || source == "false"):
+		return source == "true", true
+	case kind == "long" && isNumber:
+		f, _ := strconv.ParseFloat(source, 64)
+		whole, fraction, _ := strings.Cut(source, ".")
+		return json.Number(whole), strings.Trim(fraction, "0") == "" && !strings.Contains(source, "e") && (f != 0 || source[0] != '-')
+	case kind == "double" && isNumber:
+		f, _ := strconv.ParseFloat(source, 64)
+		return f, source != "9007199254740993"
+	}
+	return nil, false
+}
+
+// checkLakeTypes compares the rows of a lake table with documents. kinds are the types of the
+// fields in the lake, with json for JSON texts. It returns the number of misfits.
+func checkLakeTypes(t *testing.T, location string, docs []string, kinds map[string]string) (misfits int64) {
+	t.Helper()
+	columns, rows := lakeRows(t, location)
+	for field, kind := range kinds {
+		if kind == "json" {
+			kind = "string"
+		}
+		if !strings.Contains(strings.Join(columns, "\n")+"\n", field+" "+kind+"\n") {
+			t.Errorf("field %s is not %s: %v", field, kind, columns)
+		}
+	}
+	if len(rows) != len(docs) {
+		t.Errorf("%d rows, want %d", len(rows), len(docs))
+	}
+	wrong := 0
+	for id, doc := range docs {
+		fields, rest := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+		if err := json.Unmarshal([]byte(doc), &fields); err != nil {
+			t.Fatal(err)
+		}
+		row := rows[id]
+		if text, ok := row["_rest"].(string); ok {
+			if err := json.Unmarshal([]byte(text), &rest); err != nil {
+				t.Fatalf("_rest %s: %v", text, err)
+			}
+		}
+		for field, kind := range kinds {
+			source, has := fields[field]
+			kind, isJSON := strings.CutPrefix(kind, "json")
+			var want any
+			fits := true
+			if has {
+				want, fits = fitsLake(string(source), kind, isJSON)
+			}
+			if !fits {
+				want = nil
+				misfits++
+			}
+			got := row[field]
+			if n, ok := got.(json.Number); ok && kind == "double" {
+				got, _ = n.Float64()
+			}
+			kept, found := rest[field]
+			// A column that was a double has forgotten how its values were spelled.
+			same := string(kept) == string(source)
+			if a, err := strconv.ParseFloat(string(kept), 64); err == nil {
+				b, err := strconv.ParseFloat(string(source), 64)
+				same = same || err == nil && a == b
+			}
+			if text, ok := got.(string); ok && isJSON && text != asText(want) {
+				a, err := strconv.ParseFloat(text, 64)
+				b, _ := strconv.ParseFloat(asText(want), 64)
+				if err == nil && a == b {
+					got = want
+				}
+			}
+			if got != want || found == fits || found && !same {
+				if wrong++; wrong < 10 {
+					t.Errorf("row %d: %s of %s is %#v in the lake, want %#v; _rest is %v", id, field, doc, row[field], want, row["_rest"])
+				}
+			}
+		}
+	}
+	return misfits
+}
+
+func asText(v any) string {
+	text, _ := v.(string)
+	return text
+}
+
+// publishAll publishes until the lake has all rows.
+func publishAll(t *testing.T, s *Store) {
+	t.Helper()
+	waitUntil(t, s, func() bool {
+		if err := s.publish(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range filesOf(s) {
+			if s.current().Table("events").Publication(f) != manifest.Published {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestLakeTypes publishes a table whose columns become wider. Values that no longer fit must be
+// in _rest of the lake, and only there.
+func TestLakeTypes(t *testing.T) {
+	s, p, location := openLake(t)
+	r := testseed.New(t)
+	var docs []string
+	grow := func(n int, wide bool) {
+		t.Helper()
+		more := typeDocs(r, len(docs), n, wide)
+		appendDocs(t, p, uint64(len(docs)), more...)
+		docs = append(docs, more...)
+		seal(t, s)
+	}
+	kinds := map[string]string{"a": "long", "b": "long", "c": "double", "d": "string", "e": "boolean", "f": "json"}
+	grow(100, false)
+	publishAll(t, s)
+	if misfits := checkLakeTypes(t, location, docs, kinds); misfits != 0 {
+		t.Errorf("%d misfits", misfits)
+	}
+	for range 5 {
+		grow(60, true)
+		grow(30, false)
+		publishAll(t, s)
+	}
+	wake(s.compactor)
+	publishAll(t, s)
+	want, counted := checkLakeTypes(t, location, docs, kinds), int64(0)
+	for _, f := range filesOf(s) {
+		counted += f.Misfits
+	}
+	if counted != want || want == 0 {
+		t.Errorf("%d misfits are counted, want %d", counted, want)
+	}
+	have := 0
+	for _, doc := range docs {
+		have += strings.Count(doc, `"b":`)
+	}
+	if got := ask(t, s, `SELECT count(b) FROM events`); got != strconv.Itoa(have) {
+		t.Errorf("our own queries see %s values, want %d", got, have)
+	}
+}

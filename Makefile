@@ -49,9 +49,9 @@ lake: ## build bin/perigee-lake, which publishes tables as Iceberg tables
 	@$(SETUP) build
 	@cd cmd/perigee-lake && ../../$(GO) build -ldflags "-s -w" -buildvcs=auto -o ../../bin/perigee-lake .
 
-test-lake: lake ## tables in a lake, which pyiceberg, DuckDB, ClickHouse (chdb) and Sail read
-	@$(SETUP) lake-engines
-	@cd cmd/perigee-lake && ../../$(GO) test -vet=off -ldflags "-s -w" -count=1 .
+test-lake: lake ## tables in folders and S3, with SQL and REST catalogs, which pyiceberg, DuckDB, ClickHouse (chdb) and Sail read
+	@$(SETUP) servers && $(SETUP) lake-engines && $(SETUP) seaweedfs
+	@cd cmd/perigee-lake && PERIGEE_SEAWEEDFS=$(CURDIR)/.build/seaweedfs/bin/weed ../../$(GO) test -vet=off -ldflags "-s -w" -count=1 .
 	@PERIGEE_LAKE=$(CURDIR)/bin/perigee-lake PERIGEE_LAKE_PYTHON=$(CURDIR)/.build/lake-engines/bin/python $(GO) test ./eventstore -count=1 -v -run TestLake
 
 test-kafka: ## the tests of the Kafka source and sink with a real broker

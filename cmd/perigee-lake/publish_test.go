@@ -78,15 +78,6 @@ func writeFile(t *testing.T, folder string, number, first, end int) lake.File {
 	return f
 }
 
-// catalogs returns the settings of a table in each kind of catalog that needs no server.
-func catalogs(t *testing.T) map[string]lake.Settings {
-	folder := t.TempDir()
-	return map[string]lake.Settings{
-		"folder": {Warehouse: filepath.Join(folder, "own"), Table: "sales.mails"},
-		"sqlite": {Warehouse: filepath.Join(folder, "shared"), Catalog: "sqlite://" + filepath.Join(folder, "catalog.db"), Table: "sales.mails"},
-	}
-}
-
 func orderOf(s lake.Settings, step int, files ...lake.File) *lake.TableOrder {
 	o := &lake.TableOrder{Settings: s, Incarnations: []lake.Incarnation{{ID: strings.Repeat("a", 16), Begun: begun, Step: 1}}, Step: uint64(step), Columns: columns(), Files: files}
 	for i := range o.Files {

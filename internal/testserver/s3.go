@@ -2,17 +2,22 @@ package testserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
 )
 
-// An S3Server is a private S3 service: a SeaweedFS with one volume server.
+// An S3Server is a private S3 service with an Iceberg REST catalog: a SeaweedFS with one volume
+// server.
 type S3Server struct {
 	server
-	ports [6]int // of its other parts
+	ports [7]int // of its other parts
 }
 
 // The keys of an S3Server.
@@ -49,7 +54,7 @@ func StartS3(ctx context.Context, dir string) (*S3Server, error) {
 		return []string{
 			"server", "-dir=" + dir, "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-s3.config=" + keys, flag("s3.port", port),
 			flag("master.port", s.ports[0]), flag("master.port.grpc", s.ports[1]), flag("volume.port", s.ports[2]), flag("volume.port.grpc", s.ports[3]),
-			flag("filer.port", s.ports[4]), flag("filer.port.grpc", s.ports[5]), "-master.volumeSizeLimitMB=64", "-volume.max=50",
+			flag("filer.port", s.ports[4]), flag("filer.port.grpc", s.ports[5]), flag("s3.port.iceberg", s.ports[6]), "-s3.port.lance=0", "-master.volumeSizeLimitMB=64", "-volume.max=50",
 		}
 	}
 	return s, s.startFirst(ctx)
@@ -57,6 +62,27 @@ func StartS3(ctx context.Context, dir string) (*S3Server, error) {
 
 // Endpoint returns the URL of the service.
 func (s *S3Server) Endpoint() string { return "http://" + s.Address() }
+
+// Catalog returns the URL of the Iceberg REST catalog, which knows the buckets of
+// CreateTableBucket. Its credential has the form S3AccessKey:S3SecretKey.
+func (s *S3Server) Catalog() string { return fmt.Sprintf("http://127.0.0.1:%d", s.ports[6]) }
+
+// CreateTableBucket creates a bucket for the tables of the Iceberg REST catalog.
+func (s *S3Server) CreateTableBucket(ctx context.Context, name string) error {
+	for {
+		shell := exec.CommandContext(ctx, s.path, "shell", fmt.Sprintf("-master=127.0.0.1:%d.%d", s.ports[0], s.ports[1]), fmt.Sprintf("-filer=127.0.0.1:%d.%d", s.ports[4], s.ports[5]))
+		shell.Stdin = strings.NewReader("s3tables.bucket -create -account admin -name " + name + "\n")
+		out, err := shell.CombinedOutput()
+		if strings.Contains(string(out), "ARN: ") {
+			return nil
+		}
+		select { // the filer starts after the service
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("create the table bucket %s: %w: %s", name, errors.Join(err, ctx.Err()), out)
+		}
+	}
+}
 
 // ping succeeds once the service accepts connections.
 func (s *S3Server) ping(ctx context.Context) error {

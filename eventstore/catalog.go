@@ -13,6 +13,7 @@ import (
 
 	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/publishing"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
@@ -49,6 +50,10 @@ func describe(t *manifest.Table) catalog.Table {
 		Name: t.Name, Event: t.Event, Time: t.Time, Retention: t.Retention, Schema: t.Current().Version,
 		Files: []catalog.File{}, Columns: columnsOf(t.Current()), Deletes: deletesOf(t),
 	}
+	if t.Lake != nil {
+		state := publishing.State(t)
+		d.Lake = &state
+	}
 	for _, f := range t.Files {
 		file := catalog.File{Name: path.Join("tables", t.DirName(), f.Name), Schema: f.Schema, Rows: f.Rows, Bytes: f.Bytes}
 		if t.Time != "" {
@@ -84,6 +89,16 @@ func addTimes(t *catalog.Table, oldest, newest time.Time) {
 	if newest.After(t.Newest) {
 		t.Newest = newest
 	}
+}
+
+// LakeStates describes how far the tables with a lake are published.
+func (s *Store) LakeStates() (all []catalog.LakeState) {
+	for _, t := range s.current().Tables {
+		if t.Lake != nil {
+			all = append(all, publishing.State(t))
+		}
+	}
+	return all
 }
 
 // UniqueStates describes the keys of the tables with Unique, by table name.

@@ -245,6 +245,10 @@ func TestLakeTypes(t *testing.T) {
 	if counted != want || want == 0 {
 		t.Errorf("%d misfits are counted, want %d", counted, want)
 	}
+	state := ask(t, s, "SELECT table_name, lake_table, covered = ordered AND covered > 0, committed > now() - INTERVAL 1 HOUR, waiting_files, waiting_since, gone_files, misfits, error FROM perigee.lakes")
+	if want := fmt.Sprintf("events,test.events,true,true,0,,0,%d,", want); state != want {
+		t.Errorf("the state is %s, want %s", state, want)
+	}
 	have := 0
 	for _, doc := range docs {
 		have += strings.Count(doc, `"b":`)

@@ -113,7 +113,7 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 		}
 	}
 	err = s.change(func(next *manifest.Manifest) error {
-		if publishing.Apply(next, order, report) {
+		if publishing.Apply(next, order, report, time.Now()) {
 			next.BeginIncarnation(next.Place, time.Now())
 		}
 		return nil

@@ -46,6 +46,8 @@ func (s *Store) ownTables() []systemtable.Table {
 	return []systemtable.Table{
 		{Name: "segments", Columns: systemtable.Columns(systemtable.Segment{}), Rows: s.segmentRows,
 			Doc: "What the tables consist of: a row for each Parquet file, and for each file of the log that has rows which are not in Parquet files yet."},
+		{Name: "lakes", Columns: systemtable.Columns(catalog.LakeState{}), Rows: s.lakeRows,
+			Doc: "How far tables with the key `lake` are published: a row for each."},
 		{Name: "workers", Columns: systemtable.Columns(systemtable.Worker{}), Rows: s.workerRows,
 			Doc: "The processes `sql-worker` that run for the event store."},
 		{Name: queriesTable, Columns: systemtable.Columns(QueryInfo{}), Rows: s.queryRows,
@@ -61,6 +63,17 @@ func (s *Store) segmentRows() iter.Seq2[any, error] {
 		snapshot := s.snapshot()
 		defer snapshot.release()
 		systemtable.Segments(s.folder, snapshot.manifest, snapshot.ends, yield)
+	}
+}
+
+// lakeRows yields the rows of the system table lakes.
+func (s *Store) lakeRows() iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) {
+		for _, state := range s.LakeStates() {
+			if !yield(state, nil) {
+				return
+			}
+		}
 	}
 }
 

@@ -169,7 +169,11 @@ func TestPublish(t *testing.T) {
 					t.Errorf("step %d: the table has %s, want %s", o.Step, got, sum)
 				}
 			}
+			a.Misfits = 3
 			want(orderOf(settings, 1, a), 1, 0, sumsOf(0, 35))
+			if _, loaded := load(t, orderOf(settings, 1, a)); loaded.CurrentSnapshot().Summary.Properties[misfitsProperty] != "3" {
+				t.Errorf("the summary is %v", loaded.CurrentSnapshot().Summary)
+			}
 			a.Step = 1
 			want(orderOf(settings, 1, a), 0, 0, sumsOf(0, 35)) // its answer was lost
 			if err := os.Remove(a.Path); err != nil {

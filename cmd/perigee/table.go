@@ -67,6 +67,11 @@ func (l *tableListCommand) Run(c *console) error {
 	if len(tables) > 0 {
 		fmt.Fprintln(c.out, t.Render())
 	}
+	for _, one := range tables {
+		if one.Lake != nil && one.Lake.Error != "" {
+			fmt.Fprintf(c.out, "table %s is not published in its lake: %s%s\n", one.Name, one.Lake.Error, hintText(one.Lake.Hint))
+		}
+	}
 	fmt.Fprintln(c.out, countOf(len(tables), "table"))
 	printData(c.out, data)
 	return nil
@@ -141,6 +146,9 @@ func printTable(w io.Writer, t *catalog.Table) {
 	if u := t.Unique; u != nil {
 		fmt.Fprintf(w, "unique        %s within %s: %s dropped since the start; %s in %s of memory\n",
 			strings.Join(u.Key, ", "), retentionText(u.Window), countOf(int(u.Repeated), "row"), countOf(u.Keys, "key"), byteCount(uint64(u.Bytes)))
+	}
+	if t.Lake != nil {
+		fmt.Fprintf(w, "lake          %s\n", lakeText(t.Lake))
 	}
 	columns := newTable("column", "type")
 	for _, c := range t.Columns {
@@ -279,6 +287,36 @@ func countRows(ctx context.Context, data, name, where string) (int, error) {
 	}
 	_, n, _ := strings.Cut(strings.TrimSpace(answer.String()), "\n")
 	return strconv.Atoi(n)
+}
+
+// lakeText describes how far a table is published.
+func lakeText(l *catalog.LakeState) string {
+	text := l.LakeTable + " in " + l.Warehouse
+	if l.Committed.IsZero() {
+		text += ", not published yet"
+	} else {
+		text += ", last commit " + timeText(l.Committed) + " UTC"
+	}
+	if l.WaitingFiles > 0 {
+		text += fmt.Sprintf("; %s with %s to publish", countOf(l.WaitingFiles, "file"), byteCount(uint64(l.WaitingBytes)))
+	}
+	if l.Misfits > 0 {
+		text += fmt.Sprintf("; %s in _rest, because the type of the column in the lake is narrower", countOf(int(l.Misfits), "value"))
+	}
+	if l.Gone > 0 {
+		text += fmt.Sprintf("; %s that another engine has rewritten", countOf(l.Gone, "file"))
+	}
+	if l.Error != "" {
+		text += "; failed: " + l.Error + hintText(l.Hint)
+	}
+	return text
+}
+
+func hintText(hint string) string {
+	if hint == "" {
+		return ""
+	}
+	return " (" + hint + ")"
 }
 
 func timeText(t time.Time) string {

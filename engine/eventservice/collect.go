@@ -2,7 +2,11 @@
 
 package eventservice
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Collect implements prometheus.Collector.
 func (s *Store) Collect(ch chan<- prometheus.Metric) {
@@ -15,5 +19,10 @@ func (s *Store) Collect(ch chan<- prometheus.Metric) {
 	for table, u := range opened.UniqueStates() {
 		ch <- prometheus.MustNewConstMetric(repeatedRows.Desc(), prometheus.CounterValue, float64(u.Repeated), table)
 		ch <- prometheus.MustNewConstMetric(uniqueKeys.Desc(), prometheus.GaugeValue, float64(u.Keys), table)
+	}
+	for _, state := range opened.LakeStates() {
+		for _, m := range lakeMetrics {
+			ch <- prometheus.MustNewConstMetric(m.Desc(), prometheus.GaugeValue, m.value(&state, time.Now()), state.Table)
+		}
 	}
 }

@@ -24,6 +24,7 @@ type Table struct {
 	Deletes   []Delete     `json:"deletes"` // unfinished deletes, oldest first
 	// Recomputes lists the last recompute of each computed column, oldest first.
 	Recomputes []Recompute `json:"recomputes,omitempty"`
+	Lake       *LakeState  `json:"lake,omitempty"` // nil if it is not published
 }
 
 // A Column is a column of a table or of a query's result.

@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/perigeedb/perigee/eventstore/catalog"
 )
@@ -17,8 +18,12 @@ type Lake struct {
 	// it wanted.
 	Step  uint64 `json:"step,omitempty"`
 	Files string `json:"files,omitempty"`
-	Error string `json:"error,omitempty"` // of the last attempt
-	Hint  string `json:"hint,omitempty"`
+	// Ordered is the last step that was ordered, and Committed the time at which the lake
+	// was last known to cover it.
+	Ordered   uint64    `json:"ordered,omitempty"`
+	Committed time.Time `json:"committed,omitzero"`
+	Error     string    `json:"error,omitempty"` // of the last attempt
+	Hint      string    `json:"hint,omitempty"`
 }
 
 // A LakeColumn is a column of a lake table.

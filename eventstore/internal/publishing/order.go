@@ -46,7 +46,7 @@ func Prepare(next *manifest.Manifest, folder string, now time.Time) *lake.Order 
 		}
 		next.LastStep = step
 		known := *t.Lake
-		known.Columns = columns
+		known.Columns, known.Ordered = columns, step
 		t.Lake, t.Files = &known, files
 		order.Tables = append(order.Tables, orderOf(next, t, folder, names))
 	}

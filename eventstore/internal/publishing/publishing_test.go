@@ -73,7 +73,7 @@ func done(m *manifest.Manifest, o *lake.Order) {
 		}
 		report.Tables = append(report.Tables, lake.TableReport{Table: t.Table, UUID: "u", Columns: t.Columns, Covered: t.Step})
 	}
-	Apply(m, o, report)
+	Apply(m, o, report, now)
 }
 
 func TestColumns(t *testing.T) {
@@ -197,7 +197,12 @@ func TestReports(t *testing.T) {
 	table := m.Tables[0]
 	add(m, 1, time.Hour)
 	o, _ := order(t, m, now)
-	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "down", Hint: "wait"}}})
+	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "down", Hint: "wait"}}}, now)
+	want := catalog.LakeState{Table: "mails", LakeTable: "perigee.mails", Warehouse: "/lake", Ordered: 1, WaitingFiles: 1, WaitingRows: 10, WaitingBytes: 1 << 20, WaitingSince: now.Add(-time.Hour), Misfits: 3, Error: "down", Hint: "wait"}
+	table.Files[0].Misfits = 3
+	if diff := cmp.Diff(want, State(table)); diff != "" {
+		t.Errorf("the state (-want +got):\n%s", diff)
+	}
 	if table.Lake.Error != "down" || table.Lake.Hint != "wait" || table.Publication(table.Files[0]) != manifest.Unknown {
 		t.Errorf("after a failure: %+v", table.Lake)
 	}
@@ -206,12 +211,16 @@ func TestReports(t *testing.T) {
 		t.Errorf("after a failure: order %d, %q", o.Tables[0].Step, got)
 	}
 	gone := o.Tables[0].Files[0].Name
-	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{UUID: "u", Covered: 2, Gone: []string{gone}}}})
+	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{UUID: "u", Covered: 2, Gone: []string{gone}}}}, now)
 	if f := table.Files[0]; table.Lake.Error != "" || !f.Gone || table.Publication(f) != manifest.Unknown {
 		t.Errorf("after it was rewritten: %+v, %+v", table.Lake, f)
 	}
 	if _, got := order(t, m, now); got != "nothing" {
 		t.Errorf("after it was rewritten: %q", got)
+	}
+	want = catalog.LakeState{Table: "mails", LakeTable: "perigee.mails", Warehouse: "/lake", Ordered: 2, Covered: 2, Committed: now, Gone: 1, Misfits: 3}
+	if diff := cmp.Diff(want, State(table)); diff != "" {
+		t.Errorf("the state (-want +got):\n%s", diff)
 	}
 	// Files that only the lake had, and lost, are published from the file with their rows.
 	table.Files[0] = &manifest.File{Name: manifest.FileName("2026-11-23", 2, 0), Segment: 2, Schema: 1, Rows: 10, Sealed: now.Unix(), Open: true, Replaces: []manifest.LakeFile{{Name: gone, Rows: 10, Step: 1}}}
@@ -224,14 +233,14 @@ func TestReports(t *testing.T) {
 	if got != "1:1? 3:3" {
 		t.Fatalf("order %q", got)
 	}
-	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{UUID: "u", Lost: []string{gone}}}})
+	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{UUID: "u", Lost: []string{gone}}}}, now)
 	if _, got := order(t, m, now.Add(time.Hour)); got != "2:4 3:3" {
 		t.Errorf("after a loss: %q", got)
 	}
-	if rolledBack := Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "x", RolledBack: true}}}); !rolledBack {
+	if rolledBack := Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "x", RolledBack: true}}}, now); !rolledBack {
 		t.Error("a store that was set back does not hear of it")
 	}
-	if Apply(m, o, &lake.Report{}); table.Lake.Error == "" {
+	if Apply(m, o, &lake.Report{}, now); table.Lake.Error == "" {
 		t.Error("a report without the table is no error")
 	}
 	table.SetLake(&catalog.Lake{Warehouse: "/other"})

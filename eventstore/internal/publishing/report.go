@@ -2,6 +2,7 @@ package publishing
 
 import (
 	"slices"
+	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/lake"
@@ -9,7 +10,7 @@ import (
 
 // Apply records in next what the committer reports of an order. The files of next may have
 // changed since. It reports whether the store must begin a new incarnation.
-func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report) (rolledBack bool) {
+func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report, now time.Time) (rolledBack bool) {
 	for i := range order.Tables {
 		o := &order.Tables[i]
 		r := lake.TableReport{Error: "the committer reported nothing of the table"}
@@ -18,7 +19,7 @@ func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report) (rol
 		}
 		for _, t := range next.Tables {
 			if t.Lake != nil && settingsOf(t) == o.Settings {
-				applyTable(next, t, o, &r)
+				applyTable(next, t, o, &r, now)
 			}
 		}
 		rolledBack = rolledBack || r.RolledBack
@@ -26,7 +27,7 @@ func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report) (rol
 	return rolledBack
 }
 
-func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *lake.TableReport) {
+func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *lake.TableReport, now time.Time) {
 	known := *t.Lake
 	known.Error, known.Hint = r.Error, r.Hint
 	if r.Error == "" {
@@ -40,7 +41,7 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 			}
 		}
 		if r.Covered == o.Step && o.Step > known.Step {
-			known.Step = o.Step
+			known.Step, known.Committed = o.Step, now.UTC()
 			var all []wanted
 			for _, f := range o.Files {
 				all = append(all, wanted{File: f})

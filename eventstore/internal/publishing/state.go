@@ -1,0 +1,37 @@
+package publishing
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+)
+
+// State describes how far a table with a lake is published.
+func State(t *manifest.Table) catalog.LakeState {
+	s := catalog.LakeState{
+		Table: t.Name, LakeTable: settingsOf(t).Table, Warehouse: t.Lake.Warehouse, Catalog: t.Lake.Catalog,
+		Ordered: max(t.Lake.Ordered, t.Lake.Step), Covered: t.Lake.Step, Committed: t.Lake.Committed, Error: t.Lake.Error, Hint: t.Lake.Hint,
+	}
+	oldest := int64(0)
+	for _, f := range t.Files {
+		s.Misfits += f.Misfits
+		switch {
+		case f.Gone:
+			s.Gone++
+		case t.Publication(f) == manifest.Published:
+		default:
+			s.WaitingFiles++
+			s.WaitingRows += f.Rows
+			s.WaitingBytes += f.Bytes
+			if f.Sealed > 0 {
+				oldest = min(cmp.Or(oldest, f.Sealed), f.Sealed)
+			}
+		}
+	}
+	if oldest > 0 {
+		s.WaitingSince = time.Unix(oldest, 0).UTC()
+	}
+	return s
+}

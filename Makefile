@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua lake test-kafka test-console test-s3 test-lake test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut dist test-dist bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua lake test-kafka test-console test-s3 test-lake test-lake-engines test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut dist test-dist bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,10 +49,18 @@ lake: ## build bin/perigee-lake, which publishes tables as Iceberg tables
 	@$(SETUP) build
 	@cd cmd/perigee-lake && ../../$(GO) build -ldflags "-s -w" -buildvcs=auto -o ../../bin/perigee-lake .
 
+LAKE_JVM := $(CURDIR)/.build/lake-engines-jvm
+LAKE := PERIGEE_LAKE=$(CURDIR)/bin/perigee-lake PERIGEE_SEAWEEDFS=$(CURDIR)/.build/seaweedfs/bin/weed \
+  PERIGEE_LAKE_PYTHON=$(CURDIR)/.build/lake-engines/bin/python PERIGEE_LAKE_SPARK_PYTHON=$(LAKE_JVM)/python/bin/python
 test-lake: lake ## tables in folders and S3, with SQL and REST catalogs, which pyiceberg, DuckDB, ClickHouse (chdb) and Sail read
 	@$(SETUP) servers && $(SETUP) lake-engines && $(SETUP) seaweedfs
-	@cd cmd/perigee-lake && PERIGEE_SEAWEEDFS=$(CURDIR)/.build/seaweedfs/bin/weed ../../$(GO) test -vet=off -ldflags "-s -w" -count=1 .
-	@PERIGEE_LAKE=$(CURDIR)/bin/perigee-lake PERIGEE_LAKE_PYTHON=$(CURDIR)/.build/lake-engines/bin/python $(GO) test ./eventstore -count=1 -v -run TestLake
+	@cd cmd/perigee-lake && $(LAKE) ../../$(GO) test -vet=off -ldflags "-s -w" -count=1 .
+	@$(LAKE) PERIGEE_LAKE_ENGINES='pyiceberg duckdb chdb sail' $(GO) test ./eventstore -count=1 -v -run TestLake
+
+test-lake-engines: lake ## the same table, read by Spark with two versions of Iceberg and by Trino as well
+	@$(SETUP) lake-engines-jvm
+	@$(LAKE) PERIGEE_LAKE_ENGINES='pyiceberg duckdb chdb sail spark=$(LAKE_JVM)/iceberg-1.11.0.jar spark=$(LAKE_JVM)/iceberg-1.12.0.jar trino=$(LAKE_JVM)/trino,$(LAKE_JVM)/java' \
+	  $(GO) test ./eventstore -count=1 -v -timeout 20m -run TestLakeEngines
 
 test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka

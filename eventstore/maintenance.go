@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/publishing"
@@ -149,9 +150,55 @@ func (s *Store) rewriteForLake(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("rewrite files of table %s for its lake: %w", t.Name, err)
 		}
+		if t.Lake.Widening != nil {
+			wake(s.publisher) // the last of these files lets the lake have the column
+		}
 		wake(s.compactor)
 	}
 	return nil
+}
+
+// WidenInLake begins to give a column the type in the table's lake that it has in the table. It
+// runs in the background and resumes after a crash. Other engines see either all values in the
+// old type or all in the new one.
+func (s *Store) WidenInLake(table, column string) (catalog.LakeState, error) {
+	return s.changeLake(table, func(t *manifest.Table) error {
+		changed, err := publishing.Widen(t, column, time.Now())
+		if err == nil && !changed {
+			err = errUnchanged
+		}
+		return err
+	})
+}
+
+// CancelWidenInLake ends what WidenInLake began. The lake keeps the type of the column.
+func (s *Store) CancelWidenInLake(table, column string) (catalog.LakeState, error) {
+	return s.changeLake(table, func(t *manifest.Table) error { return publishing.CancelWiden(t, column) })
+}
+
+func (s *Store) changeLake(table string, change func(t *manifest.Table) error) (state catalog.LakeState, err error) {
+	if s.options.ReadOnly {
+		return state, errReadOnly
+	}
+	s.compacting.Lock() // no order is prepared meanwhile
+	defer s.compacting.Unlock()
+	err = s.change(func(next *manifest.Manifest) error {
+		t := next.Table(table)
+		if t == nil {
+			return unknownTable(table)
+		}
+		err := change(t)
+		if t.Lake != nil {
+			state = publishing.State(t)
+		}
+		return err
+	}, nil)
+	if errors.Is(err, errUnchanged) {
+		err = nil
+	}
+	wake(s.compactor)
+	wake(s.publisher)
+	return state, err
 }
 
 // pause waits until a maintenance loop has work. After an error it waits for a shorter time.

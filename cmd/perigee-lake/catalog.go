@@ -113,11 +113,19 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 	if t, err = c.LoadTable(ctx, identifier); err != nil {
 		return nil, err
 	}
+	if t, err = addInterims(ctx, c, t, o); err != nil {
+		return nil, err
+	}
 	for i := range o.Columns {
 		column := &o.Columns[i]
 		field, found := t.Schema().FindFieldByName(column.Name)
 		if !found {
 			return nil, fmt.Errorf("table %s has no column %s", o.Table, column.Name)
+		}
+		if isPending(column, field) {
+			interim, _ := t.Schema().FindFieldByName(interimName(column.Name))
+			column.Lake = int32(interim.ID)
+			continue
 		}
 		if got := field.Type.String(); got != spelled(column.Type) {
 			return nil, permanent("give the table another name in the lake", "column %s of table %s has type %s, not %s", column.Name, o.Table, got, spelled(column.Type))
@@ -128,6 +136,65 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 		column.Lake = int32(field.ID)
 	}
 	return t, nil
+}
+
+// isPending reports whether a column has yet to take the place of another one, the field of its
+// name.
+func isPending(c *lake.Column, field iceberg.NestedField) bool {
+	return c.Former != 0 && c.Former == int32(field.ID)
+}
+
+// interimName returns the name of a column until it takes the place of another one. A column of
+// its own gives it a field ID that other commits do not change, for the files.
+func interimName(name string) string { return name + "_widened" }
+
+// addInterims adds the columns that will take the place of others, under other names, and
+// returns the table with them.
+func addInterims(ctx context.Context, c catalog.Catalog, t *table.Table, o *lake.TableOrder) (*table.Table, error) {
+	for i := range o.Columns {
+		column := &o.Columns[i]
+		field, found := t.Schema().FindFieldByName(column.Name)
+		if !found || !isPending(column, field) {
+			continue
+		}
+		doc := fmt.Sprintf("takes the place of %s (field %d)", column.Name, field.ID)
+		if interim, found := t.Schema().FindFieldByName(interimName(column.Name)); found {
+			if interim.Doc != doc || interim.Type.String() != spelled(column.Type) {
+				return nil, permanent("rename that column in the lake, or drop it", "column %s of table %s is in the way of widening %s", interim.Name, o.Table, column.Name)
+			}
+			continue
+		}
+		kind, err := typeOf(column.Type)
+		if err != nil {
+			return nil, err
+		}
+		transaction := t.NewTransaction()
+		if err := transaction.UpdateSchema(true, false).AddColumn([]string{interimName(column.Name)}, kind, doc, false, nil).Commit(); err != nil {
+			return nil, err
+		}
+		if err := commit(ctx, c, transaction); err != nil {
+			return nil, err
+		}
+		if t, err = c.LoadTable(ctx, t.Identifier()); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// swapColumns puts columns in the place of others.
+func swapColumns(transaction *table.Transaction, t *table.Table, columns []lake.Column) error {
+	update, pending := transaction.UpdateSchema(true, true), false
+	for i := range columns {
+		name := columns[i].Name
+		if field, found := t.Schema().FindFieldByName(name); found && isPending(&columns[i], field) {
+			update, pending = update.DeleteColumn([]string{name}).RenameColumn([]string{interimName(name)}, name), true
+		}
+	}
+	if !pending {
+		return nil
+	}
+	return update.Commit()
 }
 
 func createTable(ctx context.Context, c catalog.Catalog, identifier table.Identifier, columns []lake.Column) (*table.Table, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,13 +81,18 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 	if err != nil {
 		return err
 	}
-	report.Gone, report.Lost = plan.Gone, plan.Lost
+	report.Gone, report.Lost, report.Foreign = plan.Gone, plan.Lost, plan.Foreign
 	switch {
 	case len(plan.Lost) > 0:
 		return nil
 	case plan.Properties == nil:
 		report.Covered = o.Step
 		return nil
+	case plan.Foreign > 0 && slices.ContainsFunc(o.Columns, func(c lake.Column) bool {
+		field, found := t.Schema().FindFieldByName(c.Name)
+		return found && isPending(&c, field)
+	}):
+		return permanent("give the table another name in the lake (lake.table): it is then published again, with the present types", "other engines have written files of the table, which would lose the column that is widened")
 	case current.deletes > 0 && len(plan.Remove) > 0:
 		return errDeleteFiles
 	}
@@ -117,7 +123,7 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 		remove = append(remove, current.files[name])
 	}
 	summary := iceberg.Properties{misfitsProperty: strconv.FormatInt(misfits, 10)}
-	if err := commitFiles(ctx, c, t, remove, add, plan.Properties, summary); err != nil {
+	if err := commitFiles(ctx, c, t, o.Columns, remove, add, plan.Properties, summary); err != nil {
 		return err
 	}
 	report.Covered, report.Added, report.Removed = o.Step, len(add), len(remove)
@@ -179,14 +185,17 @@ func readTable(ctx context.Context, t *table.Table) (*contents, error) {
 // added files that do not fit the types of their columns.
 const misfitsProperty = "perigee.misfits"
 
-// commitFiles removes and adds files and sets properties in one commit, unless anything was
+// commitFiles removes and adds files, swaps columns and sets properties in one commit, unless anything was
 // committed since t was loaded. summary is for the snapshot.
-func commitFiles(ctx context.Context, c catalog.Catalog, t *table.Table, remove, add []iceberg.DataFile, properties map[string]string, summary iceberg.Properties) error {
+func commitFiles(ctx context.Context, c catalog.Catalog, t *table.Table, columns []lake.Column, remove, add []iceberg.DataFile, properties map[string]string, summary iceberg.Properties) error {
 	transaction := t.NewTransaction()
 	if err := transaction.AssertRefSnapshotID(""); err != nil {
 		return err
 	}
 	if err := transaction.SetProperties(properties); err != nil {
+		return err
+	}
+	if err := swapColumns(transaction, t, columns); err != nil {
 		return err
 	}
 	if err := transaction.ReplaceDataFilesWithDataFiles(ctx, remove, add, summary); err != nil {

@@ -298,3 +298,80 @@ func TestBounds(t *testing.T) {
 		}
 	}
 }
+
+// TestSwap gives a column another type. Whatever happens between its commits, a table has either
+// the old column or the new one.
+func TestSwap(t *testing.T) {
+	for name, settings := range catalogs(t) {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			a, b := writeFile(t, folder, 1, 0, 20), writeFile(t, folder, 2, 0, 20)
+			// The file has longs as column 5; the lake has them as doubles of column 3 before.
+			before := orderOf(settings, 1, a)
+			before.Columns[1], before.Columns[3] = lake.Column{ID: 3, Name: "value", Type: lake.Double}, lake.Column{ID: 98, Name: "id", Type: lake.Long}
+			if r := publish(t.Context(), before); r.Error != "" {
+				t.Fatal(r.Error)
+			}
+			former := before.Columns[1].Lake
+			a.Step, b.Step, b.Replaces = 1, 2, []lake.File{a}
+			after := func() *lake.TableOrder {
+				o := orderOf(settings, 2, b)
+				o.Columns[1], o.Columns[3] = lake.Column{ID: 5, Name: "value", Type: lake.Long, Former: former}, lake.Column{ID: 98, Name: "id", Type: lake.Long}
+				return o
+			}
+			// Killed before the commit of the files: the interim column is there, twice is once.
+			for range 2 {
+				o := after()
+				_, loaded := load(t, o)
+				if interim, found := loaded.Schema().FindFieldByName("value_widened"); !found || o.Columns[1].Lake != int32(interim.ID) {
+					t.Fatalf("the interim column is %v, and the order has %d", interim, o.Columns[1].Lake)
+				}
+				if old, _ := loaded.Schema().FindFieldByName("value"); old.ID != int(former) {
+					t.Fatalf("the column is %v", old)
+				}
+			}
+			for range 2 { // the answer of the first one was lost
+				o := after()
+				if r := publish(t.Context(), o); r.Error != "" || r.Covered != 2 {
+					t.Fatalf("%+v", r)
+				}
+				_, loaded := load(t, o)
+				field, _ := loaded.Schema().FindFieldByName("value")
+				if _, found := loaded.Schema().FindFieldByName("value_widened"); found || field.ID == int(former) || field.Type.String() != "long" || o.Columns[1].Lake != int32(field.ID) || len(loaded.Schema().Fields()) != 6 {
+					t.Fatalf("the schema is %v", loaded.Schema())
+				}
+				if loaded.CurrentSnapshot().SchemaID == nil || *loaded.CurrentSnapshot().SchemaID != loaded.Schema().ID {
+					t.Errorf("the snapshot has schema %v, and the table %d", loaded.CurrentSnapshot().SchemaID, loaded.Schema().ID)
+				}
+				rows, err := loaded.Scan(table.WithSelectedFields("value")).ToArrowTable(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum := int64(0)
+				for _, chunk := range rows.Column(0).Data().Chunks() {
+					for k := range chunk.Len() {
+						sum += chunk.(*array.Int64).Value(k)
+					}
+				}
+				rows.Release()
+				if sum != 190 {
+					t.Errorf("the values sum up to %d", sum)
+				}
+			}
+			// Files of others would lose their values, and a column of others is in the way.
+			o := after()
+			_, loaded := load(t, after())
+			field, _ := loaded.Schema().FindFieldByName("value")
+			o.Step, o.Columns[1] = 3, lake.Column{ID: 3, Name: "value", Type: lake.Double, Former: int32(field.ID)}
+			want := "other engines have written"
+			if name == "folder" {
+				o.Incarnations[0].ID = strings.Repeat("b", 16)
+			} else {
+				o.Columns[4].Name, want = "value_widened", "in the way of widening"
+			}
+			if r := publish(t.Context(), o); !strings.Contains(r.Error, want) {
+				t.Errorf("%+v, want the error %q", r, want)
+			}
+		})
+	}
+}

@@ -27,6 +27,8 @@ type tableCommand struct {
 
 	Recompute tableRecomputeCommand `cmd:"" help:"Fill a computed column of stored rows."`
 
+	Lake tableLakeCommand `cmd:"" help:"Change how a table is published in its lake."`
+
 	Drop       tableDropCommand       `cmd:"" help:"Remove a table with its rows and positions."`
 	Rename     tableRenameCommand     `cmd:"" help:"Rename a table."`
 	SetTime    tableSetTimeCommand    `cmd:"" help:"Set or remove the time column of a table."`
@@ -299,6 +301,9 @@ func lakeText(l *catalog.LakeState) string {
 	}
 	if l.WaitingFiles > 0 {
 		text += fmt.Sprintf("; %s with %s to publish", countOf(l.WaitingFiles, "file"), byteCount(uint64(l.WaitingBytes)))
+	}
+	if l.Widening != "" {
+		text += fmt.Sprintf("; column %s is being widened: %s ready", l.Widening, countOf(l.WidenedFiles, "file"))
 	}
 	if l.Misfits > 0 {
 		text += fmt.Sprintf("; %s in _rest, because the type of the column in the lake is narrower", countOf(int(l.Misfits), "value"))

@@ -47,6 +47,8 @@ const (
 	recomputePath       = "/tables/recompute"
 	recomputedPath      = "/tables/recomputed"
 	cancelRecomputePath = "/tables/recompute/cancel"
+	widenPath           = "/tables/lake/widen"
+	cancelWidenPath     = "/tables/lake/widen/cancel"
 	dropPath            = "/tables/drop"
 	renamePath          = "/tables/rename"
 	setTimePath         = "/tables/set-time"
@@ -98,12 +100,23 @@ func RecomputeState(ctx context.Context, data string, r catalog.Recompute) (cata
 	return perform[catalog.Recompute](ctx, data, recomputedPath, r)
 }
 
+// WidenInLake begins to give a column the type in the table's lake that it has in the table. The
+// engine continues in the background, and so does the next one.
+func WidenInLake(ctx context.Context, data, table, column string) (catalog.LakeState, error) {
+	return perform[catalog.LakeState](ctx, data, widenPath, TableChange{Table: table, Column: column})
+}
+
+// CancelWidenInLake ends what WidenInLake began.
+func CancelWidenInLake(ctx context.Context, data, table, column string) (catalog.LakeState, error) {
+	return perform[catalog.LakeState](ctx, data, cancelWidenPath, TableChange{Table: table, Column: column})
+}
+
 // A TableChange describes a change of a table.
 type TableChange struct {
 	Table   string `json:"table"`
 	To      string `json:"to,omitempty"`      // new name
 	Release bool   `json:"release,omitempty"` // free the old name
-	Column  string `json:"column,omitempty"`  // column to drop, or new time column; empty for no time column
+	Column  string `json:"column,omitempty"`  // column to drop or to widen, or new time column; empty for no time column
 	Unit    string `json:"unit,omitempty"`    // unit of numbers in the time column
 	Type    string `json:"type,omitempty"`    // type of the time column
 }

@@ -43,6 +43,8 @@ var operations = map[string]operation{
 	recomputePath:       operationOf(recomputeColumn),
 	recomputedPath:      operationOf(recomputeState),
 	cancelRecomputePath: operationOf(cancelRecompute),
+	widenPath:           operationOf(widenInLake),
+	cancelWidenPath:     operationOf(cancelWidenInLake),
 	dropPath:            operationOf(dropTable),
 	renamePath:          operationOf(changeTable((*Store).refuseRename, renameTable)),
 	setTimePath:         operationOf(changeTable((*Store).refuseSetTime, setTableTime)),
@@ -119,6 +121,14 @@ func recomputeState(_ context.Context, _ *Store, store *eventstore.Store, r cata
 
 func cancelRecompute(_ context.Context, _ *Store, store *eventstore.Store, r catalog.Recompute) (catalog.Recompute, error) {
 	return store.CancelRecompute(r.Table, r.Column)
+}
+
+func widenInLake(_ context.Context, _ *Store, store *eventstore.Store, c TableChange) (catalog.LakeState, error) {
+	return store.WidenInLake(c.Table, c.Column)
+}
+
+func cancelWidenInLake(_ context.Context, _ *Store, store *eventstore.Store, c TableChange) (catalog.LakeState, error) {
+	return store.CancelWidenInLake(c.Table, c.Column)
 }
 
 func waitDivided(ctx context.Context, _ *Store, store *eventstore.Store, c TableChange) (struct{}, error) {

@@ -20,6 +20,8 @@ type LakeState struct {
 	WaitingSince time.Time `json:"waiting_since,omitzero" sql:"TIMESTAMP" doc:"when the oldest of these files got its newest row; null if none waits"`
 	Gone         int       `json:"gone_files" sql:"BIGINT" doc:"files that another engine has removed from the lake or rewritten: they are never published again"`
 	Misfits      int64     `json:"misfits" sql:"BIGINT" doc:"values that do not fit the type of their column in the lake, which has them in _rest"`
+	Widening     string    `json:"widening,omitempty" sql:"VARCHAR" doc:"column that gets its present type in the lake; null if none does"`
+	WidenedFiles int       `json:"widened_files" sql:"BIGINT" doc:"files that are ready for that"`
 	Error        string    `json:"error,omitempty" sql:"VARCHAR" doc:"why the last step failed; null if it did not"`
 	Hint         string    `json:"hint,omitempty" sql:"VARCHAR" doc:"what to do about it"`
 }

@@ -62,6 +62,9 @@ type Column struct {
 	// files that have it: there that one has another type. It has the values that are the
 	// same in Type.
 	Fitted int32 `json:"fitted,omitempty"`
+	// Former is the field ID in the lake of the column whose place and name it takes, in the
+	// same commit as that of the files; 0 for a column that takes none.
+	Former int32 `json:"former,omitempty"`
 	// Lake is the field ID in the lake table, which the catalog assigns; 0 while unknown.
 	Lake int32 `json:"lake,omitempty"`
 }
@@ -116,6 +119,8 @@ type TableReport struct {
 	// Gone names files that were published once, or replace one that was, and that somebody
 	// else has removed or rewritten. They are never added again.
 	Gone []string `json:"gone,omitempty"`
+	// Foreign is the number of files that the store does not own.
+	Foreign int `json:"foreign,omitempty"`
 	// Lost names files without a Path that the table does not have, although nobody else
 	// has removed them. The store must order the rows again in another file.
 	Lost []string `json:"lost,omitempty"`

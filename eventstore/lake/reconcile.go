@@ -21,7 +21,9 @@ type Plan struct {
 	Add    []File
 	Remove []string
 	Gone   []string // see TableReport
-	Lost   []string // see TableReport; then there is nothing else to do
+	// Foreign is the number of files that the store does not own.
+	Foreign int
+	Lost    []string // see TableReport; then there is nothing else to do
 	// Properties are those to set with the commit; nil if the table needs no commit.
 	Properties map[string]string
 }
@@ -73,7 +75,7 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 		}
 	}
 	r := reconciling{order: o, records: records, present: present, foreign: foreign}
-	p := &Plan{}
+	p := &Plan{Foreign: foreign}
 	wanted := map[string]bool{}
 	for _, f := range o.Files {
 		isGone, err := r.isGone(f)
@@ -92,7 +94,7 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 		wanted[f.Name] = true
 	}
 	if len(p.Lost) > 0 {
-		return &Plan{Lost: p.Lost}, nil
+		return &Plan{Foreign: foreign, Lost: p.Lost}, nil
 	}
 	for _, name := range s.Files {
 		if present[name] && !wanted[name] {

@@ -91,6 +91,11 @@ func TestReconcile(t *testing.T) {
 				t.Errorf("properties (-want +got):\n%s", diff)
 			}
 			got.Properties, test.want.Properties = nil, nil
+			for _, name := range test.has {
+				if name == foreign || strings.HasSuffix(name, "0000000001-0-2222222222222222.parquet") {
+					test.want.Foreign++
+				}
+			}
 			if diff := cmp.Diff(&test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

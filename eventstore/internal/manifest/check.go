@@ -83,6 +83,9 @@ func (m *Manifest) checkTable(t *Table) error {
 			ids[c.ID] = true
 		}
 	}
+	if t.Lake != nil && t.Lake.Widening != nil && t.Lake.Widening.Step > 0 && (t.Lake.Widening.At < 0 || t.Lake.Widening.At >= len(t.Lake.Columns)) {
+		return fmt.Errorf("column %d of its lake is being widened, which it does not have", t.Lake.Widening.At)
+	}
 	for _, d := range t.Deletes {
 		if d.Number >= m.NextDelete {
 			return fmt.Errorf("delete %d has a number that is not given out yet", d.Number)

@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/catalog"
@@ -22,8 +23,40 @@ type Lake struct {
 	// was last known to cover it.
 	Ordered   uint64    `json:"ordered,omitempty"`
 	Committed time.Time `json:"committed,omitzero"`
-	Error     string    `json:"error,omitempty"` // of the last attempt
+	// Foreign is the number of files of other engines that the lake table had.
+	Foreign int `json:"foreign,omitempty"`
+	// Widenings counts the widenings that were begun.
+	Widenings int32     `json:"widenings,omitempty"`
+	Widening  *Widening `json:"widening,omitempty"` // nil if no column is being widened; immutable
+	Error     string    `json:"error,omitempty"`    // of the last attempt
 	Hint      string    `json:"hint,omitempty"`
+}
+
+// A Widening gives a column the type in the lake that it has in the table.
+type Widening struct {
+	Column      int32     `json:"column"` // column ID
+	RequestedAt time.Time `json:"asked"`
+	// Step is the first order in which To takes the place of the lake column with index At;
+	// 0 while files are rewritten before.
+	Step uint64     `json:"step,omitempty"`
+	At   int        `json:"at,omitempty"`
+	To   LakeColumn `json:"to,omitzero"`
+}
+
+// Ordering returns the columns that orders have: Columns, or those after a widening whose
+// commit was begun.
+func (l *Lake) Ordering() []LakeColumn {
+	if l.Widening == nil || l.Widening.Step == 0 {
+		return l.Columns
+	}
+	columns := slices.Clone(l.Columns)
+	columns[l.Widening.At] = l.Widening.To
+	for i := range columns { // its hidden columns differ
+		if columns[i].ID == RestID {
+			columns[i].Widened = l.Widenings
+		}
+	}
+	return columns
 }
 
 // A LakeColumn is a column of a lake table.
@@ -34,7 +67,8 @@ type LakeColumn struct {
 	// JSON reports that its values are JSON texts; otherwise a string is itself.
 	JSON bool  `json:"json,omitempty"`
 	Lake int32 `json:"lake,omitempty"` // field ID in the lake table; 0 before the first report
-	// Widened is how often another column of the lake has taken its place.
+	// Widened is how often another column of the lake has taken its place. For _rest, it is
+	// the number of the last widening.
 	Widened int32 `json:"widened,omitempty"`
 }
 
@@ -112,7 +146,7 @@ func (m *Manifest) checkLake(t *Table, f *File) error {
 			return fmt.Errorf("file %s replaces %s of step %d, which is not given out yet", f.Name, r.Name, r.Step)
 		}
 	}
-	if t.Lake != nil && t.Lake.Step > m.LastStep {
+	if t.Lake != nil && (t.Lake.Step > m.LastStep || t.Lake.Widening != nil && t.Lake.Widening.Step > m.LastStep) {
 		return errors.New("its lake has a step that is not given out yet")
 	}
 	return nil

@@ -103,9 +103,11 @@ type File struct {
 	Open bool `json:"open,omitempty"`
 	// Fitted are the field IDs of its hidden columns for lake columns of another type than
 	// its own; see LakeColumn.FittedID. Misfits is the number of its values that are null
-	// there, and in the lake's _rest instead.
-	Fitted  []int32 `json:"fitted,omitempty"`
-	Misfits int64   `json:"misfits,omitempty"`
+	// there, and in the lake's _rest instead, and MisfitsWidened will be this number after the
+	// running Widening.
+	Fitted         []int32 `json:"fitted,omitempty"`
+	Misfits        int64   `json:"misfits,omitempty"`
+	MisfitsWidened int64   `json:"misfits_widened,omitempty"`
 	// Step is the step of the first order to a lake with this file; 0 before.
 	Step uint64 `json:"step,omitempty"`
 	// Replaces are the files in the lake whose rows this file has. Changed reports that it

@@ -14,7 +14,7 @@ import (
 // columnsOf returns the lake's columns of a table: those that it has, whose types never change,
 // and new ones for the new columns of the table.
 func columnsOf(t *manifest.Table) []manifest.LakeColumn {
-	columns := slices.Clone(t.Lake.Columns)
+	columns := slices.Clone(t.Lake.Ordering())
 	has := func(id int32) bool {
 		return slices.ContainsFunc(columns, func(known manifest.LakeColumn) bool { return known.ID == id })
 	}
@@ -46,11 +46,27 @@ func columnsOf(t *manifest.Table) []manifest.LakeColumn {
 // isReady reports whether a file can be read by other engines, with the types of the lake's
 // columns.
 func isReady(t *manifest.Table, f *manifest.File, columns []manifest.LakeColumn) bool {
-	written := t.Schema(f.Schema)
-	return f.Open && !f.Undivided && !slices.ContainsFunc(columns, func(c manifest.LakeColumn) bool {
+	if !f.Open || f.Undivided {
+		return false
+	}
+	written, needsRest, hasRest := t.Schema(f.Schema), false, false
+	for i := range columns {
+		c := &columns[i]
+		isFitted := slices.Contains(f.Fitted, c.FittedID())
+		if c.ID == manifest.RestID {
+			hasRest = isFitted
+			continue
+		}
 		had := written.ByID(c.Source())
-		return had != nil && had.Type != 0 && t.Current().ByID(had.ID) != nil && !tablesql.IsNatural(had, columns, &c) && !slices.Contains(f.Fitted, c.FittedID())
-	})
+		if had == nil || had.Type == 0 || t.Current().ByID(had.ID) == nil || tablesql.IsNatural(had, columns, c) {
+			continue
+		}
+		if !isFitted {
+			return false
+		}
+		needsRest = true
+	}
+	return hasRest || !needsRest
 }
 
 // NeedRewrite returns the files that must be written again before they can be published.
@@ -61,6 +77,11 @@ func NeedRewrite(t *manifest.Table) (files []*manifest.File) {
 	columns := columnsOf(t)
 	for _, f := range t.Files {
 		if f.Step == 0 && !f.Undivided && (len(f.Replaces) == 0 || f.Changed) && !isReady(t, f, columns) {
+			files = append(files, f)
+		}
+	}
+	for _, f := range needWiden(t) {
+		if !slices.Contains(files, f) {
 			files = append(files, f)
 		}
 	}

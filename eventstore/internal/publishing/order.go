@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/tablesql"
 	"github.com/perigeedb/perigee/eventstore/lake"
 )
 
@@ -39,6 +40,14 @@ func Prepare(next *manifest.Manifest, folder string, now time.Time) *lake.Order 
 		if t.Lake == nil {
 			continue
 		}
+		if next := tablesql.Widened(t, step); next != nil && isSwapReady(t, next) {
+			t.Lake = next.Lake
+			for i, f := range t.Files {
+				file := *f
+				file.Misfits, file.MisfitsWidened = file.MisfitsWidened, 0
+				t.Files[i] = &file
+			}
+		}
 		columns := columnsOf(t)
 		files, names := wantedFiles(next, t, columns, folder, step, now)
 		if sum := checksum(names, columns); sum == t.Lake.Files || t.Lake.UUID == "" && len(names) == 0 {
@@ -46,7 +55,8 @@ func Prepare(next *manifest.Manifest, folder string, now time.Time) *lake.Order 
 		}
 		next.LastStep = step
 		known := *t.Lake
-		known.Columns, known.Ordered = columns, step
+		known.Columns = append(slices.Clone(known.Columns), columns[len(known.Columns):]...)
+		known.Ordered = step
 		t.Lake, t.Files = &known, files
 		order.Tables = append(order.Tables, orderOf(next, t, folder, names))
 	}
@@ -65,10 +75,16 @@ type wanted struct {
 // wantedFiles returns the files of a table, with the steps of those that an order of that step
 // publishes first, and the files that the lake must have.
 func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.LakeColumn, folder string, step uint64, now time.Time) (files []*manifest.File, all []wanted) {
+	w := t.Lake.Widening
+	swaps := w != nil && w.Step > 0
 	for _, f := range t.Files {
 		switch {
 		case f.Step > 0:
-		case len(f.Replaces) > 0 && !f.Changed && (len(f.Replaces) < replacesMin && now.Before(time.Unix(f.Sealed, 0).Add(quietAfter)) || f.Gone):
+		case swaps && isReady(t, f, columns):
+			published := *f
+			published.Step = step
+			f = &published
+		case len(f.Replaces) > 0 && !f.Changed && (len(f.Replaces) < replacesMin && now.Before(time.Unix(f.Sealed, 0).Add(quietAfter)) || f.Gone || w != nil):
 			for _, r := range f.Replaces {
 				all = append(all, wanted{lake.File{Name: r.Name, Rows: r.Rows, Step: r.Step}, f})
 			}
@@ -135,8 +151,12 @@ func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wante
 	for _, one := range m.Incarnations {
 		o.Incarnations = append(o.Incarnations, lake.Incarnation{ID: one.ID, Begun: one.Begun, Step: one.Step})
 	}
-	for _, c := range t.Lake.Columns {
-		o.Columns = append(o.Columns, lake.Column{ID: c.ID, Name: c.Name, Type: lake.Type(c.Type), Fitted: c.FittedID(), Lake: c.Lake})
+	for i, c := range t.Lake.Ordering() {
+		column := lake.Column{ID: c.ID, Name: c.Name, Type: lake.Type(c.Type), Fitted: c.FittedID(), Lake: c.Lake}
+		if w := t.Lake.Widening; w != nil && w.Step > 0 && w.At == i {
+			column.Former = t.Lake.Columns[i].Lake
+		}
+		o.Columns = append(o.Columns, column)
 	}
 	for _, f := range all {
 		o.Files = append(o.Files, f.File)

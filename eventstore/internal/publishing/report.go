@@ -31,16 +31,20 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 	known := *t.Lake
 	known.Error, known.Hint = r.Error, r.Hint
 	if r.Error == "" {
-		known.UUID = r.UUID
+		known.UUID, known.Foreign = r.UUID, r.Foreign
+		covers := r.Covered == o.Step && o.Step > known.Step
 		known.Columns = slices.Clone(known.Columns)
+		if w := known.Widening; covers && w != nil && w.Step > 0 && o.Step >= w.Step {
+			known.Columns, known.Widening = known.Ordering(), nil
+		}
 		for i := range known.Columns {
 			for _, c := range r.Columns {
-				if c.ID == known.Columns[i].ID {
+				if c.ID == known.Columns[i].ID && (c.Former == 0 || covers) {
 					known.Columns[i].Lake = c.Lake
 				}
 			}
 		}
-		if r.Covered == o.Step && o.Step > known.Step {
+		if covers {
 			known.Step, known.Committed = o.Step, now.UTC()
 			var all []wanted
 			for _, f := range o.Files {

@@ -14,6 +14,9 @@ func State(t *manifest.Table) catalog.LakeState {
 		Table: t.Name, LakeTable: settingsOf(t).Table, Warehouse: t.Lake.Warehouse, Catalog: t.Lake.Catalog,
 		Ordered: max(t.Lake.Ordered, t.Lake.Step), Covered: t.Lake.Step, Committed: t.Lake.Committed, Error: t.Lake.Error, Hint: t.Lake.Hint,
 	}
+	if s.Widening = wideningName(t); s.Widening != "" {
+		s.WidenedFiles = len(t.Files) - len(needWiden(t))
+	}
 	oldest := int64(0)
 	for _, f := range t.Files {
 		s.Misfits += f.Misfits

@@ -56,7 +56,7 @@ func (w *Writer) writeFile(t *manifest.Table, f manifest.File, query string, wid
 			_ = os.Remove(temp)
 		}
 	}()
-	f.Open, f.Fitted, f.Misfits = t.Lake != nil, nil, 0
+	f.Open, f.Fitted, f.Misfits, f.MisfitsWidened = t.Lake != nil, nil, 0, 0
 	if err := w.conn.Exec(w.copySQL(t, query, temp, w.groupSize(t, width), w.out.Level, f.NegativeZero)); err != nil {
 		return f, err
 	}
@@ -68,7 +68,7 @@ func (w *Writer) writeFile(t *manifest.Table, f manifest.File, query string, wid
 		return f, fmt.Errorf("file %s got %d rows instead of %d", f.Name, rows, f.Rows)
 	}
 	if t.Lake != nil {
-		if f.Fitted, f.Misfits, err = w.countMisfits(t, temp); err != nil {
+		if err := w.countMisfits(t, &f, temp); err != nil {
 			return f, err
 		}
 	}
@@ -101,32 +101,40 @@ func (w *Writer) measureFile(path string) (rows, groupRows, groupBytes int64, er
 	return found[0][0].(int64), found[0][1].(int64), found[0][2].(int64), nil
 }
 
-// countMisfits returns the field IDs of a file's columns for lake columns of another type, and
+// countMisfits records the field IDs of a file's columns for lake columns of another type, and
 // the number of values that do not fit these: there they are null.
-func (w *Writer) countMisfits(t *manifest.Table, path string) (fitted []int32, misfits int64, err error) {
+func (w *Writer) countMisfits(t *manifest.Table, f *manifest.File, path string) error {
 	stored, hidden := tablesql.StoredColumns(t), tablesql.HiddenColumns(t)
-	for _, h := range hidden {
-		if manifest.IsFitted(h.ID) {
-			fitted = append(fitted, h.ID)
+	index := map[int32]int{}
+	for i, h := range hidden {
+		if index[h.ID] = len(stored) + i; manifest.IsFitted(h.ID) {
+			f.Fitted = append(f.Fitted, h.ID)
 		}
 	}
-	if len(fitted) == 0 {
-		return nil, 0, nil
+	if len(f.Fitted) == 0 {
+		return nil
 	}
 	found, err := w.conn.Run("SELECT column_id, CAST(sum(stats_null_count) AS BIGINT) FROM parquet_metadata(" + sqltext.Literal(path) + ") GROUP BY column_id")
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
-	nulls := map[int64]int64{}
+	nulls := map[int]int64{}
 	for _, row := range found {
-		nulls[row[0].(int64)] = row[1].(int64)
+		nulls[int(row[0].(int64))] = row[1].(int64)
 	}
-	for i, h := range hidden {
-		if of := slices.IndexFunc(stored, func(c manifest.Column) bool { return c.Name == h.Of }); of >= 0 {
-			misfits += nulls[int64(len(stored)+i)] - nulls[int64(of)]
+	count := func(t *manifest.Table) (misfits int64) {
+		for _, h := range tablesql.FittedColumns(t) {
+			if of := slices.IndexFunc(stored, func(c manifest.Column) bool { return c.Name == h.Of }); of >= 0 {
+				misfits += nulls[index[h.ID]] - nulls[of]
+			}
 		}
+		return misfits
 	}
-	return fitted, misfits, nil
+	f.Misfits = count(t)
+	if next := tablesql.Widened(t, 1); next != nil {
+		f.MisfitsWidened = count(next)
+	}
+	return nil
 }
 
 // A groupSize bounds row groups.

@@ -86,9 +86,24 @@ func HiddenColumns(t *manifest.Table) (hidden []HiddenColumn) {
 			add("micros", HiddenColumn{ID: manifest.MicrosID(c.ID), SQL: microsSQL(&c)})
 		}
 	}
-	var misfits []string
+	fitted := FittedColumns(t)
+	// While a column is widened, files serve the lake as it is and as it will be.
+	if next := Widened(t, 1); next != nil {
+		fitted = append(fitted, FittedColumns(next)...)
+	}
+	for _, h := range fitted {
+		if !slices.ContainsFunc(hidden, func(other HiddenColumn) bool { return other.ID == h.ID }) {
+			add("fitted", h)
+		}
+	}
+	return hidden
+}
+
+// FittedColumns returns the hidden columns for lake columns of another type, without names.
+func FittedColumns(t *manifest.Table) (fitted []HiddenColumn) {
+	stored, all := StoredColumns(t), t.Lake.Ordering()
 	rest := manifest.LakeColumn{ID: manifest.RestID}
-	all := t.Lake.Columns
+	var misfits []string
 	for i := range all {
 		at := slices.IndexFunc(stored, func(c manifest.Column) bool { return c.ID == all[i].Source() })
 		if all[i].ID == manifest.RestID {
@@ -104,16 +119,50 @@ func HiddenColumns(t *manifest.Table) (hidden []HiddenColumn) {
 			h.Of = c.Name
 			misfits = append(misfits, fmt.Sprintf("CASE WHEN %s IS NOT NULL AND (%s) IS NULL THEN %s END", sqltext.QuoteName(c.Name), h.SQL, misfitSQL(t, c)))
 		}
-		add("fitted", h)
+		fitted = append(fitted, h)
 	}
 	if len(misfits) > 0 {
 		if t.Current().Rest {
 			text := "CAST(" + sqltext.QuoteName(catalog.RestColumn) + " AS VARCHAR)"
 			misfits = append(misfits, fmt.Sprintf("nullif(substr(%s, 2, length(%[1]s) - 2), '')", text))
 		}
-		add("fitted", HiddenColumn{ID: rest.FittedID(), SQL: "'{' || nullif(concat_ws(',', " + strings.Join(misfits, ", ") + "), '') || '}'"})
+		fitted = append(fitted, HiddenColumn{ID: rest.FittedID(), SQL: "'{' || nullif(concat_ws(',', " + strings.Join(misfits, ", ") + "), '') || '}'"})
 	}
-	return hidden
+	return fitted
+}
+
+// LakeColumnOf returns the index of the lake column with the values of a column, or -1.
+func LakeColumnOf(t *manifest.Table, c *manifest.Column) int {
+	micros := slices.IndexFunc(t.Lake.Columns, func(known manifest.LakeColumn) bool { return known.ID == manifest.MicrosID(c.ID) })
+	if micros >= 0 {
+		return micros
+	}
+	return slices.IndexFunc(t.Lake.Columns, func(known manifest.LakeColumn) bool { return known.ID == c.ID })
+}
+
+// Widened returns the table with the columns that its lake will have once a column is widened,
+// which orders have from a step on. It returns nil if no column is being widened, or if orders
+// have it already.
+func Widened(t *manifest.Table, step uint64) *manifest.Table {
+	w := t.Lake.Widening
+	if w == nil || w.Step > 0 {
+		return nil
+	}
+	c := t.Current().ByID(w.Column)
+	if c == nil || c.Type == 0 {
+		return nil
+	}
+	at := LakeColumnOf(t, c)
+	to := t.Lake.Columns[at]
+	to.Widened++
+	to.ID, to.Lake = c.ID, 0
+	if to.Type, to.JSON = LakeType(c); c.Type == event.TimestampNS {
+		to.ID, to.Type = manifest.MicrosID(c.ID), "timestamptz"
+	}
+	begun, known, next := *w, *t.Lake, *t
+	begun.At, begun.To, begun.Step = at, to, step
+	known.Widening, next.Lake = &begun, &known
+	return &next
 }
 
 // microsSQL returns SQL for the time of a column with nanoseconds, rounded down.

@@ -107,15 +107,19 @@ type Publication int
 const (
 	Unpublished Publication = iota // the lake has none of the rows
 	Published                      // the lake has the file, or others with exactly its rows
-	Unknown                        // it was ordered, or another engine has rewritten it
+	Unknown                        // it is or will be ordered, or another engine has rewritten it
 )
+
+// ReplacesMin is the number of files of a lake from which on a merged file replaces them at once.
+// Until it has, it is not merged further, or each row would be published once more.
+const ReplacesMin = 16
 
 // Publication returns how far the publication of a file of the table is.
 func (t *Table) Publication(f *File) Publication {
 	switch {
 	case t.Lake == nil || f.Step == 0 && len(f.Replaces) == 0:
 		return Unpublished
-	case f.Gone || f.Changed || f.Step > t.Lake.Step:
+	case f.Gone || f.Changed || f.Step > t.Lake.Step || f.Step == 0 && len(f.Replaces) >= ReplacesMin:
 		return Unknown
 	}
 	return Published

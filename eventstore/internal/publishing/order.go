@@ -24,10 +24,9 @@ const (
 	dueBytes = 64 << 20
 	dueAfter = 10 * time.Minute
 	// A merged file whose rows are in the lake already is published instead of those files
-	// once it replaces replacesMin of them, or after quietAfter: then its day is not merged
-	// any further. Each row is thus put about three times.
-	replacesMin = 16
-	quietAfter  = 9 * time.Hour
+	// once it replaces manifest.ReplacesMin of them, or once its day had no new rows for quietAfter:
+	// then it is not merged any further. Each row is thus put about three times.
+	quietAfter = 9 * time.Hour
 )
 
 // Prepare assigns the next step, if a table needs one, to the lake tables in next, and returns
@@ -77,6 +76,17 @@ type wanted struct {
 func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.LakeColumn, folder string, step uint64, now time.Time) (files []*manifest.File, all []wanted) {
 	w := t.Lake.Widening
 	swaps := w != nil && w.Step > 0
+	newest := map[string]int64{} // time of the newest rows of a day
+	for _, f := range t.Files {
+		newest[f.Day] = max(newest[f.Day], f.Sealed)
+	}
+	isQuiet := func(f *manifest.File) bool {
+		last := f.Sealed
+		if f.Day != "" {
+			last = newest[f.Day]
+		}
+		return !now.Before(time.Unix(last, 0).Add(quietAfter))
+	}
 	for _, f := range t.Files {
 		switch {
 		case f.Step > 0:
@@ -84,7 +94,7 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.Lak
 			published := *f
 			published.Step = step
 			f = &published
-		case len(f.Replaces) > 0 && !f.Changed && (len(f.Replaces) < replacesMin && now.Before(time.Unix(f.Sealed, 0).Add(quietAfter)) || f.Gone || w != nil):
+		case len(f.Replaces) > 0 && !f.Changed && (len(f.Replaces) < manifest.ReplacesMin && !isQuiet(f) || f.Gone || w != nil):
 			for _, r := range f.Replaces {
 				all = append(all, wanted{lake.File{Name: r.Name, Rows: r.Rows, Step: r.Step}, f})
 			}

@@ -168,7 +168,7 @@ func TestOrders(t *testing.T) {
 	}
 	table.Files = table.Files[:1]
 	// Merged files are published when they replace many, or much later.
-	for i := range uint64(replacesMin) {
+	for i := range uint64(manifest.ReplacesMin) {
 		add(m, 10+i, time.Hour)
 	}
 	o, _ := order(t, m, now)
@@ -180,13 +180,13 @@ func TestOrders(t *testing.T) {
 	step("nothing", now)
 	step("nothing", now.Add(quietAfter-time.Second))
 	rest := append([]*manifest.File{}, table.Files[1:]...)
-	merge(51, 10*replacesMin, append(rest, few)...)
+	merge(51, 10*manifest.ReplacesMin, append(rest, few)...)
 	o, got := order(t, m, now)
-	if !strings.HasPrefix(got, "51:8<") || strings.Count(got, "<") != replacesMin {
+	if !strings.HasPrefix(got, "51:8<") || strings.Count(got, "<") != manifest.ReplacesMin {
 		t.Errorf("the order of a file that replaces many is %q", got)
 	}
 	done(m, o)
-	merge(52, 10*replacesMin, table.Files[0])
+	merge(52, 10*manifest.ReplacesMin, table.Files[0])
 	step("nothing", now)
 	step("52:9<51:8", now.Add(quietAfter))
 }

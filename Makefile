@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua lake test-kafka test-console test-s3 test-lake test-lake-engines test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut dist test-dist bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua lake test-kafka test-console test-s3 test-lake test-lake-engines test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover crash-lake soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut dist test-dist bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,12 @@ test-lake-engines: lake ## the same table, read by Spark with two versions of Ic
 	@$(SETUP) lake-engines-jvm
 	@$(LAKE) PERIGEE_LAKE_ENGINES='pyiceberg duckdb chdb sail spark=$(LAKE_JVM)/iceberg-1.11.0.jar spark=$(LAKE_JVM)/iceberg-1.12.0.jar trino=$(LAKE_JVM)/trino,$(LAKE_JVM)/java' \
 	  $(GO) test ./eventstore -count=1 -v -timeout 20m -run TestLakeEngines
+
+crash-lake: lake ## kill a store that publishes, its committer, S3 and the catalog 200 times, lose 60 answers of commits, and compact the lake with Spark: it has each row once
+	@$(SETUP) servers && $(SETUP) seaweedfs && $(SETUP) lake-engines-jvm
+	@cd cmd/perigee-lake && $(LAKE) ../../$(GO) test -vet=off -ldflags "-s -w" -count=1 -v -run 'TestLostAnswers|TestTwoCommitters' .
+	@$(LAKE) PERIGEE_LAKE_KILLS=200 PERIGEE_LAKE_ICEBERG=$(LAKE_JVM)/iceberg-1.11.0.jar $(ON_DISK) \
+	  $(GO) test ./eventstore -count=1 -v -timeout 90m -run 'TestCrashLake$$|TestLakeCompactedBySpark'
 
 test-kafka: ## the tests of the Kafka source and sink with a real broker
 	@$(SETUP) kafka

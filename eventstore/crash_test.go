@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 		restoreFolder:     restoreArchive,
 		crashImportFolder: importAndBackUp,
 		uniqueFolder:      appendRepetitions,
+		crashLakeFolder:   publishUntilKilled,
 	} {
 		if folder := os.Getenv(variable); folder != "" {
 			if err := run(folder); err != nil {

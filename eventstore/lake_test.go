@@ -252,3 +252,50 @@ func writeTruth(t *testing.T, s *Store, path string, predicates []string) {
 		t.Fatal(err)
 	}
 }
+
+// TestLakeCompactedBySpark lets Spark rewrite the files of a lake and expire its snapshots between
+// commits. The files of Spark must stay, and no row may be added again.
+func TestLakeCompactedBySpark(t *testing.T) {
+	program, jar := os.Getenv("PERIGEE_LAKE"), os.Getenv("PERIGEE_LAKE_ICEBERG")
+	if program == "" || jar == "" {
+		t.Skip("needs PERIGEE_LAKE_ICEBERG, a jar of Iceberg for Spark: make crash-lake")
+	}
+	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
+	r := testseed.New(t)
+	folder := t.TempDir()
+	s := openStore(t, filepath.Join(folder, "store"))
+	config := lakeConfig(folder)
+	config.Lake.Catalog = "" // the folder, which Spark knows as a catalog too
+	p := take(t, openTable(t, s, config))
+	next := 0
+	grow := func(files int) {
+		t.Helper()
+		for range files {
+			appendDocs(t, p, uint64(next), lakeDocs(r, next, 40)...)
+			next += 40
+			seal(t, s)
+		}
+		if err := s.publish(t.Context(), time.Now().Add(48*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	truth := filepath.Join(folder, "truth.json")
+	for round := range 3 {
+		grow(2 + r.IntN(4))
+		out, err := exec.Command(os.Getenv("PERIGEE_LAKE_SPARK_PYTHON"), "../tools/lake/compact.py", jar, config.Lake.Warehouse, config.Lake.Table).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "rewritten ") || strings.Contains(string(out), "rewritten 0") {
+			t.Fatalf("Spark says %s (%v)", out, err)
+		}
+		grow(2 + r.IntN(4))
+		if err := s.mergeUnlessChanged(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		grow(1)
+		writeTruth(t, s, truth, lakePredicates(r, 5))
+		for _, engine := range []string{"sail", "duckdb"} {
+			if differences := readByEngine(engine, truth, filepath.Join(config.Lake.Warehouse, "test", "events")); differences != "" {
+				t.Errorf("round %d: %s", round+1, differences)
+			}
+		}
+	}
+}

@@ -13,7 +13,7 @@ UNDEFINED := -g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined
 ON_DISK := TMPDIR=$${TMPDIR:-/tmp}
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis build test test-long nodedb-lua lake test-kafka test-console test-s3 test-lake test-lake-engines test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover crash-lake soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut dist test-dist bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-state site recording bare-debian clean
+.PHONY: help demo demo-redis build test test-long nodedb-lua lake test-kafka test-console test-s3 test-lake test-lake-engines test-m test-yottadb test-versions race nocgo check ci-long verify crash crash-scripts crash-nodes crash-store crash-state crash-takeover crash-lake soak-state soak torture test-sql test-oracle test-oracle-newest test-first-hour test-install nodes-asan torture-asan fuzz mutants powercut dist test-dist bench-crossing bench-pipeline bench-pool bench-isolate bench-nodes bench-nodes-growth bench-diff bench-events bench-observe bench-peers bench-formats bench-manifest bench-queries bench-lake bench-state site recording bare-debian clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -275,6 +275,10 @@ ROWS := 50000000
 bench-queries: ## ten queries over ROWS=50000000 rows: ours, DuckDB's file, Parquet as a glob, QuestDB; needs 20 GB of disk
 	@$(SETUP) questdb
 	@cd bench && ../$(GO) run ./queries -rows $(ROWS) $(if $(ROUNDS),-rounds $(ROUNDS))
+
+bench-lake: lake ## ingest with and without a lake, what a day of publishing costs, cached queries, and engines on published files beside small row groups
+	@$(SETUP) lake-engines
+	@PERIGEE_BENCH_LAKE=1 $(LAKE) PERIGEE_LAKE_ENGINES='pyiceberg duckdb chdb sail' $(ON_DISK) $(GO) test ./eventstore -count=1 -v -timeout 20m -run 'TestBenchLake|TestLakeDay'
 
 bench-state: build ## exactly-once state: ours with and without it, HINCRBY, 10 million users, Kafka Streams; ROUNDS=1 is shorter
 	@$(SETUP) servers && $(SETUP) kafka && $(SETUP) kafka-streams

@@ -147,25 +147,12 @@ func TestCrashLake(t *testing.T) {
 
 func (l *crashedLake) startServer() {
 	l.t.Helper()
-	var err error
-	if l.server, err = testserver.StartS3(l.t.Context(), filepath.Join(l.folder, "s3")); err == nil {
-		err = l.server.CreateTableBucket(l.t.Context(), "tables")
-	}
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.t.Cleanup(func() { _ = l.server.Kill() })
-	l.settings = catalog.Lake{Warehouse: "s3://tables", Catalog: l.server.Catalog(), Table: "test.events"}
+	l.server, l.settings = startLakeServer(l.t, filepath.Join(l.folder, "s3"))
 	settings, err := json.Marshal(l.settings)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	for key, value := range map[string]string{
-		crashLakeSettings: string(settings), "AWS_ENDPOINT_URL": l.server.Endpoint(), "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": testserver.S3AccessKey,
-		"AWS_SECRET_ACCESS_KEY": testserver.S3SecretKey, "AWS_ALLOW_HTTP": "true", "PERIGEE_LAKE_TOKEN": testserver.S3AccessKey + ":" + testserver.S3SecretKey,
-	} {
-		l.t.Setenv(key, value)
-	}
+	l.t.Setenv(crashLakeSettings, string(settings))
 }
 
 // interceptOrders makes the store run a committer that keeps its orders.

@@ -19,6 +19,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/publishing"
 	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/internal/testseed"
+	"github.com/perigeedb/perigee/internal/testserver"
 )
 
 // lakeConfig returns the configuration of a table with every type in a lake below folder.
@@ -100,18 +101,71 @@ func readByEngine(engine, truth, location string) (differences string) {
 	return ""
 }
 
-// TestLakeEngines publishes a table with every type while its files are merged, rows deleted
-// and columns added, and reads it by several engines. make test-lake runs it.
+// startLakeServer starts S3 with a REST catalog, to which the environment leads then, and returns
+// the place of a table there.
+func startLakeServer(t *testing.T, folder string) (*testserver.S3Server, catalog.Lake) {
+	t.Helper()
+	server, err := testserver.StartS3(t.Context(), folder)
+	if err == nil {
+		err = server.CreateTableBucket(t.Context(), "tables")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Kill() }) // its orderly end takes 20 s
+	for key, value := range map[string]string{
+		"AWS_ENDPOINT_URL": server.Endpoint(), "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": testserver.S3AccessKey, "AWS_SECRET_ACCESS_KEY": testserver.S3SecretKey,
+		"AWS_ALLOW_HTTP": "true", "PERIGEE_LAKE_TOKEN": testserver.S3AccessKey + ":" + testserver.S3SecretKey,
+	} {
+		t.Setenv(key, value)
+	}
+	return server, catalog.Lake{Warehouse: "s3://tables", Catalog: server.Catalog(), Table: "test.events"}
+}
+
+// agreement counts what engines see of tables.
+type agreement struct {
+	engines map[string]bool
+	wrong   int
+}
+
+// TestLakeEngines publishes a table with every type, in a folder and in S3, while its files are
+// merged, rows deleted and columns added, and reads it by several engines. make test-lake and make
+// test-lake-engines run it.
 func TestLakeEngines(t *testing.T) {
 	program, engines := os.Getenv("PERIGEE_LAKE"), os.Getenv("PERIGEE_LAKE_ENGINES")
-	if program == "" {
-		t.Skip("needs PERIGEE_LAKE, the program perigee-lake: make test-lake")
+	if program == "" || engines == "" {
+		t.Skip("needs PERIGEE_LAKE, the program perigee-lake, and PERIGEE_LAKE_ENGINES: make test-lake")
 	}
 	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
+	all := &agreement{engines: map[string]bool{}}
+	t.Run("folder", func(t *testing.T) {
+		folder := t.TempDir()
+		config := lakeConfig(folder)
+		all.readWhileItChanges(t, config, filepath.Join(config.Lake.Warehouse, "test.db", "events"), strings.Fields(engines))
+	})
+	if os.Getenv("PERIGEE_SEAWEEDFS") != "" {
+		t.Run("S3", func(t *testing.T) {
+			config := lakeConfig("")
+			_, settings := startLakeServer(t, filepath.Join(t.TempDir(), "s3"))
+			config.Lake = &settings
+			withoutJVM := slices.DeleteFunc(strings.Fields(engines), func(engine string) bool { return strings.Contains(engine, "=") })
+			all.readWhileItChanges(t, config, strings.Join([]string{settings.Catalog, settings.Warehouse, settings.Table}, "#"), withoutJVM)
+		})
+	}
+	count := 0
+	for _, yes := range all.engines {
+		if yes {
+			count++
+		}
+	}
+	fmt.Printf("figure lake_engines_agreeing %d\nfigure lake_predicates_wrong %d\n", count, all.wrong)
+}
+
+func (all *agreement) readWhileItChanges(t *testing.T, config TableConfig, location string, engines []string) {
+	t.Helper()
 	r := testseed.New(t)
 	folder := t.TempDir()
 	s := openStore(t, filepath.Join(folder, "store"))
-	config := lakeConfig(folder)
 	p := take(t, openTable(t, s, config))
 	next := 0
 	grow := func(n int) {
@@ -126,21 +180,19 @@ func TestLakeEngines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wrong, agreeing := 0, map[string]bool{}
 	compare := func(what string, predicates int) {
 		t.Helper()
 		path := filepath.Join(folder, "truth.json")
 		writeTruth(t, s, path, lakePredicates(r, predicates))
-		for engine := range strings.FieldsSeq(engines) {
+		for _, engine := range engines {
 			name, _, _ := strings.Cut(engine, "=")
-			_, seen := agreeing[name]
-			if differences := readByEngine(engine, path, filepath.Join(config.Lake.Warehouse, "test.db", "events")); differences != "" {
+			_, seen := all.engines[name]
+			differences := readByEngine(engine, path, location)
+			if differences != "" {
 				t.Errorf("%s: %s", what, differences)
-				wrong += strings.Count(differences, ";") + 1
-				agreeing[name] = false
-			} else if !seen {
-				agreeing[name] = true
+				all.wrong += strings.Count(differences, ";") + 1
 			}
+			all.engines[name] = differences == "" && (all.engines[name] || !seen)
 		}
 	}
 	settle := func() { // until nothing is left to rewrite or to merge
@@ -186,13 +238,6 @@ func TestLakeEngines(t *testing.T) {
 	settle()
 	publish(24 * time.Hour)
 	compare("a column computed, a day expired", 40)
-	count := 0
-	for _, yes := range agreeing {
-		if yes {
-			count++
-		}
-	}
-	fmt.Printf("figure lake_engines_agreeing %d\nfigure lake_predicates_wrong %d\n", count, wrong)
 }
 
 // writeTruth writes what an engine must see of the table events; see tools/lake/engines.py.

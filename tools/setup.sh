@@ -172,7 +172,7 @@ lake_engines() {
   python3 -m venv $to
   {
     $to/bin/pip install --quiet 'pyiceberg[sql-sqlite]==0.12.0' pyarrow==26.0.1 duckdb==1.5.5 chdb==4.4.0 pysail==0.7.2 pyspark-client==4.2.0 pandas==3.1.1 &&
-      $to/bin/pip install --quiet --no-deps duckdb-extension-iceberg==1.5.5 duckdb-extension-avro==1.5.5
+      $to/bin/pip install --quiet --no-deps duckdb-extension-iceberg==1.5.5 duckdb-extension-avro==1.5.5 duckdb-extension-httpfs==1.5.5
   } >.build/pip.log 2>&1 || fail "pip could not get the engines; its output is in .build/pip.log"
   touch $to/complete
 }

@@ -28,9 +28,12 @@ if "#" in location:
     from pyiceberg.catalog.rest import RestCatalog
 
     address, warehouse, name = location.split("#")
-    table = RestCatalog("lake", uri=address, warehouse=warehouse, credential=os.environ["PERIGEE_LAKE_TOKEN"]).load_table(name)
+    s3 = {"s3.endpoint": os.environ["AWS_ENDPOINT_URL"], "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"], "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"], "s3.region": "us-east-1"}
+    catalog = RestCatalog("lake", uri=address, warehouse=warehouse, credential=os.environ["PERIGEE_LAKE_TOKEN"], **s3)
+    table = catalog.load_table(name)
     metadata, location = table.metadata_location, table.location()
 else:
+    catalog = table = None
     metadata = max(glob.glob(location + "/metadata/*.metadata.json"), key=os.path.getmtime)
 utc = datetime.timezone.utc
 epoch = datetime.datetime(1970, 1, 1, tzinfo=utc)
@@ -53,7 +56,7 @@ class PyIceberg:
     def __init__(self):
         from pyiceberg.table import StaticTable
 
-        self.table = StaticTable.from_metadata(metadata)
+        self.table = table or StaticTable.from_metadata(metadata)
 
     def rows(self, columns, where):
         scan = self.table.scan(selected_fields=tuple(columns), row_filter=re.sub(r"TIMESTAMP '(\S+) ", r"'\1T", where) if where else "true")
@@ -65,12 +68,16 @@ class DuckDB:
     def __init__(self):
         import duckdb
         import duckdb_extension_avro
+        import duckdb_extension_httpfs
         import duckdb_extension_iceberg
 
         self.db = duckdb.connect()
-        for package in (duckdb_extension_avro, duckdb_extension_iceberg):
+        for package in (duckdb_extension_avro, duckdb_extension_httpfs, duckdb_extension_iceberg):
             for path in glob.glob(os.path.dirname(package.__file__) + "/extensions/*/*.duckdb_extension"):
                 self.db.execute(f"LOAD '{path}'")
+        if catalog:
+            endpoint = s3["s3.endpoint"].removeprefix("http://")
+            self.db.execute(f"CREATE SECRET (TYPE s3, KEY_ID '{s3['s3.access-key-id']}', SECRET '{s3['s3.secret-access-key']}', ENDPOINT '{endpoint}', URL_STYLE 'path', USE_SSL false, REGION 'us-east-1')")
         self.db.execute("SET TimeZone = 'Asia/Tokyo'")
         self.db.execute(f"CREATE VIEW t AS FROM iceberg_scan('{metadata}')")
 
@@ -83,6 +90,9 @@ class Chdb:
     def __init__(self):
         from chdb import session
 
+        self.source = f"icebergLocal('{location}')"
+        if catalog:
+            self.source = f"icebergS3('{s3['s3.endpoint']}/{location.removeprefix('s3://')}', '{s3['s3.access-key-id']}', '{s3['s3.secret-access-key']}')"
         os.chdir("/")  # it reads files below the working folder only
         self.session = session.Session()
         self.session.query("SET session_timezone = 'Asia/Tokyo'")
@@ -99,7 +109,7 @@ class Chdb:
             elif c in truth["decimals"]:
                 name = f"toDecimalString({name}, {truth['decimals'][c]})"
             names.append(name + f' AS "c{len(names)}"')
-        sql = f"SELECT {', '.join(names)} FROM icebergLocal('{location}') WHERE {where} FORMAT JSONCompactEachRow SETTINGS output_format_json_quote_64bit_integers=0, output_format_json_quote_denormals=1"
+        sql = f"SELECT {', '.join(names)} FROM {self.source} WHERE {where} FORMAT JSONCompactEachRow SETTINGS output_format_json_quote_64bit_integers=0, output_format_json_quote_denormals=1"
         text = self.session.query(sql).bytes().decode()
         return [tuple(json.loads(line)) for line in text.splitlines()]
 

@@ -62,8 +62,20 @@ func openSQL(driver, address string, dialect sqlcatalog.SupportedDialect, proper
 	if err != nil {
 		return nil, err
 	}
-	return sqlcatalog.NewCatalog(catalogName, db, dialect, properties)
+	c, err := sqlcatalog.NewCatalog(catalogName, db, dialect, properties)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &sqlCatalog{c, db}, nil
 }
+
+// A sqlCatalog closes its connections, too.
+type sqlCatalog struct {
+	*sqlcatalog.Catalog
+	db *sql.DB
+}
+
+func (c *sqlCatalog) Close() error { return errors.Join(c.Catalog.Close(), c.db.Close()) }
 
 func openREST(ctx context.Context, address, warehouse string, properties iceberg.Properties) (catalog.Catalog, error) {
 	delete(properties, "warehouse")

@@ -12,18 +12,27 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
+	"gocloud.dev/gcerrors"
 
+	"github.com/perigeedb/perigee/eventstore/lake"
 	"github.com/perigeedb/perigee/internal/durable"
 	"github.com/perigeedb/perigee/internal/s3client"
 )
 
-// An objectStore holds the data files of a lake table. Nothing in it is ever changed.
+// An objectStore holds the files of a lake table. None of them is ever changed.
 type objectStore interface {
 	// put stores a file durably under a name that no other file has. It succeeds if the
-	// same file is there already, and fails if another one is.
+	// same file is there already, which then counts as new, and fails if another one is.
 	put(ctx context.Context, name string, p *published) error
+	// list returns all objects in a folder, with all their versions.
+	list(ctx context.Context, folder string) ([]lake.Object, error)
+	// remove removes objects, or versions, except those that are younger now than they
+	// were when they were listed. It returns how many it has removed, their size, and why
+	// it could not remove others.
+	remove(ctx context.Context, objects []lake.Object) (n int, size int64, refused []string, err error)
 }
 
 // openObjects opens the store at the location of a table.
@@ -55,7 +64,7 @@ func (s *folder) put(_ context.Context, name string, p *published) error {
 	if err := durable.MkdirAll(parent, 0o755); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(parent, ".publishing-*")
+	temp, err := os.CreateTemp(parent, lake.TemporaryPrefix+"*")
 	if err != nil {
 		return err
 	}
@@ -64,11 +73,62 @@ func (s *folder) put(_ context.Context, name string, p *published) error {
 		return err
 	}
 	if err := os.Link(temp.Name(), path); errors.Is(err, fs.ErrExist) {
-		return s.compare(path, p)
+		now := time.Now()
+		return errors.Join(s.compare(path, p), os.Chtimes(path, now, now))
 	} else if err != nil {
 		return err
 	}
 	return durable.SyncDir(parent)
+}
+
+func (s *folder) list(_ context.Context, folder string) (all []lake.Object, err error) {
+	err = filepath.WalkDir(filepath.Join(s.path, folder), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // somebody else has removed it
+			return nil
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(s.path, path)
+		all = append(all, lake.Object{Name: filepath.ToSlash(name), Modified: info.ModTime(), Size: info.Size()})
+		return err
+	})
+	return all, err
+}
+
+func (s *folder) remove(ctx context.Context, objects []lake.Object) (n int, size int64, refused []string, err error) {
+	parents := map[string]bool{}
+	for _, object := range objects {
+		if ctx.Err() != nil {
+			return n, size, refused, context.Cause(ctx)
+		}
+		path := filepath.Join(s.path, filepath.FromSlash(object.Name))
+		info, err := os.Stat(path)
+		if err == nil && info.ModTime().After(object.Modified) {
+			continue
+		}
+		if err == nil {
+			err = os.Remove(path)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			refused = append(refused, err.Error())
+		default:
+			n, size, parents[filepath.Dir(path)] = n+1, size+object.Size, true
+		}
+	}
+	for parent := range parents { // succeeds if it is empty; put makes it again
+		_ = os.Remove(parent)
+	}
+	return n, size, refused, nil
 }
 
 func copyTo(w io.Writer, p *published) error {
@@ -117,19 +177,81 @@ type bucket struct {
 	name, prefix string
 }
 
+const contentType = "application/vnd.apache.parquet"
+
 func (s *bucket) put(ctx context.Context, name string, p *published) error {
 	content, err := p.open()
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	options := minio.PutObjectOptions{ContentType: "application/vnd.apache.parquet", DisableMultipart: true}
+	options := minio.PutObjectOptions{ContentType: contentType, DisableMultipart: true}
 	options.SetMatchETagExcept("*") // only if there is none
 	_, err = s.client.Client.PutObject(ctx, s.name, s.prefix+name, content, p.total(), options)
 	if minio.ToErrorResponse(err).StatusCode == http.StatusPreconditionFailed {
 		return s.compare(ctx, s.prefix+name, p)
 	}
 	return err
+}
+
+// touch makes an object new by a copy of itself.
+func (s *bucket) touch(ctx context.Context, key string) error {
+	from := minio.CopySrcOptions{Bucket: s.name, Object: key}
+	to := minio.CopyDestOptions{Bucket: s.name, Object: key, ReplaceMetadata: true, UserMetadata: map[string]string{"Content-Type": contentType}}
+	_, err := s.client.Client.CopyObject(ctx, to, from)
+	return err
+}
+
+func (s *bucket) list(ctx context.Context, folder string) (all []lake.Object, err error) {
+	versioning, err := s.client.GetBucketVersioning(ctx, s.name)
+	if code := minio.ToErrorResponse(err).StatusCode; err != nil && code != http.StatusNotImplemented && code != http.StatusMethodNotAllowed {
+		return nil, fmt.Errorf("read whether bucket %s keeps versions: %w", s.name, err)
+	}
+	// The status of a bucket that never had versions is empty.
+	options := minio.ListObjectsOptions{Prefix: s.prefix + folder, Recursive: true, WithVersions: versioning.Status != ""}
+	for object := range s.client.Client.ListObjects(ctx, s.name, options) {
+		if object.Err != nil {
+			return nil, object.Err
+		}
+		name := strings.TrimPrefix(object.Key, s.prefix)
+		if strings.HasSuffix(name, "/") { // stands for a folder
+			continue
+		}
+		all = append(all, lake.Object{Name: name, Version: object.VersionID, Modified: object.LastModified, Size: object.Size, Deleted: object.IsDeleteMarker && object.IsLatest})
+	}
+	return all, ctx.Err()
+}
+
+func (s *bucket) remove(ctx context.Context, objects []lake.Object) (n int, size int64, refused []string, err error) {
+	for _, object := range objects {
+		key := s.prefix + object.Name
+		if object.Version == "" {
+			info, err := s.client.Client.StatObject(ctx, s.name, key, minio.StatObjectOptions{})
+			switch code := minio.ToErrorResponse(err).StatusCode; {
+			case code == http.StatusNotFound:
+				continue
+			case err != nil:
+				return n, size, refused, err
+			case info.LastModified.After(object.Modified.Add(time.Second)): // a header has no fractions
+				continue
+			}
+		}
+		err := s.client.Client.RemoveObject(ctx, s.name, key, minio.RemoveObjectOptions{VersionID: object.Version})
+		switch code := minio.ToErrorResponse(err).StatusCode; {
+		case err == nil:
+			n, size = n+1, size+object.Size
+		case code == http.StatusNotFound:
+		case code == http.StatusForbidden || code == http.StatusConflict || code == http.StatusBadRequest || code == http.StatusMethodNotAllowed:
+			what := key
+			if object.Version != "" {
+				what += " version " + object.Version
+			}
+			refused = append(refused, fmt.Sprintf("s3://%s/%s: %v", s.name, what, err))
+		default:
+			return n, size, refused, err
+		}
+	}
+	return n, size, refused, nil
 }
 
 func (s *bucket) compare(ctx context.Context, key string, p *published) error {
@@ -142,5 +264,13 @@ func (s *bucket) compare(ctx context.Context, key string, p *published) error {
 	if err != nil {
 		return err
 	}
-	return compareEnd(io.NewSectionReader(object, max(0, info.Size-int64(len(p.footer))), int64(len(p.footer))), info.Size, p)
+	if err := compareEnd(io.NewSectionReader(object, max(0, info.Size-int64(len(p.footer))), int64(len(p.footer))), info.Size, p); err != nil || time.Since(info.LastModified) < time.Minute {
+		return err
+	}
+	return s.touch(ctx, key)
+}
+
+// isMissing reports whether an error of the library says that there is no such object.
+func isMissing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || gcerrors.Code(err) == gcerrors.NotFound
 }

@@ -1,10 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
 
 	"github.com/perigeedb/perigee/eventstore/lake"
 )
@@ -23,13 +30,13 @@ func locations(t *testing.T) []string {
 // TestPut stores a file under a name that nobody has, that the same file has, and that another
 // one has.
 func TestPut(t *testing.T) {
-	folder := t.TempDir()
+	local := t.TempDir()
 	faces := func(number, first, end int) *published {
 		columns := columns()
 		for i := range columns {
 			columns[i].Lake = int32(i + 1)
 		}
-		p, err := readFaces(writeFile(t, folder, number, first, end).Path, columns)
+		p, err := readFaces(writeFile(t, local, number, first, end).Path, columns)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,11 +59,71 @@ func TestPut(t *testing.T) {
 				})
 			}
 			all.Wait()
+			// A file that is found counts as new, so that nobody removes it.
+			old := time.Now().Add(-time.Hour)
+			switch store := objects.(type) {
+			case *folder:
+				err = os.Chtimes(filepath.Join(store.path, name), old, old)
+			case *bucket:
+				old = time.Now()
+				time.Sleep(1100 * time.Millisecond)
+				err = store.touch(t.Context(), store.prefix+name)
+			}
+			if err = errors.Join(err, objects.put(t.Context(), name, file)); err != nil {
+				t.Fatal(err)
+			}
+			if all, err := objects.list(t.Context(), lake.DataFolder); err != nil || !slices.ContainsFunc(all, func(o lake.Object) bool { return o.Modified.After(old) }) {
+				t.Errorf("after the file was put again: %+v, %v", all, err)
+			}
 			for _, p := range []*published{longer, other} {
 				if err := objects.put(t.Context(), name, p); err == nil || !strings.Contains(err.Error(), "another file has this name") {
 					t.Errorf("another file: %v", err)
 				}
 			}
 		})
+	}
+}
+
+// TestRemoveVersions removes objects of a bucket with versions: those that somebody has deleted,
+// whose older versions remain, and one that the bucket refuses to remove.
+func TestRemoveVersions(t *testing.T) {
+	if _, found := catalogs(t)["S3, REST"]; !found {
+		t.Skip("needs PERIGEE_SEAWEEDFS, which make test-lake sets")
+	}
+	client, err := newS3Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "locked"
+	if err := client.Client.MakeBucket(t.Context(), name, minio.MakeBucketOptions{ObjectLocking: true}); err != nil {
+		t.Fatal(err)
+	}
+	put := func(key string, options minio.PutObjectOptions) {
+		t.Helper()
+		if _, err := client.Client.PutObject(t.Context(), name, "table/data/"+key, strings.NewReader("a file"), 6, options); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a", minio.PutObjectOptions{})
+	put("a", minio.PutObjectOptions{})
+	put("b", minio.PutObjectOptions{})
+	put("locked", minio.PutObjectOptions{Mode: minio.Governance, RetainUntilDate: time.Now().Add(time.Hour)})
+	if err := client.Client.RemoveObject(t.Context(), name, "table/data/a", minio.RemoveObjectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := openObjects("s3a://" + name + "/table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := objects.list(t.Context(), lake.DataFolder)
+	if err != nil || len(all) != 5 || !slices.ContainsFunc(all, func(o lake.Object) bool { return o.Name == "data/a" && o.Deleted }) {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	n, size, refused, err := objects.remove(t.Context(), all)
+	if err != nil || n != 4 || size < 18 || len(refused) != 1 || !strings.Contains(refused[0], "s3://locked/table/data/locked version ") {
+		t.Errorf("removed %d of %d bytes, refused %q, %v", n, size, refused, err)
+	}
+	if all, err = objects.list(t.Context(), lake.DataFolder); err != nil || len(all) != 1 {
+		t.Errorf("left: %+v, %v", all, err)
 	}
 }

@@ -34,6 +34,9 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 		report.Columns = o.Columns
 		if err == nil {
 			report.Error, report.Hint = "", ""
+			if o.Tidy != nil && report.Covered == o.Step {
+				report.Tidied = tidy(ctx, o, &report)
+			}
 			return report
 		}
 		report.Error, report.Hint = err.Error(), ""
@@ -59,6 +62,9 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 	}
 }
 
+// atPoint is called between steps that another committer may come between. Tests replace it.
+var atPoint = func(string) {}
+
 // errDeleteFiles reports rows that another engine has deleted without rewriting their files.
 var errDeleteFiles = errors.New("another engine has deleted rows by delete files, which replacing the files of those rows would undo")
 
@@ -81,6 +87,7 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 	if err != nil {
 		return err
 	}
+	atPoint("loaded")
 	report.Gone, report.Lost, report.Foreign = plan.Gone, plan.Lost, plan.Foreign
 	switch {
 	case len(plan.Lost) > 0:
@@ -110,10 +117,10 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 		if published.rows != f.Rows {
 			return permanent("", "file %s has %d rows, not %d", f.Path, published.rows, f.Rows)
 		}
-		if err := objects.put(ctx, dataFolder+f.Name, published); err != nil {
+		if err := objects.put(ctx, lake.DataFolder+f.Name, published); err != nil {
 			return fmt.Errorf("put %s: %w", f.Name, err)
 		}
-		entry, err := published.entry(strings.TrimSuffix(t.Location(), "/") + "/" + dataFolder + f.Name)
+		entry, err := published.entry(strings.TrimSuffix(t.Location(), "/") + "/" + lake.DataFolder + f.Name)
 		if err != nil {
 			return err
 		}
@@ -122,6 +129,7 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 	for _, name := range plan.Remove {
 		remove = append(remove, current.files[name])
 	}
+	atPoint("put")
 	summary := iceberg.Properties{misfitsProperty: strconv.FormatInt(misfits, 10)}
 	if err := commitFiles(ctx, c, t, o.Columns, remove, add, plan.Properties, summary); err != nil {
 		return err
@@ -135,9 +143,6 @@ func closeCatalog(c catalog.Catalog) {
 		_ = closer.Close()
 	}
 }
-
-// dataFolder is the folder of data files below the location of a table.
-const dataFolder = "data/"
 
 // contents is what a table has.
 type contents struct {
@@ -161,7 +166,7 @@ func readTable(ctx context.Context, t *table.Table) (*contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	prefix := strings.TrimSuffix(t.Location(), "/") + "/" + dataFolder
+	prefix := strings.TrimSuffix(t.Location(), "/") + "/" + lake.DataFolder
 	for _, m := range manifests {
 		entries, err := m.FetchEntries(fs, true)
 		if err != nil {

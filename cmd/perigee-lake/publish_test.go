@@ -37,6 +37,11 @@ func columns() []lake.Column {
 // alternate between values and null.
 func writeFile(t *testing.T, folder string, number, first, end int) lake.File {
 	t.Helper()
+	return writeFileAs(t, folder, number, first, end, compress.Codecs.Zstd)
+}
+
+func writeFileAs(t *testing.T, folder string, number, first, end int, codec compress.Compression) lake.File {
+	t.Helper()
 	field := func(id int, name string, kind arrow.DataType) arrow.Field {
 		return arrow.Field{Name: name, Type: kind, Nullable: true, Metadata: arrow.NewMetadata([]string{"PARQUET:field_id"}, []string{fmt.Sprint(id)})}
 	}
@@ -68,7 +73,7 @@ func writeFile(t *testing.T, folder string, number, first, end int) lake.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := pqarrow.NewFileWriter(schema, file, parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd), parquet.WithMaxRowGroupLength(10)), pqarrow.DefaultWriterProps())
+	w, err := pqarrow.NewFileWriter(schema, file, parquet.NewWriterProperties(parquet.WithCompression(codec), parquet.WithMaxRowGroupLength(10)), pqarrow.DefaultWriterProps())
 	if err == nil {
 		err = errors.Join(w.Write(record), w.Close())
 	}

@@ -42,7 +42,7 @@ var startServers = sync.OnceValue(func() error {
 			return err
 		}
 	}
-	if servers.postgreSQL, err = testserver.StartPostgreSQL(ctx, filepath.Join(servers.folder, "postgresql"), "-c", "fsync=off"); err != nil {
+	if servers.postgreSQL, err = testserver.StartPostgreSQL(ctx, filepath.Join(servers.folder, "postgresql"), "-c", "fsync=off", "-c", "max_connections=30"); err != nil { // committers close theirs
 		return err
 	}
 	client, err := newS3Client()

@@ -33,6 +33,9 @@ type TableOrder struct {
 	Step    uint64   `json:"step"`
 	Columns []Column `json:"columns"`
 	Files   []File   `json:"files"`
+	// Tidy asks the committer to tidy the table after it has carried out the order; nil
+	// only publishes.
+	Tidy *Tidy `json:"tidy,omitempty"`
 }
 
 // Settings say where a lake table is.
@@ -130,6 +133,8 @@ type TableReport struct {
 	// RolledBack reports that the store assigned steps again that it had assigned before.
 	// It must begin a new incarnation.
 	RolledBack bool `json:"rolled_back,omitempty"`
+	// Tidied is what the committer has tidied, if the order asked for it and was carried out.
+	Tidied *Tidied `json:"tidied,omitempty"`
 }
 
 // FileName returns the name in a lake of a store's file, which has the form DAY/NUMBER-PART.parquet,

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/apache/iceberg-go"
+	iceio "github.com/apache/iceberg-go/io"
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+// readersMax is the maximum number of manifests that are read at once.
+const readersMax = 8
+
+// A location is that of a table, in the form that objects below it are compared in. The names
+// that metadata has of one object differ: s3 and s3a, with and without file:.
+type location string
+
+func locationOf(t *table.Table) location {
+	return location(plainAddress(strings.TrimSuffix(t.Location(), "/")) + "/")
+}
+
+func plainAddress(address string) string {
+	if scheme, rest, found := strings.Cut(address, "://"); found && (scheme == "s3a" || scheme == "s3n") {
+		return "s3://" + rest
+	}
+	if rest, found := strings.CutPrefix(address, "file:"); found {
+		return "/" + strings.TrimLeft(rest, "/")
+	}
+	return address
+}
+
+// name returns the name of an object below the location. It is empty for one elsewhere.
+func (l location) name(address string) string {
+	name, found := strings.CutPrefix(plainAddress(address), string(l))
+	if !found {
+		return ""
+	}
+	return name
+}
+
+// A manifest is what a manifest of a table has.
+type manifest struct {
+	file iceberg.ManifestFile
+	live []string // names of files below the location, or whole addresses
+	gone []string // files that it records as deleted: it has bounds of their values
+}
+
+// references is what a table's metadata names.
+type references struct {
+	location  location
+	named     map[string]bool       // objects below the location
+	manifests map[string]*manifest  // by address
+	snapshots map[int64][]*manifest // those of each snapshot
+}
+
+// readReferences reads what a table names, without the manifests that known has read already. It
+// fails if it cannot read any part of it.
+func readReferences(ctx context.Context, t *table.Table, known map[string]*manifest) (*references, error) {
+	fs, err := t.FS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &references{location: locationOf(t), named: map[string]bool{}, manifests: map[string]*manifest{}, snapshots: map[int64][]*manifest{}}
+	meta := t.Metadata()
+	r.add(t.MetadataLocation())
+	for entry := range meta.PreviousFiles() {
+		r.add(entry.MetadataFile)
+	}
+	for entry := range meta.Statistics() {
+		r.add(entry.StatisticsPath)
+	}
+	for entry := range meta.PartitionStatistics() {
+		r.add(entry.StatisticsPath)
+	}
+	snapshots := meta.Snapshots()
+	lists := make([][]iceberg.ManifestFile, len(snapshots))
+	if err := inParallel(len(snapshots), func(i int) (err error) {
+		lists[i], err = snapshots[i].Manifests(fs)
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("read the snapshots of the table: %w", err)
+	}
+	var unread []*manifest
+	for i, s := range snapshots {
+		r.add(s.ManifestList)
+		for _, file := range lists[i] {
+			address := file.FilePath()
+			m := r.manifests[address]
+			if m == nil {
+				if m = known[address]; m == nil {
+					m = &manifest{file: file}
+					unread = append(unread, m)
+				}
+				r.manifests[address] = m
+				r.add(address)
+			}
+			r.snapshots[s.SnapshotID] = append(r.snapshots[s.SnapshotID], m)
+		}
+	}
+	if err := inParallel(len(unread), func(i int) error { return unread[i].read(fs, r.location) }); err != nil {
+		return nil, err
+	}
+	for _, m := range r.manifests {
+		for _, name := range m.live {
+			r.keep(name)
+		}
+	}
+	return r, nil
+}
+
+func (r *references) add(address string) {
+	if name := r.location.name(address); name != "" {
+		r.keep(name)
+	}
+}
+
+// keep protects an object, under any spelling of its name.
+func (r *references) keep(name string) {
+	r.named[name] = true
+	if plain, err := url.PathUnescape(name); err == nil {
+		r.named[plain] = true
+	}
+}
+
+// read reads the entries of a manifest.
+func (m *manifest) read(fs iceio.IO, l location) error {
+	entries, err := m.file.FetchEntries(fs, false)
+	if err != nil {
+		return fmt.Errorf("read manifest %s: %w", m.file.FilePath(), err)
+	}
+	m.fill(entries, l)
+	return nil
+}
+
+func (m *manifest) fill(entries []iceberg.ManifestEntry, l location) {
+	for _, entry := range entries {
+		f := entry.DataFile()
+		for _, address := range []string{f.FilePath(), deref(f.ReferencedDataFile())} {
+			if address == "" {
+				continue
+			}
+			name := l.name(address)
+			if name == "" {
+				name = address
+			}
+			if entry.Status() == iceberg.EntryStatusDELETED {
+				m.gone = append(m.gone, name)
+			} else {
+				m.live = append(m.live, name)
+			}
+		}
+	}
+}
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// readOrphan reads an object that may be a manifest that no snapshot has. It returns nil if it
+// is none.
+func readOrphan(fs iceio.IO, address string, l location) (*manifest, error) {
+	f, err := fs.Open(address)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	m := &manifest{file: iceberg.NewManifestFile(2, address, int64(len(text)), 0, 0).Build()}
+	entries, err := iceberg.ReadManifest(m.file, bytes.NewReader(text), false)
+	if err != nil {
+		return nil, nil
+	}
+	m.fill(entries, l)
+	return m, nil
+}
+
+// isDirty reports whether a manifest has files that a purge must remove, or what it knew of
+// their values.
+func (m *manifest) isDirty(w *lake.Owner, p lake.Purge) bool {
+	for _, names := range [][]string{m.live, m.gone} {
+		for _, name := range names {
+			if file, found := strings.CutPrefix(name, lake.DataFolder); found && w.IsDirty(file, p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// inParallel calls do with the numbers below n, some at once, and returns their errors.
+func inParallel(n int, do func(i int) error) error {
+	var all sync.WaitGroup
+	slots, failed := make(chan struct{}, readersMax), make([]error, n)
+	for i := range n {
+		slots <- struct{}{}
+		all.Go(func() {
+			failed[i] = do(i)
+			<-slots
+		})
+	}
+	all.Wait()
+	return errors.Join(failed...)
+}

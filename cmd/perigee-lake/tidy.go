@@ -1,0 +1,411 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/catalog"
+	iceio "github.com/apache/iceberg-go/io"
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+const (
+	// manifestsMax is the number of small manifests at which they become one.
+	manifestsMax = 100
+	manifestSize = 4 << 20 // a manifest of at least this size is not small
+	// expiredMin is the number of snapshots that one commit expires, unless one of them is
+	// much too old or has rows that must go.
+	expiredMin = 20
+)
+
+// A tidying expires snapshots of one table and removes objects that none names. Every part of it
+// begins with what the table has then, so that it may end at any point.
+type tidying struct {
+	*lake.Tidy
+	catalog catalog.Catalog
+	order   *lake.TableOrder
+	report  *lake.TableReport
+
+	table      *table.Table
+	owner      *lake.Owner
+	references *references
+	seen       map[string]bool // objects that the table named once since the tidying began
+	done       lake.Tidied
+}
+
+// tidy carries out the part Tidy of an order that the table covers.
+func tidy(ctx context.Context, o *lake.TableOrder, report *lake.TableReport) *lake.Tidied {
+	y := &tidying{Tidy: o.Tidy, order: o, report: report, seen: map[string]bool{}}
+	if err := y.run(ctx); err != nil {
+		y.done.Error, y.done.Hint = err.Error(), event.HintOf(err)
+	}
+	return &y.done
+}
+
+func (y *tidying) run(ctx context.Context) error {
+	var err error
+	if y.catalog, err = openCatalog(ctx, &y.order.Settings); err != nil {
+		return err
+	}
+	defer closeCatalog(y.catalog)
+	wait := firstWait
+	for attempt := 1; ; attempt++ {
+		settled, err := y.commitOnce(ctx)
+		if err == nil && settled {
+			break
+		}
+		if err != nil && (attempt >= attempts || errors.Is(err, lake.ErrMoved) || event.IsPermanent(err) || ctx.Err() != nil) {
+			return err
+		}
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			}
+			wait *= 2
+		}
+	}
+	return y.removeObjects(ctx)
+}
+
+// errKept reports a table whose properties forbid to remove anything.
+var errKept = permanent("set gc.enabled of the table to true", "the table's property gc.enabled is false: no snapshots and files are removed")
+
+// load reads the table and all that it names.
+func (y *tidying) load(ctx context.Context) error {
+	t, err := y.catalog.LoadTable(ctx, catalog.ToIdentifier(strings.Split(y.order.Table, ".")...))
+	if err != nil {
+		return err
+	}
+	if t.Metadata().TableUUID().String() != y.report.UUID {
+		return lake.ErrMoved
+	}
+	if t.Properties().Get(table.GCEnabledKey, "true") != "true" {
+		return errKept
+	}
+	if y.owner, err = lake.OwnerOf(y.order, t.Properties()); err != nil {
+		return err
+	}
+	known := map[string]*manifest{}
+	if y.references != nil {
+		known = y.references.manifests
+	}
+	if y.references, err = readReferences(ctx, t, known); err != nil {
+		return err
+	}
+	for name := range y.references.named {
+		y.seen[name] = true
+	}
+	y.table = t
+	return nil
+}
+
+// isDirty reports whether a manifest has something that a purge must remove.
+func (y *tidying) isDirty(m *manifest) bool {
+	return slices.ContainsFunc(y.Purges, func(p lake.Purge) bool { return m.isDirty(y.owner, p) })
+}
+
+// commitOnce commits the next change of the table's metadata. settled reports that there is none.
+func (y *tidying) commitOnce(ctx context.Context) (settled bool, err error) {
+	if err := y.load(ctx); err != nil {
+		return false, err
+	}
+	atPoint("tidying")
+	current := y.table.CurrentSnapshot()
+	if current == nil {
+		return true, nil
+	}
+	if rewrite := y.poorManifests(current.SnapshotID); len(rewrite) > 0 {
+		return false, y.rewriteManifests(ctx, rewrite)
+	}
+	expired := y.expired(time.Now())
+	if len(expired) == 0 {
+		return true, nil
+	}
+	requirements := []table.Requirement{table.AssertTableUUID(y.table.Metadata().TableUUID())}
+	for name, ref := range y.table.Metadata().Refs() {
+		requirements = append(requirements, table.AssertRefSnapshotID(name, &ref.SnapshotID))
+	}
+	// The library removes no files: only its own commits do that.
+	_, _, err = y.catalog.CommitTable(ctx, y.table.Identifier(), requirements, []table.Update{table.NewRemoveSnapshotsUpdate(expired, false)})
+	if err == nil {
+		y.done.Expired += len(expired)
+	}
+	return false, err
+}
+
+// poorManifests returns the addresses of the current manifests that must be written again:
+// those that know values of files that must go, and small ones once there are many.
+func (y *tidying) poorManifests(current int64) map[string]bool {
+	dirty, small := map[string]bool{}, map[string]bool{}
+	for _, m := range y.references.snapshots[current] {
+		if m.file.ManifestContent() != iceberg.ManifestContentData {
+			continue
+		}
+		if y.isDirty(m) && y.isDirty(&manifest{live: m.gone}) {
+			dirty[m.file.FilePath()] = true
+		}
+		if m.file.Length() < manifestSize {
+			small[m.file.FilePath()] = true
+		}
+	}
+	if len(small) >= manifestsMax {
+		for address := range dirty {
+			small[address] = true
+		}
+		return small
+	}
+	return dirty
+}
+
+// rewriteManifests commits a snapshot with the same files, whose manifests have only these.
+func (y *tidying) rewriteManifests(ctx context.Context, addresses map[string]bool) error {
+	transaction := y.table.NewTransaction()
+	if err := transaction.AssertRefSnapshotID(""); err != nil {
+		return err
+	}
+	_, err := transaction.RewriteManifests(ctx,
+		table.WithRewriteManifestPredicate(func(m iceberg.ManifestFile) bool { return addresses[m.FilePath()] }),
+		table.WithRewriteManifestClusterBy(func(iceberg.DataFile) any { return true })) // without a key, a single manifest stays as it is
+	if err != nil {
+		return err
+	}
+	return commit(ctx, y.catalog, transaction)
+}
+
+// snapshots returns the snapshots of the table and its branches and tags.
+func (y *tidying) snapshots() (all []lake.Snapshot, refs []lake.Ref) {
+	meta := y.table.Metadata()
+	replaced := map[int64]time.Time{}
+	later := func(id, at int64) {
+		if t := time.UnixMilli(at); t.After(replaced[id]) {
+			replaced[id] = t
+		}
+	}
+	last := int64(0)
+	for entry := range meta.SnapshotLogs() {
+		later(last, entry.TimestampMs)
+		last = entry.SnapshotID
+	}
+	first := map[int64]int64{} // time of the first snapshot after it
+	for _, s := range meta.Snapshots() {
+		later(s.SnapshotID, s.TimestampMs)
+		if parent := s.ParentSnapshotID; parent != nil && (first[*parent] == 0 || s.TimestampMs < first[*parent]) {
+			first[*parent] = s.TimestampMs
+		}
+	}
+	for _, s := range meta.Snapshots() {
+		later(s.SnapshotID, first[s.SnapshotID])
+		one := lake.Snapshot{ID: s.SnapshotID, Taken: time.UnixMilli(s.TimestampMs), Replaced: replaced[s.SnapshotID], Dirty: slices.ContainsFunc(y.references.snapshots[s.SnapshotID], y.isDirty)}
+		if s.ParentSnapshotID != nil {
+			one.Parent = *s.ParentSnapshotID
+		}
+		all = append(all, one)
+	}
+	age, keep := y.Age, y.Keep
+	if _, found := y.table.Properties()[table.MaxSnapshotAgeMsKey]; found {
+		age = time.Duration(y.table.Properties().GetInt64(table.MaxSnapshotAgeMsKey, y.Age.Milliseconds())) * time.Millisecond
+	}
+	if _, found := y.table.Properties()[table.MinSnapshotsToKeepKey]; found {
+		keep = y.table.Properties().GetInt(table.MinSnapshotsToKeepKey, y.Keep)
+	}
+	for name, ref := range meta.Refs() {
+		one := lake.Ref{Name: name, Head: ref.SnapshotID, Branch: ref.SnapshotRefType == table.BranchRef, Age: age, Keep: keep}
+		if ref.MaxSnapshotAgeMs != nil {
+			one.Age = time.Duration(*ref.MaxSnapshotAgeMs) * time.Millisecond
+		}
+		if ref.MinSnapshotsToKeep != nil {
+			one.Keep = *ref.MinSnapshotsToKeep
+		}
+		refs = append(refs, one)
+	}
+	return all, refs
+}
+
+// expired returns the snapshots that one commit must expire now.
+func (y *tidying) expired(now time.Time) []int64 {
+	all, refs := y.snapshots()
+	expired := y.Expired(all, refs, now)
+	isUrgent := func(s lake.Snapshot) bool {
+		return slices.Contains(expired, s.ID) && (s.Dirty || now.Sub(s.Taken) > y.Age+y.Age/10)
+	}
+	if len(expired) < expiredMin && !slices.ContainsFunc(all, isUrgent) {
+		return nil
+	}
+	return expired
+}
+
+// listTime bounds the time between the listing of objects and their removal: files that a slow
+// committer puts meanwhile are younger than the grace time.
+const listTime = 10 * time.Second
+
+// removeObjects removes the objects that the table does not name. It reads what the table names
+// after it has listed the objects, so that it knows all commits of objects that were there.
+func (y *tidying) removeObjects(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(y.Grace/2, listTime))
+	defer cancel()
+	store, err := openObjects(y.table.Location())
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	objects, err := listObjects(ctx, store)
+	if err != nil {
+		return err
+	}
+	atPoint("listed")
+	if err := y.load(ctx); err != nil {
+		return err
+	}
+	y.done.Kept = len(y.table.Metadata().Snapshots())
+	dropped := map[string]bool{}
+	for name := range y.seen {
+		dropped[name] = !y.references.named[name]
+	}
+	dirty, err := y.dirtyOrphans(ctx, objects)
+	if err != nil {
+		return err
+	}
+	for name := range dirty {
+		dropped[name] = true
+	}
+	removable := y.owner.Removable(y.Tidy, objects, y.references.named, dropped, now)
+	atPoint("removing")
+	n, size, refused, err := store.remove(ctx, removable)
+	y.done.Objects, y.done.Bytes, y.done.Refused = n, size, refused[:min(len(refused), lake.RefusedMax)]
+	if err != nil || len(y.Purges) == 0 {
+		return err
+	}
+	if len(removable) > 0 {
+		if objects, err = listObjects(ctx, store); err != nil {
+			return err
+		}
+	}
+	for _, p := range y.Purges {
+		y.done.Purged = append(y.done.Purged, y.purged(p, objects, dirty, refused))
+	}
+	return nil
+}
+
+func listObjects(ctx context.Context, store objectStore) (all []lake.Object, err error) {
+	for _, folder := range []string{lake.DataFolder, lake.MetadataFolder} {
+		objects, err := store.list(ctx, folder)
+		if err != nil {
+			return nil, fmt.Errorf("list the objects of the table: %w", err)
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
+}
+
+// dirtyOrphans returns the manifests that no snapshot has and that know values of files that
+// must go: those of commits that failed, and of snapshots that somebody else has expired.
+func (y *tidying) dirtyOrphans(ctx context.Context, objects []lake.Object) (map[string]bool, error) {
+	if len(y.Purges) == 0 {
+		return nil, nil
+	}
+	fs, err := y.table.FS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, object := range objects {
+		if strings.HasPrefix(object.Name, lake.MetadataFolder) && strings.HasSuffix(object.Name, ".avro") && !y.references.named[object.Name] {
+			names = append(names, object.Name)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names) // an object may have several versions
+	dirty := make([]bool, len(names))
+	err = inParallel(len(names), func(i int) (err error) {
+		dirty[i], err = y.isDirtyOrphan(fs, names[i])
+		return err
+	})
+	found := map[string]bool{}
+	for i, name := range names {
+		if dirty[i] {
+			found[name] = true
+		}
+	}
+	return found, err
+}
+
+func (y *tidying) isDirtyOrphan(fs iceio.IO, name string) (bool, error) {
+	m, err := readOrphan(fs, strings.TrimSuffix(y.table.Location(), "/")+"/"+name, y.references.location)
+	if isMissing(err) {
+		return true, nil // unless it is gone, its older versions have it
+	}
+	return m != nil && y.isDirty(m), err
+}
+
+// purged returns how far a purge is, with these objects. dirty are manifests that no snapshot
+// has.
+func (y *tidying) purged(p lake.Purge, objects []lake.Object, dirty map[string]bool, refused []string) (result lake.Purged) {
+	var waits []string
+	hold := func(until time.Time, format string, args ...any) {
+		waits = append(waits, fmt.Sprintf(format, args...))
+		if until.After(result.Until) {
+			result.Until = until
+		}
+	}
+	all, refs := y.snapshots()
+	number, until := 0, time.Time{}
+	for _, s := range all {
+		if !slices.ContainsFunc(y.references.snapshots[s.ID], func(m *manifest) bool { return m.isDirty(y.owner, p) }) {
+			continue
+		}
+		if at := slices.IndexFunc(refs, func(r lake.Ref) bool { return r.Head == s.ID }); at < 0 {
+			number++
+			until = later(until, s.Replaced.Add(y.Grace))
+		} else if name := refs[at].Name; name == table.MainBranch {
+			hold(time.Time{}, "the newest snapshot has files that another engine has rewritten in part: delete the rows there, too")
+		} else {
+			hold(time.Time{}, "branch or tag %s keeps a snapshot with the rows: drop it", name)
+		}
+	}
+	if number > 0 {
+		hold(until, "%d snapshots have files with the rows, and may be read until %s", number, until.UTC().Format(time.RFC3339))
+	}
+	number, until = 0, time.Time{}
+	foreign, foreignUntil := 0, time.Time{}
+	for _, object := range objects {
+		file, isData := strings.CutPrefix(object.Name, lake.DataFolder)
+		switch isDirty := isData && y.owner.IsDirty(file, p); {
+		case isDirty && y.references.named[object.Name]: // by a snapshot that waits
+		case isDirty, dirty[object.Name]:
+			number++
+			until = later(until, object.Modified.Add(y.Grace))
+		case isData && !y.references.named[object.Name] && !y.owner.IsOwn(file) && object.Modified.Before(p.At.Add(y.Grace)):
+			foreign++
+			foreignUntil = later(foreignUntil, object.Modified.Add(y.ForeignGrace))
+		}
+	}
+	if number > 0 && len(refused) > 0 {
+		hold(time.Time{}, "%d objects or versions have the rows, and the store refuses to remove them: %s", number, refused[0])
+	} else if number > 0 {
+		hold(until, "%d objects or versions have the rows until %s", number, until.UTC().Format(time.RFC3339))
+	}
+	if foreign > 0 {
+		hold(foreignUntil, "%d files of other engines, which no snapshot has, may have the rows until %s", foreign, foreignUntil.UTC().Format(time.RFC3339))
+	}
+	if len(y.report.Gone) > 0 {
+		hold(time.Time{}, "another engine has rewritten files of this store, and its own may have the rows: delete them there, too")
+	}
+	result.Waits = strings.Join(waits, "; ")
+	return result
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -55,7 +55,7 @@ LAKE := PERIGEE_LAKE=$(CURDIR)/bin/perigee-lake PERIGEE_SEAWEEDFS=$(CURDIR)/.bui
 test-lake: lake ## tables in folders and S3, with SQL and REST catalogs, which pyiceberg, DuckDB, ClickHouse (chdb) and Sail read
 	@$(SETUP) servers && $(SETUP) lake-engines && $(SETUP) seaweedfs
 	@cd cmd/perigee-lake && $(LAKE) ../../$(GO) test -vet=off -ldflags "-s -w" -count=1 .
-	@$(LAKE) PERIGEE_LAKE_ENGINES='pyiceberg duckdb chdb sail' $(GO) test ./eventstore -count=1 -v -run TestLake
+	@$(LAKE) PERIGEE_LAKE_ENGINES='pyiceberg duckdb chdb sail' $(GO) test ./eventstore -count=1 -v -run 'TestLake|TestDeletedBytes$$'
 
 test-lake-engines: lake ## the same table, read by Spark with two versions of Iceberg and by Trino as well
 	@$(SETUP) lake-engines-jvm

@@ -104,6 +104,13 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 		}
 		return err
 	}
+	if s.tidy != nil {
+		for _, o := range order.Tables {
+			if o.Tidy != nil {
+				o.Tidy.Age, o.Tidy.Keep, o.Tidy.Grace, o.Tidy.ForeignGrace = s.tidy.Age, s.tidy.Keep, s.tidy.Grace, s.tidy.ForeignGrace
+			}
+		}
+	}
 	snapshot := s.snapshot() // keeps the files
 	defer snapshot.release()
 	report, failed := publishing.Run(ctx, order)
@@ -126,8 +133,22 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 		case len(r.Gone) > 0:
 			s.options.Log.Warn("event store: another engine has rewritten files in the lake: they are not published again", "lake table", r.Table, "files", len(r.Gone))
 		}
+		s.logTidied(&r)
 	}
 	return errors.Join(err, failed)
+}
+
+// logTidied logs what the committer has tidied of a lake table.
+func (s *Store) logTidied(r *lake.TableReport) {
+	switch t := r.Tidied; {
+	case t == nil:
+	case t.Error != "":
+		s.options.Log.Warn("event store: the lake could not be tidied, will retry", "lake table", r.Table, "error", t.Error, "hint", t.Hint)
+	case len(t.Refused) > 0:
+		s.options.Log.Warn("event store: objects of the lake could not be removed", "lake table", r.Table, "objects", t.Refused)
+	default:
+		s.options.Log.Info("event store: the lake was tidied", "lake table", r.Table, "snapshots", t.Kept, "expired", t.Expired, "objects removed", t.Objects, "bytes", t.Bytes)
+	}
 }
 
 // rewriteForLake rewrites some of the files that cannot be published as they are. If more may
@@ -347,7 +368,13 @@ func (s *Store) pruneTable(next *manifest.Manifest, entry *manifest.Table) {
 	}
 	t.mu.Unlock()
 	entry.Schemas = keep(entry.Schemas, func(v *manifest.Schema) bool { return needed[v.Version] })
-	entry.Deletes = keep(entry.Deletes, func(d *manifest.Delete) bool { return !isCarriedOut(next, entry, d) })
+	entry.Deletes = keep(entry.Deletes, func(d *manifest.Delete) bool {
+		done := isCarriedOut(next, entry, d)
+		if done {
+			next.EndDelete(entry, d, time.Now())
+		}
+		return !done
+	})
 	endRecomputes(next, entry)
 }
 

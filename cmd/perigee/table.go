@@ -165,11 +165,24 @@ func printTable(w io.Writer, t *catalog.Table) {
 		fmt.Fprintf(w, "\n%s\n", files.Render())
 	}
 	for _, d := range t.Deletes {
-		fmt.Fprintf(w, "delete %d, requested %s UTC, is running: WHERE %s\n", d.Number, d.RequestedAt.UTC().Format(timeLayout), firstLine(d.Where, 100))
+		state := "is running"
+		if d.Lake != "" {
+			state = purgeText(d)
+		}
+		fmt.Fprintf(w, "delete %d, requested %s UTC, %s: WHERE %s\n", d.Number, d.RequestedAt.UTC().Format(timeLayout), state, firstLine(d.Where, 100))
 	}
 	for _, r := range t.Recomputes {
 		fmt.Fprintf(w, "recompute %d of column %s, requested %s UTC, %s\n", r.Number, r.Column, r.RequestedAt.UTC().Format(timeLayout), recomputeText(r))
 	}
+}
+
+// purgeText returns what a delete waits for that the store has carried out, but not the lake.
+func purgeText(d catalog.Delete) string {
+	text := "is done in the store, and the lake may have the rows (" + d.Lake + ")"
+	if !d.Until.IsZero() {
+		text += ", next attempt " + d.Until.UTC().Format(timeLayout) + " UTC"
+	}
+	return text
 }
 
 type tableDeleteCommand struct {
@@ -187,7 +200,11 @@ at once, even after a crash. The store then rewrites the log and the Parquet fil
 the command reports when no file contains them. If you stop the command, for example with Ctrl-C, the
 engine continues, or the next one does. Backups and exports keep their rows.
 
---cancel ends an unfinished delete; the command and "perigee table show" print its number. Rows that the
+The lake of a table has the rows for about another hour, in which queries of other engines end. Then its
+snapshots with the rows expire, and their objects are removed, with older versions. "perigee table show"
+lists the delete until then, and what it waits for.
+
+--cancel ends an unfinished delete, or the wait for the lake; the command and "perigee table show" print its number. Rows that the
 log or a file still contains become visible again; rows of files that were already rewritten are gone.
 
 On a terminal the command first prints the number of rows and asks for confirmation; elsewhere --yes is
@@ -247,6 +264,14 @@ func (d *tableDeleteCommand) Run(c *console) error {
 		return err
 	}
 	fmt.Fprintf(c.out, "delete %d: the rows are removed from queries and files\n", deletion.Number)
+	if t, err = findTable(data, d.Table); err != nil {
+		return err
+	}
+	for _, waits := range t.Deletes {
+		if waits.Number == deletion.Number && waits.Lake != "" {
+			fmt.Fprintf(c.out, "the lake has them for about another hour; perigee table show %s lists the delete until they are gone\n", t.Name)
+		}
+	}
 	printData(c.out, data)
 	return nil
 }

@@ -52,6 +52,10 @@ type Delete struct {
 	Table       string    `json:"table"`
 	Where       string    `json:"where"` // condition in SQL
 	RequestedAt time.Time `json:"asked"`
+	// Lake says what of the table's lake may still have the rows, once the store itself has
+	// none. Until is when it is asked again.
+	Lake  string    `json:"lake,omitempty"`
+	Until time.Time `json:"until,omitzero"`
 }
 
 // A Recompute fills a computed column, file by file, for the rows that the table had when the

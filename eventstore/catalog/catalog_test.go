@@ -25,7 +25,7 @@ func TestJSON(t *testing.T) {
 				Unique:  &UniqueState{Unique: Unique{Key: []string{"id"}, Window: Duration(24 * time.Hour), Memory: 1 << 20}, Keys: 5, Bytes: 90, Repeated: 6},
 				Schema:  4,
 				Columns: []Column{{"id", "BIGINT"}},
-				Deletes: []Delete{{7, "events", "id = 1", at}},
+				Deletes: []Delete{{Number: 7, Table: "events", Where: "id = 1", RequestedAt: at}, {Number: 6, Table: "events", Where: "id = 2", RequestedAt: at, Lake: "1 snapshot", Until: at}},
 				Recomputes: []Recompute{
 					{Number: 8, Table: "events", Column: "total", RequestedAt: at, Rows: 2, Failed: 1, Error: "too slow", Files: 3, Done: 2, InLog: true, Idle: true},
 					{Number: 9, Table: "events", Column: "tax", RequestedAt: at, Ended: at, Stopped: true},
@@ -35,7 +35,7 @@ func TestJSON(t *testing.T) {
 				`"files":[{"file":"tables/events/a.parquet","rows":2,"bytes":20,"oldest":"2026-11-23T09:30:00Z","newest":"2026-11-23T09:30:00Z","schema":4,"recomputing":"total"}],` +
 				`"bytes":20,"oldest":"2026-11-23T09:30:00Z","newest":"2026-11-23T10:30:00Z","event":"kind","time":"at","retention":"720h0m0s",` +
 				`"unique":{"key":["id"],"window":"24h0m0s","memory":1048576,"keys":5,"bytes":90,"repeated_rows":6},` +
-				`"schema":4,"columns":[{"name":"id","type":"BIGINT"}],"deletes":[{"number":7,"table":"events","where":"id = 1","asked":"2026-11-23T09:30:00Z"}],` +
+				`"schema":4,"columns":[{"name":"id","type":"BIGINT"}],"deletes":[{"number":7,"table":"events","where":"id = 1","asked":"2026-11-23T09:30:00Z"},{"number":6,"table":"events","where":"id = 2","asked":"2026-11-23T09:30:00Z","lake":"1 snapshot","until":"2026-11-23T09:30:00Z"}],` +
 				`"recomputes":[{"number":8,"table":"events","column":"total","asked":"2026-11-23T09:30:00Z","rows":2,"failed_rows":1,"error":"too slow","files":3,"files_done":2,"in_log":true,"idle":true},` +
 				`{"number":9,"table":"events","column":"tax","asked":"2026-11-23T09:30:00Z","ended":"2026-11-23T09:30:00Z","rows":0,"failed_rows":0,"stopped":true}]}`,
 		},

@@ -30,6 +30,45 @@ type Lake struct {
 	Widening  *Widening `json:"widening,omitempty"` // nil if no column is being widened; immutable
 	Error     string    `json:"error,omitempty"`    // of the last attempt
 	Hint      string    `json:"hint,omitempty"`
+	// Purges are the deletes that the store has carried out, but not the lake. Tidied is
+	// when an order was the last to tidy the lake.
+	Purges []LakePurge `json:"purges,omitempty"`
+	Tidied time.Time   `json:"tidied,omitzero"`
+}
+
+// A LakePurge is a delete whose rows the lake may still have, in files that its older snapshots
+// name, or that no snapshot names.
+type LakePurge struct {
+	Number      uint64    `json:"number"` // of the delete
+	Predicate   string    `json:"predicate"`
+	RequestedAt time.Time `json:"asked"`
+	// Segment is the first segment without the rows, and At is when the store had none.
+	Segment uint64    `json:"segment"`
+	At      time.Time `json:"at"`
+	Waits   string    `json:"waits,omitempty"` // see lake.Purged; empty before the first report
+	Next    time.Time `json:"next,omitzero"`   // when to try again
+}
+
+// EndDelete removes a delete that the store has carried out. With a lake, it becomes a purge.
+func (m *Manifest) EndDelete(t *Table, d *Delete, now time.Time) {
+	if t.Lake == nil || len(t.Lake.Columns) == 0 {
+		return
+	}
+	known := *t.Lake
+	known.Purges = append(slices.Clone(known.Purges), LakePurge{Number: d.Number, Predicate: d.Predicate, RequestedAt: d.RequestedAt, Segment: m.NextSegment, At: now.UTC()})
+	t.Lake = &known
+}
+
+// CancelPurge ends the wait for the lake of a delete. It reports whether there was one.
+func (t *Table) CancelPurge(number uint64) bool {
+	if t.Lake == nil {
+		return false
+	}
+	known := *t.Lake
+	known.Purges = slices.DeleteFunc(slices.Clone(known.Purges), func(p LakePurge) bool { return p.Number == number })
+	canceled := len(known.Purges) < len(t.Lake.Purges)
+	t.Lake = &known
+	return canceled
 }
 
 // A Widening gives a column the type in the lake that it has in the table.

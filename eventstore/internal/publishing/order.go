@@ -27,6 +27,10 @@ const (
 	// once it replaces manifest.ReplacesMin of them, or once its day had no new rows for quietAfter:
 	// then it is not merged any further. Each row is thus put about three times.
 	quietAfter = 9 * time.Hour
+	// A lake is tidied after tidyInterval, and a purge is tried again after purgeRetry if the
+	// committer has not said when.
+	tidyInterval = 6 * time.Hour
+	purgeRetry   = 10 * time.Minute
 )
 
 // Prepare assigns the next step, if a table needs one, to the lake tables in next, and returns
@@ -49,20 +53,47 @@ func Prepare(next *manifest.Manifest, folder string, now time.Time) *lake.Order 
 		}
 		columns := columnsOf(t)
 		files, names := wantedFiles(next, t, columns, folder, step, now)
-		if sum := checksum(names, columns); sum == t.Lake.Files || t.Lake.UUID == "" && len(names) == 0 {
+		isSame, tidy := checksum(names, columns) == t.Lake.Files, tidyOf(t.Lake, now)
+		if isSame && tidy == nil || t.Lake.UUID == "" && len(names) == 0 {
 			continue
 		}
-		next.LastStep = step
+		ordered := step
+		if isSame && t.Lake.Step >= next.Incarnations[len(next.Incarnations)-1].Step {
+			ordered = t.Lake.Step
+		} else {
+			next.LastStep = step
+		}
 		known := *t.Lake
 		known.Columns = append(slices.Clone(known.Columns), columns[len(known.Columns):]...)
-		known.Ordered = step
+		known.Ordered = ordered
+		if tidy != nil {
+			known.Tidied, known.Purges = now.UTC(), slices.Clone(known.Purges)
+			for i := range known.Purges {
+				known.Purges[i].Next = now.Add(purgeRetry).UTC() // unless the report says otherwise
+			}
+		}
 		t.Lake, t.Files = &known, files
-		order.Tables = append(order.Tables, orderOf(next, t, folder, names))
+		o := orderOf(next, t, folder, names)
+		o.Step, o.Tidy = ordered, tidy
+		order.Tables = append(order.Tables, o)
 	}
 	if len(order.Tables) == 0 {
 		return nil
 	}
 	return order
+}
+
+// tidyOf returns how an order must tidy the lake, or nil if that is not due.
+func tidyOf(l *manifest.Lake, now time.Time) *lake.Tidy {
+	isDue := func(p manifest.LakePurge) bool { return !now.Before(p.Next) }
+	if now.Before(l.Tidied.Add(tidyInterval)) && !slices.ContainsFunc(l.Purges, isDue) {
+		return nil
+	}
+	tidy := lake.DefaultTidy()
+	for _, p := range l.Purges {
+		tidy.Purges = append(tidy.Purges, lake.Purge{Number: p.Segment, At: p.At})
+	}
+	return tidy
 }
 
 // A wanted is a file that the lake must have, with the store's file that has its rows.

@@ -42,6 +42,9 @@ func add(m *manifest.Manifest, segment uint64, age time.Duration) *manifest.File
 // replace.
 func order(t *testing.T, m *manifest.Manifest, at time.Time) (*lake.Order, string) {
 	t.Helper()
+	known := *m.Tables[0].Lake
+	known.Tidied = at // TestTidy has orders that tidy
+	m.Tables[0].Lake = &known
 	o := Prepare(m, "/store", at)
 	if o == nil {
 		return nil, "nothing"
@@ -246,5 +249,67 @@ func TestReports(t *testing.T) {
 	table.SetLake(&catalog.Lake{Warehouse: "/other"})
 	if f := table.Files[0]; f.Step != 0 || f.Replaces != nil || table.Lake.UUID != "" {
 		t.Errorf("in another lake: %+v of %+v", f, table.Lake)
+	}
+}
+
+// TestTidy follows a delete until the lake has none of its rows either.
+func TestTidy(t *testing.T) {
+	m := newManifest()
+	table := m.Tables[0]
+	add(m, 10, time.Hour)
+	prepare := func(at time.Time) *lake.TableOrder {
+		t.Helper()
+		o := Prepare(m, "/store", at)
+		if o == nil {
+			return nil
+		}
+		return &o.Tables[0]
+	}
+	report := func(o *lake.TableOrder, tidied *lake.Tidied) {
+		t.Helper()
+		Apply(m, &lake.Order{Tables: []lake.TableOrder{*o}}, &lake.Report{Tables: []lake.TableReport{{Table: o.Table, UUID: "u", Covered: o.Step, Tidied: tidied}}}, now)
+	}
+	d := &manifest.Delete{Number: 7, Predicate: "id = 1", RequestedAt: now}
+	if m.EndDelete(table, d, now); len(table.Lake.Purges) > 0 {
+		t.Error("a table that was never published has a purge")
+	}
+	first := prepare(now)
+	if first.Tidy == nil || len(first.Tidy.Purges) > 0 || first.Step != 1 {
+		t.Fatalf("the first order: %+v", first)
+	}
+	report(first, &lake.Tidied{})
+	if o := prepare(now.Add(tidyInterval - time.Second)); o != nil {
+		t.Fatalf("nothing is due: %+v", o)
+	}
+	m.EndDelete(table, d, now)
+	o := prepare(now)
+	if o == nil || o.Step != 1 || m.LastStep != 1 || !cmp.Equal(o.Tidy.Purges, []lake.Purge{{Number: 100, At: now}}) {
+		t.Fatalf("with a purge: %+v", o)
+	}
+	if again := prepare(now.Add(purgeRetry - time.Second)); again != nil {
+		t.Fatalf("it was tried: %+v", again)
+	}
+	m.EndDelete(table, &manifest.Delete{Number: 8}, now.Add(time.Minute))
+	report(o, &lake.Tidied{Purged: []lake.Purged{{Waits: "1 snapshot", Until: now.Add(time.Hour)}}})
+	if p := table.Lake.Purges; len(p) != 2 || p[0].Waits != "1 snapshot" || !p[0].Next.Equal(now.Add(time.Hour)) || p[1].Waits != "" {
+		t.Fatalf("after the report: %+v", p)
+	}
+	o = prepare(now.Add(time.Minute)) // for the second one
+	report(o, &lake.Tidied{Error: "no access"})
+	if p := table.Lake.Purges; p[0].Waits != "no access" || p[1].Waits != "no access" || prepare(now.Add(time.Minute)) != nil {
+		t.Fatalf("after an error: %+v", p)
+	}
+	o = prepare(now.Add(time.Hour))
+	report(o, &lake.Tidied{Purged: []lake.Purged{{}, {Waits: "a tag"}}})
+	if p := table.Lake.Purges; len(p) != 1 || p[0].Number != 8 || !p[0].Next.Equal(now.Add(time.Hour+tidyInterval)) {
+		t.Fatalf("a person must help: %+v", p)
+	}
+	if !table.CancelPurge(8) || table.CancelPurge(8) || len(table.Lake.Purges) > 0 {
+		t.Errorf("canceled: %+v", table.Lake.Purges)
+	}
+	// A new incarnation has not covered the step of the former one.
+	m.BeginIncarnation("there", now)
+	if o = prepare(now.Add(tidyInterval * 2)); o == nil || o.Step != 2 {
+		t.Errorf("a new incarnation: %+v", o)
 	}
 }

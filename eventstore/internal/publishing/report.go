@@ -53,6 +53,9 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 			known.Files = checksum(all, known.Columns)
 		}
 	}
+	if r.Tidied != nil {
+		known.Purges = purgesAfter(known.Purges, o.Tidy, r.Tidied)
+	}
 	t.Lake = &known
 	for i, f := range t.Files {
 		names := []string{}
@@ -76,4 +79,27 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 			t.Files[i] = &changed
 		}
 	}
+}
+
+// purgesAfter returns the purges that still wait after a report.
+func purgesAfter(purges []manifest.LakePurge, ordered *lake.Tidy, r *lake.Tidied) (left []manifest.LakePurge) {
+	for _, p := range purges {
+		at := slices.IndexFunc(ordered.Purges, func(o lake.Purge) bool { return o.Number == p.Segment && o.At.Equal(p.At) })
+		switch {
+		case at < 0: // it began after the order
+		case r.Error != "":
+			p.Waits = r.Error
+		case at < len(r.Purged) && r.Purged[at].Waits == "":
+			continue
+		case at < len(r.Purged):
+			p.Waits = r.Purged[at].Waits
+			if until := r.Purged[at].Until; !until.IsZero() {
+				p.Next = until
+			} else {
+				p.Next = p.Next.Add(tidyInterval - purgeRetry) // a person must help first
+			}
+		}
+		left = append(left, p)
+	}
+	return left
 }

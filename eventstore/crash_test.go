@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 		crashImportFolder: importAndBackUp,
 		uniqueFolder:      appendRepetitions,
 		crashLakeFolder:   publishUntilKilled,
+		leaveFolder:       leaveAndReturn,
 	} {
 		if folder := os.Getenv(variable); folder != "" {
 			if err := run(folder); err != nil {

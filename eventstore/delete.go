@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/lakecache"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
@@ -167,30 +168,75 @@ func isCarriedOut(m *manifest.Manifest, t *manifest.Table, d *manifest.Delete) b
 	return d.Before.Compare(first) <= 0 && !slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Deleted < d.Number })
 }
 
-// rewriteForDeletes rewrites the files that have deleted rows.
-func (s *Store) rewriteForDeletes(ctx context.Context) error {
+// rewriteForDeletes rewrites the files that have deleted rows. wait lets files in lakes wait while
+// isFull.
+func (s *Store) rewriteForDeletes(ctx context.Context, wait bool) error {
+	var errs []error
 	for _, t := range s.current().Tables {
 		last := lastDelete(t)
 		if last == 0 {
 			continue
 		}
 		var groups [][]*manifest.File
+		var remote []*manifest.File
 		for _, f := range t.Files {
-			if f.Deleted < last {
+			switch {
+			case f.Deleted >= last:
+			case f.Remote != nil:
+				remote = append(remote, f)
+			default:
 				groups = append(groups, []*manifest.File{f})
 			}
 		}
 		for batch := range slices.Chunk(groups, rewriteMax) {
-			done, err := s.rewriteFiles(ctx, t.ID, batch, rewriteOptions{})
-			if errors.Is(err, protocol.ErrMemory) {
-				_, err = s.rewriteFiles(ctx, t.ID, batch[done:], rewriteOptions{wide: true})
+			if err := s.deleteIn(ctx, t, batch); err != nil {
+				return err
 			}
-			if err != nil {
-				return fmt.Errorf("delete rows of table %s: %w", t.Name, err)
-			}
+		}
+		if err := s.deleteInLake(ctx, t, remote, last, wait); err != nil { // other tables may have another lake
+			errs = append(errs, err)
 		}
 		if err := s.replaceFiles(t.ID, nil, nil); err != nil { // prune deletes that no file needs
 			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteIn rewrites files of a table without the deleted rows.
+func (s *Store) deleteIn(ctx context.Context, t *manifest.Table, groups [][]*manifest.File) error {
+	done, err := s.rewriteFiles(ctx, t.ID, groups, rewriteOptions{})
+	if errors.Is(err, protocol.ErrMemory) {
+		_, err = s.rewriteFiles(ctx, t.ID, groups[done:], rewriteOptions{wide: true})
+	}
+	if err != nil {
+		return fmt.Errorf("delete rows of table %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+// deleteInLake fetches files whose data are in a lake, and rewrites those that have deleted rows.
+// If wait is set, it stops while isFull.
+func (s *Store) deleteInLake(ctx context.Context, t *manifest.Table, files []*manifest.File, last uint64, wait bool) error {
+	for _, f := range files {
+		if wait && s.isFull(s.current().TableByID(t.ID)) {
+			return nil // the publisher wakes the compactor
+		}
+		release, err := s.pinFiles(ctx, t, f)
+		if f.Gone && errors.Is(err, lakecache.ErrMissing) { // the engine that has rewritten it has removed it
+			without := *f
+			without.Deleted = last
+			if err := s.replaceFiles(t.ID, map[string]bool{f.Name: true}, []*manifest.File{&without}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err == nil {
+			err = s.deleteIn(ctx, t, [][]*manifest.File{{f}})
+			release()
+		}
+		if err != nil {
+			return fmt.Errorf("delete rows of table %s: %w", t.Name, err)
 		}
 	}
 	return nil

@@ -13,12 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/publishing"
-	"github.com/perigeedb/perigee/eventstore/lake"
 )
 
 const (
@@ -61,165 +58,10 @@ func (s *Store) runCompactor() {
 	defer cancel()
 	for !s.isClosed() {
 		s.compacting.Lock()
-		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.divideFile(ctx), s.recomputeFile(ctx), s.rewriteForLake(ctx), s.mergeUnlessChanged(ctx))
+		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx, true), s.divideFile(ctx), s.recomputeFile(ctx), s.rewriteForLake(ctx), s.returnFiles(ctx), s.mergeUnlessChanged(ctx))
 		s.compacting.Unlock()
 		s.pause(err, s.compactor)
 	}
-}
-
-// runPublisher publishes tables in their lakes until the store is closed, at most once a minute.
-func (s *Store) runPublisher() {
-	ctx, cancel := s.untilClosed(context.Background())
-	defer cancel()
-	for !s.isClosed() {
-		if err := s.publish(ctx, time.Now()); err != nil && !s.isClosed() {
-			s.options.Log.Error("event store: publishing failed, will retry", "error", err, "hint", event.HintOf(err))
-		}
-		s.pause(nil, s.publisher)
-	}
-}
-
-// errUnchanged ends a change of the manifest that is not needed.
-var errUnchanged = errors.New("nothing has changed")
-
-// publish orders what lakes lack of the committer, if they lack anything.
-func (s *Store) publish(ctx context.Context, now time.Time) error {
-	if !slices.ContainsFunc(s.current().Tables, func(t *manifest.Table) bool { return t.Lake != nil }) {
-		return nil
-	}
-	s.publishing.Lock() // a later order must not reach the committer first
-	defer s.publishing.Unlock()
-	var order *lake.Order
-	s.compacting.Lock() // a merge must know which files are ordered
-	err := s.change(func(next *manifest.Manifest) error {
-		if order = publishing.Prepare(next, s.folder, now); order == nil {
-			return errUnchanged
-		}
-		return nil
-	}, nil)
-	s.compacting.Unlock()
-	if order == nil || err != nil {
-		if errors.Is(err, errUnchanged) {
-			err = nil
-		}
-		return err
-	}
-	if s.tidy != nil {
-		for _, o := range order.Tables {
-			if o.Tidy != nil {
-				o.Tidy.Age, o.Tidy.Keep, o.Tidy.Grace, o.Tidy.ForeignGrace = s.tidy.Age, s.tidy.Keep, s.tidy.Grace, s.tidy.ForeignGrace
-			}
-		}
-	}
-	snapshot := s.snapshot() // keeps the files
-	defer snapshot.release()
-	report, failed := publishing.Run(ctx, order)
-	if failed != nil {
-		report = &lake.Report{}
-		for _, o := range order.Tables {
-			report.Tables = append(report.Tables, lake.TableReport{Table: o.Table, Error: failed.Error(), Hint: event.HintOf(failed)})
-		}
-	}
-	err = s.change(func(next *manifest.Manifest) error {
-		if publishing.Apply(next, order, report, time.Now()) {
-			next.BeginIncarnation(next.Place, time.Now())
-		}
-		return nil
-	}, nil)
-	for _, r := range report.Tables {
-		switch {
-		case r.Error != "":
-			failed = errors.Join(failed, fmt.Errorf("lake table %s: %s", r.Table, r.Error))
-		case len(r.Gone) > 0:
-			s.options.Log.Warn("event store: another engine has rewritten files in the lake: they are not published again", "lake table", r.Table, "files", len(r.Gone))
-		}
-		s.logTidied(&r)
-	}
-	return errors.Join(err, failed)
-}
-
-// logTidied logs what the committer has tidied of a lake table.
-func (s *Store) logTidied(r *lake.TableReport) {
-	switch t := r.Tidied; {
-	case t == nil:
-	case t.Error != "":
-		s.options.Log.Warn("event store: the lake could not be tidied, will retry", "lake table", r.Table, "error", t.Error, "hint", t.Hint)
-	case len(t.Refused) > 0:
-		s.options.Log.Warn("event store: objects of the lake could not be removed", "lake table", r.Table, "objects", t.Refused)
-	default:
-		s.options.Log.Info("event store: the lake was tidied", "lake table", r.Table, "snapshots", t.Kept, "expired", t.Expired, "objects removed", t.Objects, "bytes", t.Bytes)
-	}
-}
-
-// rewriteForLake rewrites some of the files that cannot be published as they are. If more may
-// remain, it wakes the compactor again.
-func (s *Store) rewriteForLake(ctx context.Context) error {
-	for _, t := range s.current().Tables {
-		var groups [][]*manifest.File
-		for _, f := range publishing.NeedRewrite(t) {
-			if !s.unmerged[f.Name] && len(groups) < rewriteMax {
-				groups = append(groups, []*manifest.File{f})
-			}
-		}
-		if len(groups) == 0 {
-			continue
-		}
-		done, err := s.rewriteFiles(ctx, t.ID, groups, rewriteOptions{all: true})
-		if errors.Is(err, protocol.ErrMemory) {
-			_, err = s.rewriteFiles(ctx, t.ID, groups[done:], rewriteOptions{all: true, wide: true})
-		}
-		if err != nil {
-			return fmt.Errorf("rewrite files of table %s for its lake: %w", t.Name, err)
-		}
-		if t.Lake.Widening != nil {
-			wake(s.publisher) // the last of these files lets the lake have the column
-		}
-		wake(s.compactor)
-	}
-	return nil
-}
-
-// WidenInLake begins to give a column the type in the table's lake that it has in the table. It
-// runs in the background and resumes after a crash. Other engines see either all values in the
-// old type or all in the new one.
-func (s *Store) WidenInLake(table, column string) (catalog.LakeState, error) {
-	return s.changeLake(table, func(t *manifest.Table) error {
-		changed, err := publishing.Widen(t, column, time.Now())
-		if err == nil && !changed {
-			err = errUnchanged
-		}
-		return err
-	})
-}
-
-// CancelWidenInLake ends what WidenInLake began. The lake keeps the type of the column.
-func (s *Store) CancelWidenInLake(table, column string) (catalog.LakeState, error) {
-	return s.changeLake(table, func(t *manifest.Table) error { return publishing.CancelWiden(t, column) })
-}
-
-func (s *Store) changeLake(table string, change func(t *manifest.Table) error) (state catalog.LakeState, err error) {
-	if s.options.ReadOnly {
-		return state, errReadOnly
-	}
-	s.compacting.Lock() // no order is prepared meanwhile
-	defer s.compacting.Unlock()
-	err = s.change(func(next *manifest.Manifest) error {
-		t := next.Table(table)
-		if t == nil {
-			return unknownTable(table)
-		}
-		err := change(t)
-		if t.Lake != nil {
-			state = publishing.State(t)
-		}
-		return err
-	}, nil)
-	if errors.Is(err, errUnchanged) {
-		err = nil
-	}
-	wake(s.compactor)
-	wake(s.publisher)
-	return state, err
 }
 
 // pause waits until a maintenance loop has work. After an error it waits for a shorter time.
@@ -321,7 +163,7 @@ func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*mani
 	t := s.current().TableByID(table)
 	dropped := &garbage{table: table, remove: func() (err error) {
 		for _, f := range gone {
-			err = errors.Join(err, t.RemoveFile(s.folder, f.Name))
+			err = errors.Join(err, s.removeData(t, f))
 			if f.Bloom != "" {
 				err = errors.Join(err, t.RemoveFile(s.folder, f.Bloom))
 			}
@@ -486,28 +328,11 @@ func (s *Store) mergeSmallFiles(ctx context.Context) error {
 // and those of quiet days. Files that wait for the same recompute are merged with each other
 // only; undivided files are left out.
 func (s *Store) nextMerge(t *manifest.Table, now time.Time) (groups [][]*manifest.File) {
-	type day struct {
-		name        string
-		recompute   *manifest.Recompute // the next one that the files wait for
-		publication manifest.Publication
-	}
-	files := map[day][]*manifest.File{}
-	var days []day
-	for _, f := range t.Files {
-		d := day{f.Day, t.NextRecompute(f), t.Publication(f)}
-		if f.RowBytes() > mergeRowMax || s.unmerged[f.Name] || f.Undivided || d.publication == manifest.Unknown {
-			continue
-		}
-		if files[d] == nil {
-			days = append(days, d)
-		}
-		files[d] = append(files[d], f)
-	}
 	bytes, count := int64(0), 0
-	for _, d := range days {
-		found := similarFiles(files[d])
+	for _, files := range s.mergeableFiles(t) {
+		found := similarFiles(files)
 		if len(found) == 0 {
-			found = quietFiles(files[d], now)
+			found = quietFiles(files, now)
 		}
 		for _, group := range found {
 			for _, f := range group {
@@ -518,6 +343,30 @@ func (s *Store) nextMerge(t *manifest.Table, now time.Time) (groups [][]*manifes
 			}
 			groups = append(groups, group)
 		}
+	}
+	return groups
+}
+
+// mergeableFiles returns the files of a table that may be merged with each other, in groups.
+// Those in a lake are left out: fetching them costs more than a merge gains.
+func (s *Store) mergeableFiles(t *manifest.Table) (groups [][]*manifest.File) {
+	type day struct {
+		name        string
+		recompute   *manifest.Recompute // the next one that the files wait for
+		publication manifest.Publication
+	}
+	index := map[day]int{}
+	for _, f := range t.Files {
+		d := day{f.Day, t.NextRecompute(f), t.Publication(f)}
+		if f.Remote != nil || f.RowBytes() > mergeRowMax || s.unmerged[f.Name] || f.Undivided || d.publication == manifest.Unknown {
+			continue
+		}
+		i, found := index[d]
+		if !found {
+			i = len(groups)
+			index[d], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], f)
 	}
 	return groups
 }

@@ -157,14 +157,16 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	}
 	running.start()
 	snapshot := s.snapshot()
+	pins := &pins{store: s, snapshot: snapshot}
 	result, err := s.worker.Query(ctx, sqlclient.Query{
 		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: statement.DescribeRequired(snapshot.manifest, q.SQL), Params: q.Params, External: s.systemTables(q.SQL),
-		Limits: q.Limits, Parquet: q.Format == FormatParquet,
+		Limits: q.Limits, Parquet: q.Format == FormatParquet, Fetch: pins.fetch,
 	})
 	if err != nil {
 		if cause := context.Cause(ctx); cause == ErrClosed {
 			err = cause
 		}
+		pins.release()
 		snapshot.release()
 		cancel()
 		s.releaseSlot()
@@ -172,6 +174,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	}
 	return &Rows{result: result, format: q.Format, shown: q.Shown, running: running, end: func() {
 		result.Close()
+		pins.release()
 		snapshot.release()
 		cancel()
 		s.releaseSlot()

@@ -184,9 +184,10 @@ func (s *Store) recomputeFile(ctx context.Context) error {
 	for _, entry := range m.Tables {
 		t := s.tableByID(entry.ID)
 		var newest *manifest.File
+		full := s.isFull(entry)
 		for _, f := range entry.Files {
 			r := entry.NextRecompute(f)
-			if r != nil && t.computedColumn(entry.Current().ByID(r.Column).Name) != nil && (newest == nil || f.MaxTime > newest.MaxTime) {
+			if r != nil && (f.Remote == nil || !full) && t.computedColumn(entry.Current().ByID(r.Column).Name) != nil && (newest == nil || f.MaxTime > newest.MaxTime) {
 				newest = f
 			}
 		}
@@ -223,6 +224,16 @@ func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table,
 		_, err := s.Recompute(ctx, t.Name(), c.Name)
 		return err
 	}
+	if f.Gone && f.Remote != nil { // its rows are no longer the store's, and queries do not read them
+		computed := *f
+		computed.Computed = r.Number
+		return s.replaceFiles(t.id, map[string]bool{f.Name: true}, []*manifest.File{&computed})
+	}
+	release, err := s.pinFiles(ctx, entry, f)
+	if err != nil {
+		return err
+	}
+	defer release()
 	w := &recomputeWork{table: t, column: column, recompute: r.Number}
 	s.rewriting.RLock()
 	defer s.rewriting.RUnlock()

@@ -184,7 +184,7 @@ func (s *Store) retryForDeletes(ctx context.Context, t *Table, change func() err
 		if err := s.sealAll(ctx); err != nil {
 			return err
 		}
-		if err := s.rewriteForDeletes(ctx); err != nil {
+		if err := s.rewriteForDeletes(ctx, false); err != nil {
 			return err
 		}
 	}

@@ -71,7 +71,12 @@ func (s *Store) addTimes(ctx context.Context, planned *manifest.Table, read map[
 		if _, known := read[f.Name]; known {
 			continue
 		}
+		release, err := s.pinFiles(ctx, planned, f)
+		if err != nil {
+			return err
+		}
 		times, err := s.worker.FileTimes(ctx, planned, f)
+		release()
 		if err != nil {
 			return fmt.Errorf("read the times of file %s: %w", f.Name, err)
 		}
@@ -151,10 +156,7 @@ func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlcl
 // divideFile splits one file of a table whose time column changed into a file per day. If
 // more files remain, it wakes the compactor again.
 func (s *Store) divideFile(ctx context.Context) error {
-	s.rewriting.RLock()
-	defer s.rewriting.RUnlock()
-	m := s.current()
-	for _, t := range m.Tables {
+	for _, t := range s.current().Tables {
 		var newest *manifest.File
 		for _, f := range t.Files {
 			if f.Undivided && (newest == nil || f.MaxTime > newest.MaxTime) {
@@ -164,7 +166,7 @@ func (s *Store) divideFile(ctx context.Context) error {
 		if newest == nil {
 			continue
 		}
-		if err := s.divide(ctx, m, t, newest); err != nil {
+		if err := s.divide(ctx, t.ID, newest); err != nil {
 			return fmt.Errorf("divide file %s of table %s by days: %w", newest.Name, t.Name, err)
 		}
 		wake(s.compactor)
@@ -173,7 +175,16 @@ func (s *Store) divideFile(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) divide(ctx context.Context, m *manifest.Manifest, t *manifest.Table, f *manifest.File) error {
+func (s *Store) divide(ctx context.Context, table uint32, f *manifest.File) error {
+	release, err := s.pinFiles(ctx, s.current().TableByID(table), f)
+	if err != nil {
+		return err
+	}
+	defer release()
+	s.rewriting.RLock()
+	defer s.rewriting.RUnlock()
+	m := s.current() // includes the deletes that run now
+	t := m.TableByID(table)
 	number := s.nextSegment()
 	written, err := s.worker.Recompute(ctx, protocol.Recompute{Version: m.Version, Table: t.ID, File: f.Name, Number: number})
 	if errors.Is(err, protocol.ErrMemory) {

@@ -58,6 +58,9 @@ type Options struct {
 	SegmentBytes int64
 	SegmentAge   time.Duration
 
+	// LakeCache is the disk space, in bytes, for data in lakes that queries read; default 1 GiB.
+	LakeCache int64
+
 	// ReadOnly opens even a damaged store, to read the remaining data. It changes nothing
 	// in the folder. Store.Damage lists the missing files.
 	ReadOnly bool
@@ -83,7 +86,8 @@ type Store struct {
 	publisher  chan struct{}   // wakes runPublisher
 	tidy       *lake.Tidy      // limits in place of the usual ones, for tests
 	publishing sync.Mutex      // held from the preparation of an order until its report is recorded
-	unmerged   map[string]bool // files that need too much memory to merge; used only by runCompactor
+	unmerged   map[string]bool // files that need too much memory to merge; protected by compacting
+	lakes      lakes
 
 	appends inFlight // appends whose log frames may not be recorded yet
 
@@ -181,6 +185,7 @@ func (s *Store) recover() error {
 			return err
 		}
 	}
+	s.adoptFiles()
 	for _, t := range m.Tables {
 		s.tables[strings.ToLower(t.Name)] = loadTable(s, t)
 	}
@@ -326,6 +331,9 @@ func (s *Store) Close() error {
 
 func (s *Store) release() error {
 	var errs []error
+	if s.lakes.cache != nil {
+		s.lakes.cache.Close()
+	}
 	if s.worker != nil {
 		errs = append(errs, s.worker.Close())
 	}

@@ -106,11 +106,11 @@ func fileProperties() iceberg.Properties {
 }
 
 // loadTable loads the table of an order. It creates the table, its namespace and columns if
-// they are missing, and fills in the IDs of the order's columns.
+// they are missing, and fills in the IDs of the order's columns. With Look it only loads the table.
 func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*table.Table, error) {
 	identifier := catalog.ToIdentifier(strings.Split(o.Table, ".")...)
 	t, err := c.LoadTable(ctx, identifier)
-	if errors.Is(err, catalog.ErrNoSuchTable) {
+	if errors.Is(err, catalog.ErrNoSuchTable) && !o.Look {
 		t, err = createTable(ctx, c, identifier, o.Columns)
 	}
 	if err != nil {
@@ -118,6 +118,9 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 	}
 	if t.Metadata().Version() < 2 {
 		return nil, permanent("give the table another name in the lake", "table %s has format version %d; version 2 is needed", o.Table, t.Metadata().Version())
+	}
+	if o.Look {
+		return t, nil
 	}
 	if err := addColumns(ctx, c, t, o.Columns); err != nil {
 		return nil, err

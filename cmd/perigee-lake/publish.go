@@ -83,6 +83,7 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 	if err != nil {
 		return err
 	}
+	report.Location, report.Deletes = t.Location(), current.deletes
 	plan, err := lake.Reconcile(o, current.state)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 	atPoint("loaded")
 	report.Gone, report.Lost, report.Foreign = plan.Gone, plan.Lost, plan.Foreign
 	switch {
-	case len(plan.Lost) > 0:
+	case len(plan.Lost) > 0 || o.Look:
 		return nil
 	case plan.Properties == nil:
 		report.Covered = o.Step

@@ -333,6 +333,12 @@ func lakeText(l *catalog.LakeState) string {
 	if l.Misfits > 0 {
 		text += fmt.Sprintf("; %s in _rest, because the type of the column in the lake is narrower", countOf(int(l.Misfits), "value"))
 	}
+	if l.RemoteFiles > 0 {
+		text += fmt.Sprintf("; %s with %s only there", countOf(l.RemoteFiles, "file"), byteCount(uint64(l.RemoteBytes)))
+	}
+	if l.DeleteFiles > 0 {
+		text += fmt.Sprintf("; %s of other engines, so that queries do not read what is only there", countOf(l.DeleteFiles, "delete file"))
+	}
 	if l.Gone > 0 {
 		text += fmt.Sprintf("; %s that another engine has rewritten", countOf(l.Gone, "file"))
 	}

@@ -11,13 +11,14 @@ import (
 
 // Query configures the HTTP address for SQL over the event store, and the limits of a query.
 type Query struct {
-	Listen string        `yaml:"listen" default:"(none)" example:"127.0.0.1:4292" help:"address for SQL over HTTP, and for the nodes of states: GET /state/NAME/PATH"`
-	Token  string        `yaml:"token,secret" example:"${QUERY_TOKEN}" help:"token that clients send as Authorization: Bearer TOKEN; required beyond loopback; write it as ${NAME}"`
-	Cert   string        `yaml:"cert" example:"tls/server.crt" help:"certificate file, for TLS"`
-	Key    string        `yaml:"key" example:"tls/server.key" help:"key file of the certificate"`
-	Time   time.Duration `yaml:"time" default:"30s" example:"2m" help:"time limit of a query"`
-	Memory int           `yaml:"memory,size" default:"256MiB" example:"1GiB" help:"memory limit of a query"`
-	Slow   time.Duration `yaml:"slow" default:"1s" example:"5s" help:"time from which on a query is logged as slow, and listed in perigee.slow_queries"`
+	Listen    string        `yaml:"listen" default:"(none)" example:"127.0.0.1:4292" help:"address for SQL over HTTP, and for the nodes of states: GET /state/NAME/PATH"`
+	Token     string        `yaml:"token,secret" example:"${QUERY_TOKEN}" help:"token that clients send as Authorization: Bearer TOKEN; required beyond loopback; write it as ${NAME}"`
+	Cert      string        `yaml:"cert" example:"tls/server.crt" help:"certificate file, for TLS"`
+	Key       string        `yaml:"key" example:"tls/server.key" help:"key file of the certificate"`
+	Time      time.Duration `yaml:"time" default:"30s" example:"2m" help:"time limit of a query"`
+	Memory    int           `yaml:"memory,size" default:"256MiB" example:"1GiB" help:"memory limit of a query"`
+	Slow      time.Duration `yaml:"slow" default:"1s" example:"5s" help:"time from which on a query is logged as slow, and listed in perigee.slow_queries"`
+	LakeCache int           `yaml:"lake_cache,size" default:"1GiB" example:"20GiB" help:"disk space for data that have left for a lake (tables.NAME.lake.local) and that queries need"`
 	origin
 }
 
@@ -31,8 +32,8 @@ func (q *Query) Access() *httpserver.Access {
 
 func (q *Query) validate() error {
 	switch {
-	case q.Time < 0 || q.Memory < 0 || q.Slow < 0:
-		return errors.New("time, memory and slow must not be negative")
+	case q.Time < 0 || q.Memory < 0 || q.Slow < 0 || q.LakeCache < 0:
+		return errors.New("time, memory, slow and lake_cache must not be negative")
 	case q.Memory > 0 && q.Memory < 16<<20:
 		return errors.New("memory must be at least 16MiB")
 	case q.Listen != "":

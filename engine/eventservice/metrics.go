@@ -47,6 +47,8 @@ var lakeMetrics = []lakeMetric{
 			return max(0, now.Sub(s.WaitingSince).Seconds())
 		}),
 	newLakeMetric("gone_files", "Files that another engine has removed from the lake or rewritten: they are never published again.", func(s *catalog.LakeState, _ time.Time) float64 { return float64(s.Gone) }),
+	newLakeMetric("remote_bytes", "Bytes of the files whose data have left the disk for the lake.", func(s *catalog.LakeState, _ time.Time) float64 { return float64(s.RemoteBytes) }),
+	newLakeMetric("delete_files", "Files by which other engines have deleted rows in the lake: queries that need data which have left the disk are refused.", func(s *catalog.LakeState, _ time.Time) float64 { return float64(s.DeleteFiles) }),
 	newLakeMetric("misfits", "Values that do not fit the type of their column in the lake, which has them in _rest.", func(s *catalog.LakeState, _ time.Time) float64 { return float64(s.Misfits) }),
 }
 

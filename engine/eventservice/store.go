@@ -153,6 +153,7 @@ func (s *Store) open() (*eventstore.Store, error) {
 
 func (s *Store) options() (o eventstore.Options) {
 	o.Log, o.Memory, o.QueryTime, o.SlowQuery = s.log, int64(s.query.Memory), s.query.Time, s.query.Slow
+	o.LakeCache = int64(s.query.LakeCache)
 	o.System = s.systemTables()
 	return o
 }

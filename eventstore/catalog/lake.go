@@ -22,6 +22,10 @@ type LakeState struct {
 	Misfits      int64     `json:"misfits" sql:"BIGINT" doc:"values that do not fit the type of their column in the lake, which has them in _rest"`
 	Widening     string    `json:"widening,omitempty" sql:"VARCHAR" doc:"column that gets its present type in the lake; null if none does"`
 	WidenedFiles int       `json:"widened_files" sql:"BIGINT" doc:"files that are ready for that"`
+	RemoteFiles  int       `json:"remote_files" sql:"BIGINT" doc:"files whose data have left the disk for the lake"`
+	RemoteRows   int64     `json:"remote_rows" sql:"BIGINT" doc:"rows in these files"`
+	RemoteBytes  int64     `json:"remote_bytes" sql:"BIGINT" doc:"bytes of these files"`
+	DeleteFiles  int       `json:"delete_files" sql:"BIGINT" doc:"files by which other engines have deleted rows in the lake; while there are any, queries that need remote files are refused"`
 	Error        string    `json:"error,omitempty" sql:"VARCHAR" doc:"why the last step failed; null if it did not"`
 	Hint         string    `json:"hint,omitempty" sql:"VARCHAR" doc:"what to do about it"`
 }

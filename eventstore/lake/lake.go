@@ -36,6 +36,8 @@ type TableOrder struct {
 	// Tidy asks the committer to tidy the table after it has carried out the order; nil
 	// only publishes.
 	Tidy *Tidy `json:"tidy,omitempty"`
+	// Look asks for a report only: the committer neither makes nor changes anything.
+	Look bool `json:"look,omitempty"`
 }
 
 // Settings say where a lake table is.
@@ -113,6 +115,9 @@ type Report struct {
 type TableReport struct {
 	Table string `json:"table"`
 	UUID  string `json:"uuid,omitempty"`
+	// Location is the folder of the table, or its address in S3. Its data files are in the
+	// folder data below it.
+	Location string `json:"location,omitempty"`
 	// Columns are those of the order with the IDs of the lake.
 	Columns []Column `json:"columns,omitempty"`
 	// Covered is the step that the lake has. It is that of the order unless Error is set.
@@ -127,6 +132,9 @@ type TableReport struct {
 	// Lost names files without a Path that the table does not have, although nobody else
 	// has removed them. The store must order the rows again in another file.
 	Lost []string `json:"lost,omitempty"`
+	// Deletes is the number of the table's delete files: other engines have deleted rows of
+	// files that stayed.
+	Deletes int `json:"deletes,omitempty"`
 	// Error is why the order was not carried out, and Hint what to do about it.
 	Error string `json:"error,omitempty"`
 	Hint  string `json:"hint,omitempty"`

@@ -85,7 +85,7 @@ var may = map[string][]string{
 	"pipeline/outbox":     {"event", "internal/boltfile", "internal/durable"},
 	"pipeline/deadletter": {"event", "source", "internal/boltfile", "internal/durable"},
 
-	"eventstore": {"event", "event/ledger", "eventstore/catalog", "eventstore/internal/keyset", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/publishing", "eventstore/internal/sqlclient", "eventstore/internal/sqlworker", "eventstore/internal/statement", "eventstore/internal/wal", "eventstore/lake", "eventstore/systemtable", "internal/datafolder", "internal/document", "internal/durable", "internal/sqltext"},
+	"eventstore": {"event", "event/ledger", "eventstore/catalog", "eventstore/internal/keyset", "eventstore/internal/lakecache", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/publishing", "eventstore/internal/sqlclient", "eventstore/internal/sqlworker", "eventstore/internal/statement", "eventstore/internal/wal", "eventstore/lake", "eventstore/systemtable", "internal/datafolder", "internal/document", "internal/durable", "internal/sqltext"},
 
 	"eventstore/catalog":             {},
 	"eventstore/lake":                {},
@@ -103,6 +103,7 @@ var may = map[string][]string{
 	"eventstore/internal/tableview":  {"event", "eventstore/catalog", "eventstore/internal/bloom", "eventstore/internal/duckdb", "eventstore/internal/logscan", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/statement", "eventstore/internal/tablesql", "internal/sqltext"},
 	"eventstore/internal/bloom":      {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/tablesql", "internal/durable", "internal/sqltext"},
 	"eventstore/internal/logscan":    {"event", "eventstore/catalog", "eventstore/internal/manifest", "eventstore/internal/tablesql", "eventstore/internal/wal", "internal/durable", "internal/frame"},
+	"eventstore/internal/lakecache":  {"event", "eventstore/internal/manifest", "internal/durable", "internal/s3client"},
 	"eventstore/internal/publishing": {"event", "eventstore/catalog", "eventstore/internal/manifest", "eventstore/internal/tablesql", "eventstore/lake"},
 	"eventstore/internal/tablesql":   {"event", "eventstore/catalog", "eventstore/internal/manifest", "internal/sqltext"},
 	"eventstore/internal/keyset":     {"eventstore/internal/manifest"},

@@ -3,9 +3,12 @@ package s3client
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -68,4 +71,14 @@ func New(s Settings, lookup func(string) (string, bool), transport func(*Client)
 		return nil, fmt.Errorf("s3 endpoint %q: %w", s.Endpoint, err)
 	}
 	return c, nil
+}
+
+// FromEnvironment makes a client of the service that the environment names. Its requests fail if
+// the service does not answer within wait.
+func FromEnvironment(wait time.Duration) (*Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = (&net.Dialer{Timeout: wait}).DialContext
+	transport.TLSHandshakeTimeout, transport.ResponseHeaderTimeout = wait, wait
+	transport.MaxIdleConnsPerHost = 8
+	return New(Settings{}, os.LookupEnv, func(*Client) http.RoundTripper { return transport })
 }

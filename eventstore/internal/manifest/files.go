@@ -10,12 +10,14 @@ import (
 	"github.com/perigeedb/perigee/internal/durable"
 )
 
-// Files returns the paths of all files in the manifest, with their sizes; -1 is any size.
+// Files returns the paths of all files in the manifest, with their sizes; -1 is any size. Of
+// files whose data have left the disk, it has the footers.
 func (m *Manifest) Files(folder string) map[string]int64 {
 	named := map[string]int64{}
 	for _, t := range m.Tables {
 		for _, f := range t.Files {
-			named[t.Path(folder, f.Name)] = f.Bytes
+			path, size := t.diskFile(folder, f)
+			named[path] = size
 			if f.Bloom != "" {
 				named[t.Path(folder, f.Bloom)] = -1
 			}
@@ -30,14 +32,22 @@ func (m *Manifest) Files(folder string) map[string]int64 {
 	return named
 }
 
+// diskFile returns the path and size of what the disk must have of a file.
+func (t *Table) diskFile(folder string, f *File) (path string, size int64) {
+	if f.Remote != nil {
+		return t.Path(folder, FooterName(f.Name)), f.Bytes - f.Remote.Data
+	}
+	return t.Path(folder, f.Name), f.Bytes
+}
+
 // Verify checks the files in the manifest. It returns a *DamageError for each file that is
 // missing or has the wrong size, joined.
 func (m *Manifest) Verify(folder string) error {
 	var errs []error
 	for _, t := range m.Tables {
 		for _, f := range t.Files {
-			path := t.Path(folder, f.Name)
-			if reason := damageOf(path, f.Bytes); reason != "" {
+			path, size := t.diskFile(folder, f)
+			if reason := damageOf(path, size); reason != "" {
 				errs = append(errs, &DamageError{File: path, Reason: fmt.Sprintf("%s (%d rows of table %s)", reason, f.Rows, t.Name)})
 			}
 		}
@@ -69,9 +79,17 @@ func damageOf(path string, size int64) string {
 
 // RemoveOthers removes table files that the manifest does not list. They are left over from a
 // crash: files that never joined the store, or files that a manifest had dropped. No process
-// may be reading or writing them.
+// may be reading or writing them. Files whose data have left the disk may have come back: those
+// stay.
 func (m *Manifest) RemoveOthers(folder string) error {
 	named := m.Files(folder)
+	for _, t := range m.Tables {
+		for _, f := range t.Files {
+			if path := t.Path(folder, f.Name); f.Remote != nil && damageOf(path, f.Bytes) == "" {
+				named[path] = f.Bytes
+			}
+		}
+	}
 	var folders []string
 	err := filepath.WalkDir(TablesFolder(folder), func(path string, entry fs.DirEntry, err error) error {
 		switch {

@@ -19,6 +19,10 @@ type Lake struct {
 	// it wanted.
 	Step  uint64 `json:"step,omitempty"`
 	Files string `json:"files,omitempty"`
+	// Location is the folder of the lake table, or its address in S3. Deletes is the number of
+	// its delete files, by which other engines have deleted rows.
+	Location string `json:"location,omitempty"`
+	Deletes  int    `json:"deletes,omitempty"`
 	// Ordered is the last step that was ordered, and Committed the time at which the lake
 	// was last known to cover it.
 	Ordered   uint64    `json:"ordered,omitempty"`
@@ -164,9 +168,16 @@ func (t *Table) Publication(f *File) Publication {
 	return Published
 }
 
-// SetLake publishes the table elsewhere, or nowhere if settings is nil.
+// SetLake publishes the table elsewhere, or nowhere if settings is nil. Data that have left the
+// disk for the former lake are still read there, until the store has taken them back.
 func (t *Table) SetLake(settings *catalog.Lake) {
 	if settings == nil && t.Lake == nil || settings != nil && t.Lake != nil && *settings == t.Lake.Lake {
+		return
+	}
+	if settings != nil && t.Lake != nil && settings.IsAt(t.Lake.Lake) {
+		known := *t.Lake
+		known.Lake = *settings
+		t.Lake = &known
 		return
 	}
 	t.Lake = nil
@@ -180,7 +191,14 @@ func (t *Table) SetLake(settings *catalog.Lake) {
 	}
 }
 
+// MustReturn reports whether the data of a file must come back to the disk: the lake of the
+// table is another one, or has lost the file.
+func (t *Table) MustReturn(f *File) bool { return f.Remote != nil && (t.Lake == nil || f.Step == 0) }
+
 func (m *Manifest) checkLake(t *Table, f *File) error {
+	if r := f.Remote; r != nil && (r.Address == "" || r.Data <= 0 || r.Data >= f.Bytes || r.Data >= r.Size || len(r.Sum) != 64) {
+		return fmt.Errorf("file %s has an invalid place in a lake", f.Name)
+	}
 	if f.Step > m.LastStep {
 		return fmt.Errorf("file %s has step %d, which is not given out yet", f.Name, f.Step)
 	}

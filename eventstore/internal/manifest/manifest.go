@@ -117,6 +117,17 @@ type File struct {
 	// Gone reports that another engine has rewritten the file, or one that it replaces, in
 	// the lake.
 	Gone bool `json:"gone,omitempty"`
+	// Remote is where the data of the file are if they have left the disk, where the store
+	// keeps its footer (see FooterName). It is nil for other files.
+	Remote *Remote `json:"remote,omitempty"`
+}
+
+// A Remote is an object in a lake that begins with the data of a file.
+type Remote struct {
+	Address string `json:"address"` // path, or s3://BUCKET/KEY
+	Size    int64  `json:"size"`    // of the object
+	Data    int64  `json:"data"`    // bytes of the file before its footer
+	Sum     string `json:"sum"`     // SHA-256 of these bytes
 }
 
 // FileFormat is the Format of new files. Files of format 0 have DuckDB's own bloom filters,
@@ -288,6 +299,9 @@ func FileName(day string, segment uint64, part int) string {
 
 // BloomName returns the name of a file's bloom file.
 func BloomName(file string) string { return strings.TrimSuffix(file, ".parquet") + ".bloom" }
+
+// FooterName returns the name of the footer of a file whose data have left the disk.
+func FooterName(file string) string { return strings.TrimSuffix(file, ".parquet") + ".footer" }
 
 // Current returns the newest schema.
 func (t *Table) Current() *Schema { return t.Schemas[len(t.Schemas)-1] }

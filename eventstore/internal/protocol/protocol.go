@@ -31,7 +31,8 @@ import (
 // columns and a stream of rows if the answer has any, and then DoneMessage or FailedMessage,
 // and closes the socket. To cancel the request, the parent closes its side for writing.
 // Before and during the stream, the worker may call functions of the parent, one call at a
-// time, and waits for the values.
+// time, and waits for the values. Before the columns, it may ask for files of a lake, which the
+// parent fetches: the worker has no network.
 type Kind byte
 
 const (
@@ -40,6 +41,7 @@ const (
 	RowsMessage                    // index of an external table (4 bytes), and rows in JSON
 	EndOfRequest
 	ValuesMessage // error flag (1 byte, 0 or 1), then the results of a call or the error text
+	FilesHere     // answers FilesNeeded: nothing, or a Failure in JSON
 	// Sent by the worker.
 	BegunMessage   // the worker has read the request, which may be the cause if the worker crashes from now on
 	ColumnsMessage // []ResultColumn in JSON
@@ -48,6 +50,7 @@ const (
 	DoneMessage    // an Outcome in JSON
 	FailedMessage  // a Failure in JSON
 	CallMessage    // index of a function (4 bytes), and the documents to call it with
+	FilesNeeded    // []NeededFile in JSON: all files that a query reads next whose data may be in a lake
 )
 
 const (
@@ -163,6 +166,9 @@ type Request struct {
 	Read      *Read      `json:",omitempty"`
 
 	Stays bool `json:"-"` // keep the query in its worker, however long it waits for rows: it has already left another one
+
+	// Fetch answers FilesNeeded.
+	Fetch func(ctx context.Context, files []NeededFile) error `json:"-"`
 }
 
 // A Query is a statement and the version of the data that it reads.
@@ -193,6 +199,13 @@ func WithTimeLimit(ctx context.Context, limit time.Duration) (context.Context, c
 	return context.WithTimeoutCause(ctx, limit, &event.Fault{
 		Message: "the query took longer than " + limit.String(), Hint: "narrow it by time",
 	})
+}
+
+// A NeededFile is a file that a query reads. It must stay on disk until the query ends or asks
+// for other files.
+type NeededFile struct {
+	Table uint32 `json:"table"`
+	Name  string `json:"name"`
 }
 
 // A Function is an SQL function that the parent computes, for example with a script. It takes

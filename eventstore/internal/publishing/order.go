@@ -54,6 +54,9 @@ func Prepare(next *manifest.Manifest, folder string, now time.Time) *lake.Order 
 		columns := columnsOf(t)
 		files, names := wantedFiles(next, t, columns, folder, step, now)
 		isSame, tidy := checksum(names, columns) == t.Lake.Files, tidyOf(t.Lake, now)
+		if slices.ContainsFunc(t.Files, t.MustReturn) { // no snapshot names their objects
+			tidy = nil
+		}
 		if isSame && tidy == nil || t.Lake.UUID == "" && len(names) == 0 {
 			continue
 		}
@@ -96,6 +99,23 @@ func tidyOf(l *manifest.Lake, now time.Time) *lake.Tidy {
 	return tidy
 }
 
+// Look returns an order for a report only: what became of the files that were ordered of tables.
+func Look(m *manifest.Manifest, folder string, tables []uint32) *lake.Order {
+	order := &lake.Order{}
+	for _, t := range m.Tables {
+		if t.Lake == nil || !slices.Contains(tables, t.ID) {
+			continue
+		}
+		ordered := *t
+		ordered.Files = slices.DeleteFunc(slices.Clone(t.Files), func(f *manifest.File) bool { return f.Step == 0 })
+		_, all := wantedFiles(m, &ordered, t.Lake.Columns, folder, m.LastStep, time.Time{})
+		o := orderOf(m, t, folder, all)
+		o.Look = true
+		order.Tables = append(order.Tables, o)
+	}
+	return order
+}
+
 // A wanted is a file that the lake must have, with the store's file that has its rows.
 type wanted struct {
 	lake.File
@@ -121,6 +141,9 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.Lak
 	for _, f := range t.Files {
 		switch {
 		case f.Step > 0:
+		case f.Remote != nil: // it must come back first
+			files = append(files, f)
+			continue
 		case swaps && isReady(t, f, columns):
 			published := *f
 			published.Step = step
@@ -140,12 +163,23 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.Lak
 			f = &published
 		}
 		one := lake.File{Name: nameOf(m, f), Path: t.Path(folder, f.Name), Rows: f.Rows, Misfits: f.Misfits, Step: f.Step}
+		if f.Remote != nil {
+			one.Path = ""
+		}
 		for _, r := range f.Replaces {
 			one.Replaces = append(one.Replaces, lake.File{Name: r.Name, Rows: r.Rows, Step: r.Step})
 		}
 		all, files = append(all, wanted{one, f}), append(files, f)
 	}
 	return files, all
+}
+
+// Published returns the name in the lake of a file that the lake has as it is, or "".
+func Published(m *manifest.Manifest, t *manifest.Table, f *manifest.File) string {
+	if f.Step == 0 || f.Remote != nil || t.Publication(f) != manifest.Published || t.Lake.Error != "" || t.Lake.Location == "" || t.Lake.Deletes > 0 || t.Lake.Widening != nil {
+		return ""
+	}
+	return nameOf(m, f)
 }
 
 // nameOf returns the name of a file in the lake.

@@ -18,7 +18,7 @@ func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report, now 
 			r = report.Tables[i]
 		}
 		for _, t := range next.Tables {
-			if t.Lake != nil && settingsOf(t) == o.Settings {
+			if IsOf(t, o) {
 				applyTable(next, t, o, &r, now)
 			}
 		}
@@ -27,10 +27,20 @@ func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report, now 
 	return rolledBack
 }
 
+// IsOf reports whether an order is of a table.
+func IsOf(t *manifest.Table, o *lake.TableOrder) bool {
+	return t.Lake != nil && settingsOf(t) == o.Settings
+}
+
 func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *lake.TableReport, now time.Time) {
 	known := *t.Lake
-	known.Error, known.Hint = r.Error, r.Hint
-	if r.Error == "" {
+	if r.Location != "" {
+		known.Location, known.Deletes = r.Location, r.Deletes
+	}
+	if !o.Look {
+		known.Error, known.Hint = r.Error, r.Hint
+	}
+	if r.Error == "" && !o.Look {
 		known.UUID, known.Foreign = r.UUID, r.Foreign
 		covers := r.Covered == o.Step && o.Step > known.Step
 		known.Columns = slices.Clone(known.Columns)
@@ -74,8 +84,11 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 		}
 		if has(r.Lost) { // publish the rows again, from this file
 			changed.Replaces, changed.Changed = nil, false
+			if f.Remote != nil {
+				changed.Step = 0
+			}
 		}
-		if f.Gone != changed.Gone || len(f.Replaces) != len(changed.Replaces) {
+		if f.Gone != changed.Gone || f.Step != changed.Step || len(f.Replaces) != len(changed.Replaces) {
 			t.Files[i] = &changed
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func State(t *manifest.Table) catalog.LakeState {
 	s := catalog.LakeState{
 		Table: t.Name, LakeTable: settingsOf(t).Table, Warehouse: t.Lake.Warehouse, Catalog: t.Lake.Catalog,
-		Ordered: max(t.Lake.Ordered, t.Lake.Step), Covered: t.Lake.Step, Committed: t.Lake.Committed, Error: t.Lake.Error, Hint: t.Lake.Hint,
+		Ordered: max(t.Lake.Ordered, t.Lake.Step), Covered: t.Lake.Step, Committed: t.Lake.Committed, DeleteFiles: t.Lake.Deletes, Error: t.Lake.Error, Hint: t.Lake.Hint,
 	}
 	if s.Widening = wideningName(t); s.Widening != "" {
 		s.WidenedFiles = len(t.Files) - len(needWiden(t))
@@ -20,6 +20,11 @@ func State(t *manifest.Table) catalog.LakeState {
 	oldest := int64(0)
 	for _, f := range t.Files {
 		s.Misfits += f.Misfits
+		if f.Remote != nil {
+			s.RemoteFiles++
+			s.RemoteRows += f.Rows
+			s.RemoteBytes += f.Bytes
+		}
 		switch {
 		case f.Gone:
 			s.Gone++

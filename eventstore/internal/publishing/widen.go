@@ -83,7 +83,9 @@ func wideningName(t *manifest.Table) string {
 // isSwapReady reports whether one order can give the lake all files with the columns of next.
 func isSwapReady(t, next *manifest.Table) bool {
 	columns := columnsOf(next)
-	return !slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Step > 0 || f.Gone || f.Changed || !isReady(next, f, columns) })
+	return !slices.ContainsFunc(t.Files, func(f *manifest.File) bool {
+		return f.Step > 0 || f.Remote != nil || f.Gone || f.Changed || !isReady(next, f, columns)
+	})
 }
 
 // needWiden returns the files that must be rewritten before a column gets its new type.
@@ -94,7 +96,7 @@ func needWiden(t *manifest.Table) (files []*manifest.File) {
 	}
 	columns := columnsOf(next)
 	for _, f := range t.Files {
-		if !f.Undivided && !f.Gone && (f.Step > 0 && t.Publication(f) == manifest.Published || f.Step == 0 && !isReady(next, f, columns)) {
+		if !f.Undivided && !f.Gone && !t.MustReturn(f) && (f.Step > 0 && t.Publication(f) == manifest.Published || f.Step == 0 && !isReady(next, f, columns)) {
 			files = append(files, f)
 		}
 	}

@@ -5,7 +5,9 @@ package sqlclient
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
@@ -17,6 +19,38 @@ func (a *answer) answerCall(body []byte) error {
 		}
 		return a.process.functions[index].Call(ctx, documents)
 	})
+}
+
+// fetchFiles answers a query's request for files. Meanwhile the query does not count as blocked by
+// others.
+func (a *answer) fetchFiles(body []byte) error {
+	var files []protocol.NeededFile
+	if err := json.Unmarshal(body, &files); err != nil || a.fetch == nil {
+		return protocol.ErrInvalidMessage
+	}
+	a.setWaits(false)
+	err := a.fetch(a.ctx, files)
+	a.setWaits(true)
+	out := protocol.NewWriter(a.socket)
+	if err == nil {
+		err = out.Write(protocol.FilesHere)
+	} else {
+		err = out.WriteJSON(protocol.FilesHere, protocol.NewFailure(event.FaultOf(err)))
+	}
+	if err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// setWaits records whether the query waits for its worker.
+func (a *answer) setWaits(waits bool) {
+	c := a.process.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.waits = waits; waits && a.long != nil && !a.ended {
+		a.long.Reset(longTime)
+	}
 }
 
 // answerCallBy answers a call with the results of call.

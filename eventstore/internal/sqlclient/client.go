@@ -135,6 +135,9 @@ type Query struct {
 	Limits   protocol.Limits
 	External []External
 	Parquet  bool // return the rows as a Parquet file, for Rows.WriteStream
+	// Fetch brings files from a lake to the disk. They stay there until the query ends or Fetch
+	// is called again. It may be called again if the query begins again.
+	Fetch func(ctx context.Context, files []protocol.NeededFile) error
 }
 
 // An External table has rows that are not in the store. It belongs to the schema
@@ -167,7 +170,9 @@ func (c *Client) Query(ctx context.Context, q Query) (*Rows, error) {
 	for _, e := range q.External {
 		request.External = append(request.External, protocol.ExternalTable{Name: e.Name, Columns: e.Columns})
 	}
-	return c.askRows(ctx, requestOf(request), q.Limits.Time, func(w *protocol.Writer) error { return sendExternal(w, q.External) })
+	asked := requestOf(request)
+	asked.Fetch = q.Fetch
+	return c.askRows(ctx, asked, q.Limits.Time, func(w *protocol.Writer) error { return sendExternal(w, q.External) })
 }
 
 // askRows sends a request and waits for the columns of its result. rest sends the data that

@@ -318,8 +318,9 @@ func memoryOf(pid int, field string) int64 {
 // An answer is the parent's side of a running request.
 type answer struct {
 	process *process
-	query   *protocol.Query // nil for other requests
-	stays   bool            // see request
+	query   *protocol.Query                                              // nil for other requests
+	stays   bool                                                         // see request
+	fetch   func(ctx context.Context, files []protocol.NeededFile) error // see request
 	started time.Time
 	ctx     context.Context
 	socket  *os.File
@@ -377,7 +378,7 @@ func (c *Client) send(ctx context.Context, q *protocol.Request, alone bool, rest
 
 // send sends a request to a worker acquired for it.
 func (p *process) send(ctx context.Context, q *protocol.Request, rest func(*protocol.Writer) error) (*answer, error) {
-	a := &answer{process: p, query: q.Query, stays: q.Stays, started: time.Now(), ctx: ctx}
+	a := &answer{process: p, query: q.Query, stays: q.Stays, fetch: q.Fetch, started: time.Now(), ctx: ctx}
 	if err := a.open(); err != nil {
 		p.release()
 		return nil, fmt.Errorf("eventstore: ask the SQL worker: %w", err)

@@ -39,8 +39,13 @@ type Rows struct {
 // readColumns reads the beginning of the answer.
 func (r *Rows) readColumns() error {
 	kind, text, err := r.answer.in.Read()
-	for err == nil && kind == protocol.CallMessage {
-		if err = r.answer.answerCall(text); err == nil {
+	for err == nil && (kind == protocol.CallMessage || kind == protocol.FilesNeeded) {
+		if kind == protocol.CallMessage {
+			err = r.answer.answerCall(text)
+		} else {
+			err = r.answer.fetchFiles(text)
+		}
+		if err == nil {
 			kind, text, err = r.answer.in.Read()
 		}
 	}

@@ -131,7 +131,7 @@ func (s *session) answer(q *protocol.Query, in *job) error {
 		return err
 	}
 	params := protocol.DecodeParams(q.Params)
-	last, err := s.createViews(q, parsed, params)
+	last, err := s.createViews(q, parsed, params, in)
 	if err != nil {
 		return err
 	}
@@ -139,6 +139,9 @@ func (s *session) answer(q *protocol.Query, in *job) error {
 		last.steps = last.steps[len(last.steps)-1:] // a file is written once
 	}
 	for i, step := range last.steps {
+		if err := in.fetch(s.ctx, needed(nil, last.table, step)); err != nil {
+			return err
+		}
 		if err := s.createView(last.table, step); err != nil {
 			return err
 		}
@@ -168,7 +171,7 @@ type latest struct {
 
 // createViews creates views for the tables that a statement reads, except for a table of
 // which the statement needs only the newest rows.
-func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, params []protocol.Param) (last latest, err error) {
+func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, params []protocol.Param, in *job) (last latest, err error) {
 	m, err := s.worker.manifests.load(q.Version)
 	if err != nil {
 		return last, err
@@ -181,6 +184,9 @@ func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, pa
 		return last, err
 	}
 	all := parsed.ReadsUnknown(m, q.External)
+	var tables []*manifest.Table
+	var selections []tableview.Selection
+	var files []protocol.NeededFile
 	for _, t := range m.Tables {
 		if !all && !parsed.Reads(t.Name) {
 			continue
@@ -188,15 +194,34 @@ func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, pa
 		b := tableview.FindBounds(s.conn, parsed, t, params)
 		from := tableview.Selection{Frames: s.log.Of(t.ID), Files: t.Files, Equal: b.Equal}.Within(t, b)
 		from = from.Choose(&s.worker.blooms, s.worker.settings.Folder, t)
+		if !parsed.ReadsRows(t.Name) {
+			from = from.Local()
+		}
 		if n := tableview.LatestOf(parsed, t); n > 0 {
 			last = latest{table: t, rows: n, steps: from.LatestSteps(n)}
 			continue
 		}
-		if err := s.createView(t, from); err != nil {
+		tables, selections, files = append(tables, t), append(selections, from), needed(files, t, from)
+	}
+	if err := in.fetch(s.ctx, files); err != nil {
+		return last, err
+	}
+	for i, t := range tables {
+		if err := s.createView(t, selections[i]); err != nil {
 			return last, err
 		}
 	}
 	return last, nil
+}
+
+// needed appends the files of a selection whose data are in a lake.
+func needed(files []protocol.NeededFile, t *manifest.Table, from tableview.Selection) []protocol.NeededFile {
+	for _, f := range from.Files {
+		if f.Remote != nil {
+			files = append(files, protocol.NeededFile{Table: t.ID, Name: f.Name})
+		}
+	}
+	return files
 }
 
 func (s *session) createView(t *manifest.Table, from tableview.Selection) error {

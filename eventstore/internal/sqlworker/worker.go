@@ -110,6 +110,7 @@ type job struct {
 	out    *protocol.Writer
 	cancel context.CancelCauseFunc
 	values chan []byte // results of the current function call
+	here   chan []byte // answer to the current FilesNeeded
 }
 
 // serveJob answers one request.
@@ -117,7 +118,7 @@ func (w *worker) serveJob(socket *os.File) {
 	defer socket.Close()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	j := &job{socket: socket, in: protocol.NewReader(socket), out: protocol.NewWriter(socket), cancel: cancel, values: make(chan []byte, 1)}
+	j := &job{socket: socket, in: protocol.NewReader(socket), out: protocol.NewWriter(socket), cancel: cancel, values: make(chan []byte, 1), here: make(chan []byte, 1)}
 	context.AfterFunc(ctx, j.setCloseDeadline)
 	release := w.memory.add(cancel)
 	err := w.answer(ctx, j)
@@ -194,15 +195,47 @@ func (j *job) nextRows() (table int, rows []byte, err error) {
 	return int(binary.LittleEndian.Uint32(body)), body[4:], nil
 }
 
-// readValues reads the results of function calls until the parent closes its side.
+// readValues reads the results of function calls and requests for files until the parent closes
+// its side.
 func (j *job) readValues() {
 	for {
 		kind, body, err := j.in.Read()
-		if err != nil || kind != protocol.ValuesMessage {
+		switch {
+		case err == nil && kind == protocol.ValuesMessage:
+			j.values <- body
+		case err == nil && kind == protocol.FilesHere:
+			j.here <- body
+		default:
 			j.cancel(protocol.ErrCanceled)
 			return
 		}
-		j.values <- body
+	}
+}
+
+// fetch asks the parent for files of a lake, and waits until they are on disk. The parent keeps
+// them there until the job ends or asks again, for files that need not be the same.
+func (j *job) fetch(ctx context.Context, files []protocol.NeededFile) error {
+	if len(files) == 0 {
+		return nil
+	}
+	if err := j.out.WriteJSON(protocol.FilesNeeded, files); err != nil {
+		return err
+	}
+	if err := j.out.Flush(); err != nil {
+		return err
+	}
+	select {
+	case body := <-j.here:
+		if len(body) == 0 {
+			return nil
+		}
+		var f protocol.Failure
+		if err := json.Unmarshal(body, &f); err != nil {
+			return protocol.ErrInvalidMessage
+		}
+		return f.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

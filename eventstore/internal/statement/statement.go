@@ -66,6 +66,7 @@ type Statement struct {
 	Tree   map[string]any
 	Tables []string // lower-case names of the tables that it reads, including those of WITH and perigee.NAME
 	system bool     // it reads the catalog
+	rows   []string // those of Tables that it does not only describe
 
 	Explained bool // EXPLAIN without execution
 	source    source
@@ -108,7 +109,7 @@ func Parse(c Runner, sql string) (*Statement, error) {
 		return nil, err
 	}
 	s := &Statement{Tree: tree.Statements[0], Explained: plain != sql, source: from}
-	return s, s.checkTables(s.Tree)
+	return s, s.checkTables(s.Tree, true)
 }
 
 // SystemSchema is the schema of the external tables. A name without a schema refers first to
@@ -122,12 +123,12 @@ var schemas = []string{"", "main", "temp", SystemSchema, "information_schema", "
 var catalogs = []string{"", "events", "temp", "system"}
 
 // checkTables collects the tables that a statement reads. It rejects names with a dot, a
-// slash or a star, which DuckDB would take for files.
-func (s *Statement) checkTables(node any) error {
+// slash or a star, which DuckDB would take for files. rows is not set below a DESCRIBE.
+func (s *Statement) checkTables(node any, rows bool) error {
 	switch node := node.(type) {
 	case []any:
 		for _, child := range node {
-			if err := s.checkTables(child); err != nil {
+			if err := s.checkTables(child, rows); err != nil {
 				return err
 			}
 		}
@@ -136,13 +137,17 @@ func (s *Statement) checkTables(node any) error {
 		if n["type"] == "TABLE_FUNCTION" || n["type"] == "SHOW_REF" {
 			s.system = true
 		}
+		rows = rows && !(n["type"] == "SHOW_REF" && n["show_type"] != "SUMMARY")
 		if name := n.Text("table_name"); n["type"] == "BASE_TABLE" || n["type"] == "SHOW_REF" && name != "" {
 			if err := s.addTable(n, strings.Trim(name, `"`)); err != nil {
 				return err
 			}
+			if rows {
+				s.rows = append(s.rows, s.Tables[len(s.Tables)-1])
+			}
 		}
 		for _, child := range node {
-			if err := s.checkTables(child); err != nil {
+			if err := s.checkTables(child, rows); err != nil {
 				return err
 			}
 		}
@@ -168,6 +173,11 @@ func (s *Statement) addTable(n Node, name string) error {
 // Reads reports whether the statement may read a table.
 func (s *Statement) Reads(table string) bool {
 	return s.system || slices.Contains(s.Tables, strings.ToLower(table))
+}
+
+// ReadsRows reports whether the statement may read rows of a table, and not only its columns.
+func (s *Statement) ReadsRows(table string) bool {
+	return slices.Contains(s.rows, strings.ToLower(table))
 }
 
 // HasCTE reports whether a WITH of the statement defines that name.

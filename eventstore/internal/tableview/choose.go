@@ -40,6 +40,12 @@ func (s Selection) Within(t *manifest.Table, b bounds) Selection {
 	}
 }
 
+// Local drops the files whose data are in a lake.
+func (s Selection) Local() Selection {
+	s.Files = slices.DeleteFunc(slices.Clone(s.Files), func(f *manifest.File) bool { return f.Remote != nil })
+	return s
+}
+
 // rangesMax is the maximum number of row ranges that a query reads separately. Each is a part
 // of the query's view and costs DuckDB 0.1 ms. Beyond the maximum, the query reads whole
 // files.

@@ -1,0 +1,624 @@
+//go:build linux && cgo
+
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/lakecache"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/publishing"
+	"github.com/perigeedb/perigee/eventstore/lake"
+	"github.com/perigeedb/perigee/internal/durable"
+)
+
+const (
+	// lakeCacheDefault is the default of Options.LakeCache.
+	lakeCacheDefault = 1 << 30
+	// lookAge is the age of a report of a lake table from which on a query that needs its files
+	// asks for another one: other engines may have deleted rows there meanwhile. lookTime bounds
+	// how long that may take.
+	lookAge  = time.Minute
+	lookTime = 20 * time.Second
+	// leavingMax is the maximum number of files that leave the disk in one round.
+	leavingMax = 64
+)
+
+// A lakes holds what the store knows of its lakes besides the manifest.
+type lakes struct {
+	cache   *lakecache.Cache
+	looking sync.Mutex // held while the committer looks at tables
+
+	mu      sync.Mutex
+	looked  map[uint32]time.Time // when the committer last reported of a table
+	orders  int                  // number of orders that it was given
+	running int                  // of these
+}
+
+// runPublisher publishes tables in their lakes until the store is closed, at most once a minute.
+// Then it lets data leave the disk that the lakes have.
+func (s *Store) runPublisher() {
+	ctx, cancel := s.untilClosed(context.Background())
+	defer cancel()
+	for !s.isClosed() {
+		now := time.Now()
+		err := s.publish(ctx, now)
+		if err == nil {
+			err = s.leave(ctx, now)
+		}
+		if err != nil && !s.isClosed() {
+			s.options.Log.Error("event store: publishing failed, will retry", "error", err, "hint", event.HintOf(err))
+		}
+		s.pause(nil, s.publisher)
+	}
+}
+
+// errUnchanged ends a change of the manifest that is not needed.
+var errUnchanged = errors.New("nothing has changed")
+
+// publish orders what lakes lack of the committer, if they lack anything.
+func (s *Store) publish(ctx context.Context, now time.Time) error {
+	if !slices.ContainsFunc(s.current().Tables, func(t *manifest.Table) bool { return t.Lake != nil }) {
+		return nil
+	}
+	s.publishing.Lock() // a later order must not reach the committer first
+	defer s.publishing.Unlock()
+	var order *lake.Order
+	s.compacting.Lock() // a merge must know which files are ordered
+	err := s.change(func(next *manifest.Manifest) error {
+		if order = publishing.Prepare(next, s.folder, now); order == nil {
+			return errUnchanged
+		}
+		return nil
+	}, nil)
+	s.compacting.Unlock()
+	if order == nil || err != nil {
+		if errors.Is(err, errUnchanged) {
+			err = nil
+		}
+		return err
+	}
+	if s.tidy != nil {
+		for _, o := range order.Tables {
+			if o.Tidy != nil {
+				o.Tidy.Age, o.Tidy.Keep, o.Tidy.Grace, o.Tidy.ForeignGrace = s.tidy.Age, s.tidy.Keep, s.tidy.Grace, s.tidy.ForeignGrace
+			}
+		}
+	}
+	defer s.lakes.begin()()
+	report, failed := s.askCommitter(ctx, order)
+	for _, r := range report.Tables {
+		if len(r.Gone) > 0 {
+			s.options.Log.Warn("event store: another engine has rewritten files in the lake: they are not published again", "lake table", r.Table, "files", len(r.Gone))
+		}
+		s.logTidied(&r)
+	}
+	return errors.Join(failed, s.applyReport(order, report, now))
+}
+
+// logTidied logs what the committer has tidied of a lake table.
+func (s *Store) logTidied(r *lake.TableReport) {
+	switch t := r.Tidied; {
+	case t == nil:
+	case t.Error != "":
+		s.options.Log.Warn("event store: the lake could not be tidied, will retry", "lake table", r.Table, "error", t.Error, "hint", t.Hint)
+	case len(t.Refused) > 0:
+		s.options.Log.Warn("event store: objects of the lake could not be removed", "lake table", r.Table, "objects", t.Refused)
+	default:
+		s.options.Log.Info("event store: the lake was tidied", "lake table", r.Table, "snapshots", t.Kept, "expired", t.Expired, "objects removed", t.Objects, "bytes", t.Bytes)
+	}
+}
+
+// begin counts an order that changes lakes.
+func (l *lakes) begin() (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.orders++
+	l.running++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.running--
+	}
+}
+
+// askCommitter gives an order to the committer. An error is also in the report.
+func (s *Store) askCommitter(ctx context.Context, order *lake.Order) (*lake.Report, error) {
+	snapshot := s.snapshot() // keeps the files
+	defer snapshot.release()
+	report, failed := publishing.Run(ctx, order)
+	if failed != nil {
+		report = &lake.Report{}
+		for _, o := range order.Tables {
+			report.Tables = append(report.Tables, lake.TableReport{Table: o.Table, Error: failed.Error(), Hint: event.HintOf(failed)})
+		}
+		return report, failed
+	}
+	for _, r := range report.Tables {
+		if r.Error != "" {
+			failed = errors.Join(failed, &event.PermanentError{Err: fmt.Errorf("lake table %s: %s", r.Table, r.Error), Hint: r.Hint})
+		}
+	}
+	return report, failed
+}
+
+// applyReport records a report in the manifest.
+func (s *Store) applyReport(order *lake.Order, report *lake.Report, now time.Time) error {
+	err := s.change(func(next *manifest.Manifest) error {
+		if publishing.Apply(next, order, report, time.Now()) {
+			next.BeginIncarnation(next.Place, time.Now())
+		} else if sameLakes(s.current(), next) {
+			return errUnchanged
+		}
+		return nil
+	}, nil)
+	if err != nil && !errors.Is(err, errUnchanged) {
+		return err
+	}
+	s.lakes.mu.Lock()
+	defer s.lakes.mu.Unlock()
+	for i := range report.Tables {
+		for _, t := range s.current().Tables {
+			if report.Tables[i].Error == "" && publishing.IsOf(t, &order.Tables[i]) {
+				s.lakes.looked[t.ID] = now
+			}
+		}
+	}
+	return nil
+}
+
+// sameLakes reports whether two versions of the manifest know the same of lakes.
+func sameLakes(a, b *manifest.Manifest) bool {
+	return slices.EqualFunc(a.Tables, b.Tables, func(a, b *manifest.Table) bool {
+		return reflect.DeepEqual(a.Lake, b.Lake) && slices.Equal(a.Files, b.Files)
+	})
+}
+
+// look makes sure that the committer has reported of the tables not long ago.
+func (s *Store) look(ctx context.Context, tables []uint32) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, lookTime, fmt.Errorf("no answer within %v", lookTime))
+	defer cancel()
+	if len(s.lakes.unseen(tables)) == 0 {
+		return nil
+	}
+	s.lakes.looking.Lock() // the committer takes less than lookTime
+	defer s.lakes.looking.Unlock()
+	old := s.lakes.unseen(tables)
+	if len(old) == 0 {
+		return nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	s.lakes.mu.Lock()
+	orders, running := s.lakes.orders, s.lakes.running
+	s.lakes.mu.Unlock()
+	now := time.Now()
+	order := publishing.Look(s.current(), s.folder, old)
+	report, err := s.askCommitter(ctx, order)
+	s.lakes.mu.Lock()
+	alone := running == 0 && orders == s.lakes.orders
+	s.lakes.mu.Unlock()
+	for i := range report.Tables {
+		if !alone { // the store itself may have removed them
+			report.Tables[i].Gone, report.Tables[i].Lost = nil, nil
+		}
+	}
+	return errors.Join(err, s.applyReport(order, report, now))
+}
+
+// unseen returns the tables of which the committer has not reported for a while.
+func (l *lakes) unseen(tables []uint32) []uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(tables), func(id uint32) bool { return time.Since(l.looked[id]) < lookAge })
+}
+
+// rewriteForLake rewrites some of the files that cannot be published as they are, and one whose
+// data are in the lake. If more may remain, it wakes the compactor again.
+func (s *Store) rewriteForLake(ctx context.Context) error {
+	for _, t := range s.current().Tables {
+		var groups [][]*manifest.File
+		var remote *manifest.File
+		for _, f := range publishing.NeedRewrite(t) {
+			switch {
+			case f.Remote != nil:
+				remote = f
+			case !s.unmerged[f.Name] && len(groups) < rewriteMax:
+				groups = append(groups, []*manifest.File{f})
+			}
+		}
+		if remote != nil {
+			release, err := s.pinFiles(ctx, t, remote)
+			if err != nil {
+				return fmt.Errorf("rewrite files of table %s for its lake: %w", t.Name, err)
+			}
+			defer release()
+			groups = append(groups, []*manifest.File{remote})
+		}
+		if len(groups) == 0 {
+			continue
+		}
+		done, err := s.rewriteFiles(ctx, t.ID, groups, rewriteOptions{all: true})
+		if errors.Is(err, protocol.ErrMemory) {
+			_, err = s.rewriteFiles(ctx, t.ID, groups[done:], rewriteOptions{all: true, wide: true})
+		}
+		if err != nil {
+			return fmt.Errorf("rewrite files of table %s for its lake: %w", t.Name, err)
+		}
+		if t.Lake.Widening != nil {
+			wake(s.publisher) // the last of these files lets the lake have the column
+		}
+		wake(s.compactor)
+	}
+	return nil
+}
+
+// WidenInLake begins to give a column the type in the table's lake that it has in the table. It
+// runs in the background and resumes after a crash. Other engines see either all values in the
+// old type or all in the new one.
+func (s *Store) WidenInLake(table, column string) (catalog.LakeState, error) {
+	return s.changeLake(table, func(t *manifest.Table) error {
+		changed, err := publishing.Widen(t, column, time.Now())
+		if err == nil && !changed {
+			err = errUnchanged
+		}
+		return err
+	})
+}
+
+// CancelWidenInLake ends what WidenInLake began. The lake keeps the type of the column.
+func (s *Store) CancelWidenInLake(table, column string) (catalog.LakeState, error) {
+	return s.changeLake(table, func(t *manifest.Table) error { return publishing.CancelWiden(t, column) })
+}
+
+func (s *Store) changeLake(table string, change func(t *manifest.Table) error) (state catalog.LakeState, err error) {
+	if s.options.ReadOnly {
+		return state, errReadOnly
+	}
+	s.compacting.Lock() // no order is prepared meanwhile
+	defer s.compacting.Unlock()
+	err = s.change(func(next *manifest.Manifest) error {
+		t := next.Table(table)
+		if t == nil {
+			return unknownTable(table)
+		}
+		err := change(t)
+		if t.Lake != nil {
+			state = publishing.State(t)
+		}
+		return err
+	}, nil)
+	if errors.Is(err, errUnchanged) {
+		err = nil
+	}
+	wake(s.compactor)
+	wake(s.publisher)
+	return state, err
+}
+
+// leave lets the data of files leave the disk, whose rows are old enough and which their lake has.
+func (s *Store) leave(ctx context.Context, now time.Time) error {
+	var tables []uint32
+	for _, t := range s.current().Tables {
+		if len(s.leavingFiles(t, now)) > 0 {
+			tables = append(tables, t.ID)
+		}
+	}
+	if len(tables) == 0 {
+		return nil
+	}
+	if err := s.look(ctx, tables); err != nil { // other engines may have deleted rows
+		return err
+	}
+	for _, id := range tables {
+		m := s.current()
+		t := m.TableByID(id)
+		if t == nil {
+			continue
+		}
+		for _, f := range s.leavingFiles(t, now) {
+			if err := s.leaveFile(ctx, m, t, f, now); err != nil {
+				return fmt.Errorf("file %s of table %s stays on this disk: %w", f.Name, t.Name, err)
+			}
+		}
+	}
+	wake(s.compactor) // a delete may wait for room
+	return nil
+}
+
+// leavingFiles returns files whose data may leave the disk: they are old, their lake has exactly
+// these files, and nothing is to be done with them.
+func (s *Store) leavingFiles(t *manifest.Table, now time.Time) (files []*manifest.File) {
+	if t.Lake == nil || t.Lake.Local == 0 {
+		return nil
+	}
+	oldest := now.Add(-time.Duration(t.Lake.Local))
+	busy := map[*manifest.File]bool{}
+	s.compacting.Lock() // protects unmerged
+	groups := s.mergeableFiles(t)
+	s.compacting.Unlock()
+	for _, group := range groups {
+		for _, some := range append(similarFiles(group), quietFiles(group, now.Add(100*365*24*time.Hour))...) {
+			for _, f := range some {
+				busy[f] = true
+			}
+		}
+	}
+	m := s.current()
+	for _, f := range t.Files {
+		newest := time.UnixMicro(f.MaxTime)
+		if t.Time == "" {
+			newest = time.Unix(f.Sealed, 0)
+		}
+		if newest.Before(oldest) && !busy[f] && !f.Undivided && f.Deleted >= lastDelete(t) && t.NextRecompute(f) == nil && publishing.Published(m, t, f) != "" {
+			if files = append(files, f); len(files) == leavingMax {
+				break
+			}
+		}
+	}
+	return files
+}
+
+// leaveFile lets the data of a file leave the disk, after it has compared them with the object in
+// the lake.
+func (s *Store) leaveFile(ctx context.Context, m *manifest.Manifest, t *manifest.Table, f *manifest.File, now time.Time) error {
+	snapshot := s.snapshot() // keeps the file
+	defer snapshot.release()
+	if !slices.Contains(s.current().TableByID(t.ID).Files, f) {
+		return nil
+	}
+	path := t.Path(s.folder, f.Name)
+	remote, footer, err := s.lakes.cache.Verify(ctx, path, lakecache.Address(t.Lake.Location, publishing.Published(m, t, f)))
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(t.Path(s.folder, manifest.FooterName(f.Name)), footer, 0o600); err != nil {
+		return err
+	}
+	left := *f
+	left.Remote = &remote
+	s.compacting.Lock() // no file is merged now
+	defer s.compacting.Unlock()
+	s.lakes.cache.Leave(lakecache.Of(s.folder, t, &left))
+	err = s.change(func(next *manifest.Manifest) error {
+		entry := next.TableByID(t.ID)
+		if entry == nil || entry.Lake == nil || !entry.Lake.IsAt(t.Lake.Lake) || publishing.Published(next, entry, f) == "" {
+			return errUnchanged
+		}
+		i := slices.Index(entry.Files, f)
+		if i < 0 || f.Deleted < lastDelete(entry) || entry.NextRecompute(f) != nil {
+			return errUnchanged
+		}
+		entry.Files[i] = &left
+		return nil
+	}, &garbage{table: t.ID, remove: func() error {
+		s.lakes.cache.Left(path)
+		return nil
+	}})
+	if err != nil {
+		s.lakes.cache.Stay(path)
+		if errors.Is(err, errUnchanged) { // the next look at the file decides again
+			return t.RemoveFile(s.folder, manifest.FooterName(f.Name))
+		}
+	}
+	return err
+}
+
+// returnFiles takes back a file whose lake is no longer that of its table, or has lost it. If more
+// may remain, it wakes the compactor again.
+func (s *Store) returnFiles(ctx context.Context) error {
+	for _, t := range s.current().Tables {
+		i := slices.IndexFunc(t.Files, t.MustReturn)
+		if i < 0 {
+			continue
+		}
+		if err := s.returnFile(ctx, t, t.Files[i]); err != nil {
+			return fmt.Errorf("take back file %s of table %s: %w", t.Files[i].Name, t.Name, err)
+		}
+		wake(s.compactor)
+	}
+	return nil
+}
+
+func (s *Store) returnFile(ctx context.Context, t *manifest.Table, f *manifest.File) error {
+	pinned, err := s.lakes.cache.Pin(ctx, []lakecache.File{lakecache.Of(s.folder, t, f)}, true)
+	if err != nil {
+		return err
+	}
+	defer pinned.Release()
+	defer s.lakes.cache.Stay(t.Path(s.folder, f.Name)) // also after an error: the manifest may be saved
+	back := *f
+	back.Remote = nil
+	return s.change(func(next *manifest.Manifest) error {
+		entry := next.TableByID(t.ID)
+		i := slices.Index(entry.Files, f)
+		if i < 0 {
+			return errUnchanged
+		}
+		entry.Files[i] = &back
+		wake(s.publisher)
+		return nil
+	}, &garbage{table: t.ID, remove: func() error { return t.RemoveFile(s.folder, manifest.FooterName(f.Name)) }})
+}
+
+// removeData removes a file that no manifest needs, on disk; the committer removes it in the lake.
+func (s *Store) removeData(t *manifest.Table, f *manifest.File) error {
+	if f.Remote == nil {
+		return t.RemoveFile(s.folder, f.Name)
+	}
+	s.lakes.cache.Remove(t.Path(s.folder, f.Name))
+	return t.RemoveFile(s.folder, manifest.FooterName(f.Name))
+}
+
+// pinFiles brings files of a table to the disk and keeps them there until release, for
+// maintenance.
+func (s *Store) pinFiles(ctx context.Context, t *manifest.Table, files ...*manifest.File) (release func(), err error) {
+	var remote []lakecache.File
+	for _, f := range files {
+		if f.Remote != nil {
+			remote = append(remote, lakecache.Of(s.folder, t, f))
+		}
+	}
+	if len(remote) == 0 {
+		return func() {}, nil
+	}
+	pinned, err := s.lakes.cache.Pin(ctx, remote, true)
+	if err != nil {
+		return nil, err
+	}
+	return pinned.Release, nil
+}
+
+// isFull reports whether many files that were fetched and rewritten have yet to be published. They
+// take disk space, so no more are fetched then.
+func (s *Store) isFull(t *manifest.Table) bool {
+	bytes := int64(0)
+	for _, f := range t.Files {
+		if t.Publication(f) == manifest.Unknown && !f.Gone {
+			bytes += f.Bytes
+		}
+	}
+	return bytes > max(s.options.LakeCache, lakeCacheDefault)
+}
+
+// A pins keeps the files of lakes on disk that one query reads.
+type pins struct {
+	store    *Store
+	snapshot snapshot
+	mu       sync.Mutex
+	ended    bool
+	pinned   *lakecache.Pinned
+}
+
+// fetch brings files to the disk, and gives up those of an earlier call. The worker may have a
+// newer manifest than the snapshot.
+func (p *pins) fetch(ctx context.Context, needed []protocol.NeededFile) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pinned.Release()
+	p.pinned = nil
+	s := p.store
+	var files []lakecache.File
+	var tables []uint32
+	for _, one := range needed {
+		t, f := fileOf(p.snapshot.manifest, one)
+		if f != nil && f.Remote == nil { // it left meanwhile, but the snapshot keeps it
+			continue
+		}
+		if f == nil {
+			if t, f = fileOf(s.current(), one); f == nil {
+				return &event.Fault{Message: "a file that the query needs was replaced meanwhile", Hint: "try again"}
+			}
+			if f.Remote == nil {
+				continue
+			}
+		}
+		files = append(files, lakecache.Of(s.folder, t, f))
+		if !slices.Contains(tables, t.ID) {
+			tables = append(tables, t.ID)
+		}
+	}
+	if len(files) == 0 || p.ended {
+		return nil
+	}
+	if s.options.ReadOnly {
+		for _, f := range files {
+			if !lakecache.Has(f) {
+				return &event.Fault{Message: "the query needs rows that are in a lake, and the store is open to read only", Hint: "open it to write, which fetches them; or narrow the query by time"}
+			}
+		}
+		return nil
+	}
+	if err := s.checkLakes(ctx, needed, tables); err != nil {
+		return err
+	}
+	pinned, err := s.lakes.cache.Pin(ctx, files, false)
+	p.pinned = pinned
+	return err
+}
+
+// release gives up the files.
+func (p *pins) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	p.pinned.Release()
+}
+
+// fileOf returns a file of a manifest, or nil.
+func fileOf(m *manifest.Manifest, one protocol.NeededFile) (*manifest.Table, *manifest.File) {
+	t := m.TableByID(one.Table)
+	if t == nil {
+		return nil, nil
+	}
+	i := slices.IndexFunc(t.Files, func(f *manifest.File) bool { return f.Name == one.Name })
+	if i < 0 {
+		return t, nil
+	}
+	return t, t.Files[i]
+}
+
+// checkLakes returns an error if other engines have changed rows of the needed files in a lake: the
+// store's own data would show rows that were deleted there.
+func (s *Store) checkLakes(ctx context.Context, needed []protocol.NeededFile, tables []uint32) error {
+	m := s.current()
+	tables = slices.DeleteFunc(tables, func(id uint32) bool { // its files are about to come back
+		t := m.TableByID(id)
+		return t == nil || t.Lake == nil || t.Lake.UUID == ""
+	})
+	if err := s.look(ctx, tables); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return &event.Fault{Message: "the query needs rows that are in a lake, which cannot be reached: " + err.Error(),
+			Hint: "narrow it by time to rows that are on this disk, or try again. " + event.HintOf(err)}
+	}
+	m = s.current()
+	for _, one := range needed {
+		t, f := fileOf(m, one)
+		switch {
+		case t == nil || t.Lake == nil || f != nil && f.Remote == nil:
+		case t.Lake.Deletes > 0:
+			return &event.Fault{Message: fmt.Sprintf("another engine has deleted rows of table %s in the lake, by %d delete files, and the query needs files that are only there", t.Name, t.Lake.Deletes),
+				Hint: "compact the lake table with that engine and read those rows there; or narrow the query by time to rows that are on this disk"}
+		case f != nil && f.Gone:
+			return &event.Fault{Message: fmt.Sprintf("another engine has rewritten file %s of table %s in the lake, and may have changed or deleted its rows", f.Name, t.Name),
+				Hint: "read those rows in the lake; or narrow the query by time to rows that are on this disk"}
+		}
+	}
+	return nil
+}
+
+// adoptFiles takes over the files of lakes that an earlier process has fetched.
+func (s *Store) adoptFiles() {
+	s.lakes.looked = map[uint32]time.Time{}
+	limit := s.options.LakeCache
+	if limit == 0 {
+		limit = lakeCacheDefault
+	}
+	s.lakes.cache = lakecache.New(filepath.Join(s.folder, tempFolder, "lake"), limit)
+	if s.options.ReadOnly {
+		return
+	}
+	for _, t := range s.manifest.Tables {
+		for _, f := range t.Files {
+			if f.Remote == nil {
+				continue
+			}
+			if file := lakecache.Of(s.folder, t, f); lakecache.Has(file) {
+				s.lakes.cache.Adopt(file)
+			}
+		}
+	}
+}

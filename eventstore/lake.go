@@ -162,6 +162,7 @@ func (s *Store) applyReport(order *lake.Order, report *lake.Report, now time.Tim
 		}
 		return nil
 	}, nil)
+	wake(s.compactor) // published files can be rewritten for a wider column
 	if err != nil && !errors.Is(err, errUnchanged) {
 		return err
 	}

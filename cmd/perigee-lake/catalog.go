@@ -254,15 +254,21 @@ func addColumns(ctx context.Context, c catalog.Catalog, t *table.Table, columns 
 	return commit(ctx, c, transaction)
 }
 
-// commit commits a transaction once. The library's own commit tries again after errors, although
-// the first attempt may have succeeded.
+// commit commits a transaction once.
 func commit(ctx context.Context, c catalog.Catalog, transaction *table.Transaction) error {
+	_, err := commitOnce(ctx, c, transaction)
+	return err
+}
+
+// commitOnce commits a transaction once, and returns the location of the table's metadata. The
+// library's own commit tries again after errors, although the first attempt may have succeeded.
+func commitOnce(ctx context.Context, c catalog.Catalog, transaction *table.Transaction) (string, error) {
 	prepared, err := transaction.TableCommit()
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, _, err = c.CommitTable(ctx, prepared.Identifier, prepared.Requirements, prepared.Updates)
-	return err
+	_, location, err := c.CommitTable(ctx, prepared.Identifier, prepared.Requirements, prepared.Updates)
+	return location, err
 }
 
 // typeOf returns the library's type.

@@ -78,7 +78,7 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 	if err != nil {
 		return err
 	}
-	report.UUID = t.Metadata().TableUUID().String()
+	report.UUID, report.Metadata = t.Metadata().TableUUID().String(), t.MetadataLocation()
 	current, err := readTable(ctx, t)
 	if err != nil {
 		return err
@@ -132,9 +132,11 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 	}
 	atPoint("put")
 	summary := iceberg.Properties{misfitsProperty: strconv.FormatInt(misfits, 10)}
-	if err := commitFiles(ctx, c, t, o.Columns, remove, add, plan.Properties, summary); err != nil {
+	metadata, err := commitFiles(ctx, c, t, o.Columns, remove, add, plan.Properties, summary)
+	if err != nil {
 		return err
 	}
+	report.Metadata = metadata
 	report.Covered, report.Added, report.Removed = o.Step, len(add), len(remove)
 	return nil
 }
@@ -192,20 +194,21 @@ func readTable(ctx context.Context, t *table.Table) (*contents, error) {
 const misfitsProperty = "perigee.misfits"
 
 // commitFiles removes and adds files, swaps columns and sets properties in one commit, unless anything was
-// committed since t was loaded. summary is for the snapshot.
-func commitFiles(ctx context.Context, c catalog.Catalog, t *table.Table, columns []lake.Column, remove, add []iceberg.DataFile, properties map[string]string, summary iceberg.Properties) error {
+// committed since t was loaded. summary is for the snapshot. It returns the location of the
+// table's metadata.
+func commitFiles(ctx context.Context, c catalog.Catalog, t *table.Table, columns []lake.Column, remove, add []iceberg.DataFile, properties map[string]string, summary iceberg.Properties) (metadata string, err error) {
 	transaction := t.NewTransaction()
 	if err := transaction.AssertRefSnapshotID(""); err != nil {
-		return err
+		return "", err
 	}
 	if err := transaction.SetProperties(properties); err != nil {
-		return err
+		return "", err
 	}
 	if err := swapColumns(transaction, t, columns); err != nil {
-		return err
+		return "", err
 	}
 	if err := transaction.ReplaceDataFilesWithDataFiles(ctx, remove, add, summary); err != nil {
-		return err
+		return "", err
 	}
-	return commit(ctx, c, transaction)
+	return commitOnce(ctx, c, transaction)
 }

@@ -104,7 +104,7 @@ func (y *tidying) load(ctx context.Context) error {
 	for name := range y.references.named {
 		y.seen[name] = true
 	}
-	y.table = t
+	y.table, y.report.Metadata = t, t.MetadataLocation()
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Query configures the HTTP address for SQL over the event store, and the limits of a query.
 type Query struct {
-	Listen    string        `yaml:"listen" default:"(none)" example:"127.0.0.1:4292" help:"address for SQL over HTTP, and for the nodes of states: GET /state/NAME/PATH"`
+	Listen    string        `yaml:"listen" default:"(none)" example:"127.0.0.1:4292" help:"address for SQL over HTTP, for the nodes of states: GET /state/NAME/PATH, and for the catalog of lake tables: /iceberg"`
 	Token     string        `yaml:"token,secret" example:"${QUERY_TOKEN}" help:"token that clients send as Authorization: Bearer TOKEN; required beyond loopback; write it as ${NAME}"`
 	Cert      string        `yaml:"cert" example:"tls/server.crt" help:"certificate file, for TLS"`
 	Key       string        `yaml:"key" example:"tls/server.key" help:"key file of the certificate"`

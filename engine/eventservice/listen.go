@@ -16,21 +16,22 @@ import (
 	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/lakecatalog"
 	"github.com/perigeedb/perigee/internal/httpserver"
 )
 
 // closeTime bounds unfinished answers when the engine ends.
 const closeTime = 3 * time.Second
 
-// A listener answers POST /query and GET /state/… on a port.
+// A listener answers POST /query, GET /state/… and GET /iceberg/… on a port.
 type listener struct {
 	address net.Addr
 	http    *http.Server
 	serving sync.WaitGroup
 }
 
-// listen serves SQL, and nodes of states, at the address of the configuration.
-func listen(q config.Query, query, states http.Handler, log *slog.Logger) (*listener, error) {
+// listen serves SQL, nodes of states, and the catalog of lake tables, at the address of the configuration.
+func listen(q config.Query, query, states, lakes http.Handler, log *slog.Logger) (*listener, error) {
 	access := q.Access()
 	certificates, err := access.LoadCertificates()
 	if err != nil {
@@ -46,12 +47,18 @@ func listen(q config.Query, query, states http.Handler, log *slog.Logger) (*list
 		switch {
 		case strings.HasPrefix(r.URL.Path, admin.StatePrefix):
 			handler = states
+		case strings.HasPrefix(r.URL.Path, lakecatalog.Prefix):
+			handler = lakes
 		case r.URL.Path != "/query":
 			http.NotFound(w, r)
 			return
 		}
 		if access.Authorized(w, r) {
 			handler.ServeHTTP(w, r)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, lakecatalog.Prefix) {
+			lakecatalog.WriteError(w, r, http.StatusUnauthorized, "NotAuthorizedException", httpserver.ErrUnauthorized.Error())
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

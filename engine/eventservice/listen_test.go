@@ -18,6 +18,8 @@ import (
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/internal/testserver"
 )
 
@@ -122,6 +124,50 @@ func TestAddress(t *testing.T) {
 	} {
 		if got := q.address().Encode(); got != want {
 			t.Errorf("%+v asks for %s, want %s", q, got, want)
+		}
+	}
+}
+
+// TestLakeCatalogOnPort asks the port for the catalog of lake tables, with and without the token.
+func TestLakeCatalogOnPort(t *testing.T) {
+	s, err := startListening(t, config.Query{Listen: "127.0.0.1:0", Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Table("mails", eventstore.TableConfig{Lake: &catalog.Lake{Warehouse: t.TempDir()}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		token, path string
+		status      int
+		want        string
+	}{
+		{"secret", "v1/config", 200, `"GET /v1/{prefix}/namespaces"`},
+		{"secret", "v1/namespaces", 200, `{"namespaces":[]}`}, // the table has no commit yet
+		{"secret", "v1/namespaces/perigee/tables/mails", 404, `"NoSuchNamespaceException"`},
+		{"secret", "v1/../../query", 404, `"NotFoundException"`},
+		{"", "v1/namespaces", 401, `"NotAuthorizedException"`},
+		{"wrong", "v1/config", 401, `"NotAuthorizedException"`},
+	} {
+		request, err := http.NewRequest("GET", "http://"+s.Address().String()+"/iceberg/"+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.token != "" {
+			request.Header.Set("Authorization", "Bearer "+test.token)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != test.status || !strings.Contains(string(body), test.want) {
+			t.Errorf("%s with the token %q: %d %s (%v)", test.path, test.token, response.StatusCode, body, err)
 		}
 	}
 }

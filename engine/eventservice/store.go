@@ -24,6 +24,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore"
 	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/fileimport"
+	"github.com/perigeedb/perigee/eventstore/lakecatalog"
 	"github.com/perigeedb/perigee/eventstore/output"
 	"github.com/perigeedb/perigee/eventstore/queryhttp"
 	"github.com/perigeedb/perigee/internal/datafolder"
@@ -108,9 +109,26 @@ func (s *Store) Start(h engine.Host) error {
 		return nil
 	}
 	most := eventstore.Limits{Time: cmp.Or(h.Query.Time, config.DefaultQueryTime)}
-	l, err := listen(h.Query, s.handler(most), h.States, h.Log)
+	l, err := listen(h.Query, s.handler(most), h.States, lakecatalog.Handler(s.lakeTables, h.Log), h.Log)
 	s.listener = l
 	return err
+}
+
+// lakeTables lists the tables in lakes without a catalog of their own.
+func (s *Store) lakeTables() (tables []lakecatalog.Table, err error) {
+	if _, err := os.Stat(s.folder); err != nil {
+		return nil, nil
+	}
+	store, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	for _, state := range store.LakeStates() {
+		if state.Catalog == "" && state.Metadata != "" {
+			tables = append(tables, lakecatalog.Table{Name: state.LakeTable, Metadata: state.Metadata})
+		}
+	}
+	return tables, nil
 }
 
 // Address returns the HTTP address for SQL, or nil.

@@ -9,6 +9,7 @@ type LakeState struct {
 	LakeTable string `json:"lake_table" sql:"VARCHAR" doc:"namespace and name in the catalog"`
 	Warehouse string `json:"warehouse" sql:"VARCHAR" doc:"folder, or address in S3"`
 	Catalog   string `json:"catalog,omitempty" sql:"VARCHAR" doc:"address of the catalog; null if the warehouse is it"`
+	Metadata  string `json:"metadata,omitempty" sql:"VARCHAR" doc:"address of its newest metadata, as the last commit left it; null before the first"`
 	// Ordered and Covered are steps of publishing.
 	Ordered   uint64    `json:"ordered" sql:"UBIGINT" doc:"last step of publishing that was begun; 0 before the first"`
 	Covered   uint64    `json:"covered" sql:"UBIGINT" doc:"last step that the lake has"`

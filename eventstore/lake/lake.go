@@ -118,6 +118,8 @@ type TableReport struct {
 	// Location is the folder of the table, or its address in S3. Its data files are in the
 	// folder data below it.
 	Location string `json:"location,omitempty"`
+	// Metadata is the address of the table's metadata.
+	Metadata string `json:"metadata,omitempty"`
 	// Columns are those of the order with the IDs of the lake.
 	Columns []Column `json:"columns,omitempty"`
 	// Covered is the step that the lake has. It is that of the order unless Error is set.

@@ -89,6 +89,7 @@ var may = map[string][]string{
 
 	"eventstore/catalog":             {},
 	"eventstore/lake":                {},
+	"eventstore/lakecatalog":         {"internal/httpserver", "internal/s3client"},
 	"eventstore/output":              {"eventstore/catalog", "eventstore/internal/protocol", "internal/terminal"},
 	"eventstore/queryhttp":           {"event", "eventstore", "eventstore/output", "internal/httpserver", "internal/sqltext"},
 	"eventstore/fileimport":          {"event", "eventstore", "eventstore/catalog", "eventstore/internal/protocol", "eventstore/internal/sqlclient", "internal/lines", "internal/sqltext", "source/format"},
@@ -125,7 +126,7 @@ var may = map[string][]string{
 	"engine/trial":        {"engine", "engine/config", "event", "internal/document/pure", "script", "script/stdlib"},
 	"engine/suite":        {"engine", "engine/config", "engine/rowtext", "engine/trial", "event", "internal/terminal", "nodedb", "script", "script/luasyntax"},
 	"engine/replay":       {"engine", "engine/config", "event", "internal/datafolder", "internal/durable", "internal/frame", "sink", "source"},
-	"engine/eventservice": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/catalog", "eventstore/fileimport", "eventstore/output", "eventstore/queryhttp", "eventstore/systemtable", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
+	"engine/eventservice": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/catalog", "eventstore/fileimport", "eventstore/lakecatalog", "eventstore/output", "eventstore/queryhttp", "eventstore/systemtable", "internal/datafolder", "internal/durable", "internal/httpserver", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
 
 	"internal/boltfile":         {"internal/durable"},
 	"internal/child":            {},

@@ -12,7 +12,8 @@ import (
 // A Lake is where a table is published as an Iceberg table, and what is known of it there.
 type Lake struct {
 	catalog.Lake
-	UUID string `json:"uuid,omitempty"` // of the lake table; empty before the first report
+	UUID     string `json:"uuid,omitempty"`     // of the lake table; empty before the first report
+	Metadata string `json:"metadata,omitempty"` // address of its metadata at the last report
 	// Columns are the columns of the lake table. Their types never change.
 	Columns []LakeColumn `json:"columns,omitempty"`
 	// Step is the last step that the lake covers, and Files the checksum of the names that

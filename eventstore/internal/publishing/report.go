@@ -41,7 +41,7 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 		known.Error, known.Hint = r.Error, r.Hint
 	}
 	if r.Error == "" && !o.Look {
-		known.UUID, known.Foreign = r.UUID, r.Foreign
+		known.UUID, known.Metadata, known.Foreign = r.UUID, r.Metadata, r.Foreign
 		covers := r.Covered == o.Step && o.Step > known.Step
 		known.Columns = slices.Clone(known.Columns)
 		if w := known.Widening; covers && w != nil && w.Step > 0 && o.Step >= w.Step {

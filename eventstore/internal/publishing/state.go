@@ -11,7 +11,7 @@ import (
 // State describes how far a table with a lake is published.
 func State(t *manifest.Table) catalog.LakeState {
 	s := catalog.LakeState{
-		Table: t.Name, LakeTable: settingsOf(t).Table, Warehouse: t.Lake.Warehouse, Catalog: t.Lake.Catalog,
+		Table: t.Name, LakeTable: settingsOf(t).Table, Warehouse: t.Lake.Warehouse, Catalog: t.Lake.Catalog, Metadata: t.Lake.Metadata,
 		Ordered: max(t.Lake.Ordered, t.Lake.Step), Covered: t.Lake.Step, Committed: t.Lake.Committed, DeleteFiles: t.Lake.Deletes, Error: t.Lake.Error, Hint: t.Lake.Hint,
 	}
 	if s.Widening = wideningName(t); s.Widening != "" {

@@ -3,28 +3,30 @@
 package eventstore
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/lakecatalog"
 	"github.com/perigeedb/perigee/internal/httpserver"
 	"github.com/perigeedb/perigee/internal/testseed"
 )
 
-// TestLakeCatalog reads a table by several engines through the engine's own catalog, before and
-// after it changes.
-func TestLakeCatalog(t *testing.T) {
-	s, p, _ := openLake(t)
-	r := testseed.New(t)
+// serveLakeCatalog serves the catalog of a store's tables, for the token a-token, and returns its
+// address.
+func serveLakeCatalog(t *testing.T, s *Store) string {
+	t.Helper()
 	access := httpserver.Access{Token: "a-token"}
-	catalog := lakecatalog.Handler(func() (tables []lakecatalog.Table, err error) {
+	handler := lakecatalog.Handler(func() (tables []lakecatalog.Table, err error) {
 		for _, state := range s.LakeStates() {
 			tables = append(tables, lakecatalog.Table{Name: state.LakeTable, Metadata: state.Metadata})
 		}
@@ -35,13 +37,22 @@ func TestLakeCatalog(t *testing.T) {
 			lakecatalog.WriteError(w, r, http.StatusUnauthorized, "NotAuthorizedException", "no token")
 			return
 		}
-		catalog.ServeHTTP(w, r)
+		handler.ServeHTTP(w, r)
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
+	return server.URL + "/iceberg"
+}
+
+// TestLakeCatalog reads a table by several engines through the engine's own catalog, before and
+// after it changes.
+func TestLakeCatalog(t *testing.T) {
+	s, p, _ := openLake(t)
+	r := testseed.New(t)
+	address := serveLakeCatalog(t, s)
 	engines := []string{"pyiceberg", "duckdb", "chdb", "sail"}
 	read := func(token string, want string) {
 		t.Helper()
-		out, err := exec.Command(os.Getenv("PERIGEE_LAKE_PYTHON"), append([]string{"../tools/lake/restcatalog.py", server.URL + "/iceberg", token, "test", "events"}, engines...)...).Output()
+		out, err := exec.Command(os.Getenv("PERIGEE_LAKE_PYTHON"), append([]string{"../tools/lake/restcatalog.py", address, token, "test", "events"}, engines...)...).Output()
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		for _, engine := range engines {
 			if i := slices.Index(lines, engine+" "+want); (i >= 0) != (want != "") {
@@ -62,4 +73,34 @@ func TestLakeCatalog(t *testing.T) {
 		read("a-token", fmt.Sprint(count, " ", count*(count-1)/2))
 	}
 	read("another", "")
+}
+
+// TestLakePage runs the programs of docs/scale.md that read a table through the engine's catalog.
+func TestLakePage(t *testing.T) {
+	s, _, location := openLake(t)
+	table, err := s.Table("mails", TableConfig{Lake: &catalog.Lake{Warehouse: filepath.Dir(filepath.Dir(location)), Table: "sales.mails"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := take(t, table)
+	appendDocs(t, p, 0, typeDocs(testseed.New(t), 0, 70, false)...)
+	seal(t, s)
+	publishAll(t, s)
+	address := serveLakeCatalog(t, s)
+	sections := map[string]string{"pyiceberg": "pyiceberg", "duckdb": "DuckDB", "chdb": "ClickHouse", "sail": "Sail", "spark": "Spark", "trino": "Trino"}
+	for engine := range strings.FieldsSeq(os.Getenv("PERIGEE_LAKE_ENGINES")) {
+		name, settings, _ := strings.Cut(engine, "=")
+		python := os.Getenv("PERIGEE_LAKE_PYTHON")
+		if name == "spark" {
+			python = os.Getenv("PERIGEE_LAKE_SPARK_PYTHON")
+		}
+		out, err := exec.Command(python, "../tools/lake/page.py", address, "a-token", sections[name], settings).Output()
+		if got := strings.TrimSpace(string(out)); err != nil || got != "70" {
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				got += string(exit.Stderr)
+			}
+			t.Errorf("%s prints %q (%v), want 70", engine, got, err)
+		}
+	}
 }

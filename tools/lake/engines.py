@@ -14,13 +14,7 @@ import glob
 import json
 import os
 import re
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
-import time
-import urllib.request
 
 truth = json.load(open(sys.argv[1]))
 location = sys.argv[2]
@@ -147,49 +141,13 @@ class Spark:
 
 
 class Trino:
-    """A Trino server of its own, asked over HTTP."""
-
     def __init__(self, home, java):
-        self.folder = tempfile.mkdtemp()
-        port = socket.create_server(("127.0.0.1", 0)).getsockname()[1]
-        self.address = f"http://127.0.0.1:{port}"
-        for path, lines in {
-            "config.properties": ["coordinator=true", "node-scheduler.include-coordinator=true", f"http-server.http.port={port}", f"discovery.uri={self.address}", f"plugin.dir={home}/plugin", f"catalog.config-dir={self.folder}/catalogs"],
-            "catalogs/lake.properties": ["connector.name=iceberg", "iceberg.catalog.type=TESTING_FILE_METASTORE", f"hive.metastore.catalog.dir={self.folder}/metastore", "fs.hadoop.enabled=true", "iceberg.register-table-procedure.enabled=true"],
-        }.items():
-            os.makedirs(os.path.dirname(f"{self.folder}/{path}"), exist_ok=True)
-            with open(f"{self.folder}/{path}", "w") as file:
-                file.write("\n".join(lines) + "\n")
-        flags = ["-Xmx1500M", "--add-opens=java.base/java.nio=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED", "-Djdk.attach.allowAttachSelf=true"]
-        options = [f"-Dconfig={self.folder}/config.properties", "-Dnode.environment=test", f"-Dnode.data-dir={self.folder}/data"]
-        self.log = open(f"{self.folder}/log", "w+")
-        self.server = subprocess.Popen([java, *flags, *options, "-cp", f"{home}/lib/*", "io.trino.server.TrinoServer"], cwd=self.folder, stdout=self.log, stderr=self.log)
-        self.ready()
-        self.ask("CREATE SCHEMA lake.test")
-        self.ask(f"CALL lake.system.register_table('test', 't', 'file://{location}')")
+        import trino
 
-    def ready(self):
-        end = time.monotonic() + 120
-        while True:
-            try:
-                return self.ask("SELECT 1 FROM system.runtime.nodes")
-            except Exception:
-                if time.monotonic() > end or self.server.poll() is not None:
-                    self.log.seek(0)
-                    raise RuntimeError("Trino does not start: " + self.log.read()[-2000:])
-                time.sleep(0.5)
-
-    def ask(self, sql):
-        request = urllib.request.Request(self.address + "/v1/statement", sql.encode(), {"X-Trino-User": "test", "X-Trino-Time-Zone": "Asia/Tokyo"})
-        rows = []
-        while True:
-            answer = json.load(urllib.request.urlopen(request))
-            if "error" in answer:
-                raise RuntimeError(answer["error"]["message"])
-            rows += answer.get("data", [])
-            if "nextUri" not in answer:
-                return rows
-            request = answer["nextUri"]
+        self.server = trino.Server(home, java, ["connector.name=iceberg", "iceberg.catalog.type=TESTING_FILE_METASTORE", "hive.metastore.catalog.dir=FOLDER/metastore", "fs.hadoop.enabled=true", "iceberg.register-table-procedure.enabled=true"])
+        self.close = self.server.close
+        self.server.ask("CREATE SCHEMA lake.test")
+        self.server.ask(f"CALL lake.system.register_table('test', 't', 'file://{location}')")
 
     def rows(self, columns, where):
         names = []
@@ -201,12 +159,7 @@ class Trino:
                 name = f"lower(to_hex({name}))"
             names.append(name)
         where = where.replace("+00:00", " UTC") if where else "true"
-        return [tuple(row) for row in self.ask(f"SELECT {', '.join(names)} FROM lake.test.t WHERE {where}")]
-
-    def close(self):
-        self.server.kill()
-        self.server.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        return [tuple(row) for row in self.server.ask(f"SELECT {', '.join(names)} FROM lake.test.t WHERE {where}")]
 
 
 def differences(engine):

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -164,9 +165,9 @@ func workAndKill(t *testing.T, variable, folder string, n int, more time.Duratio
 	if err != nil {
 		t.Fatal(err)
 	}
-	hung := time.AfterFunc(2*time.Minute, func() {
+	hung := time.AfterFunc(patience, func() {
 		t.Error("the process says nothing more")
-		_ = cmd.Process.Kill()
+		_ = cmd.Process.Signal(syscall.SIGQUIT) // prints its stacks
 	})
 	defer hung.Stop()
 	var timer *time.Timer
@@ -176,6 +177,7 @@ func workAndKill(t *testing.T, variable, folder string, n int, more time.Duratio
 			break
 		}
 		said = append(said, lines.Text())
+		hung.Reset(patience)
 		if len(said) == n {
 			timer = time.AfterFunc(more, func() { _ = cmd.Process.Kill() })
 		}

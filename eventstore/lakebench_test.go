@@ -5,6 +5,7 @@ package eventstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
 )
 
@@ -36,6 +38,7 @@ func TestBenchLake(t *testing.T) {
 	}
 	local, inLake := medianOf(rates["local"]), medianOf(rates["lake"])
 	fmt.Printf("rows/s: %.0f local, %.0f in a lake\nfigure ingest_lake_vs_local %.2f\n", local, inLake, inLake/local)
+	benchCached(t, folder)
 	benchScans(t, filepath.Join(folder, "lake0", "warehouse", "test.db", "events"), filepath.Join(folder, "small"))
 }
 
@@ -113,8 +116,84 @@ func benchScans(t *testing.T, location, folder string) {
 		if _, failed := fmt.Sscan(lines[len(lines)-1], &published, &small); err != nil || failed != nil {
 			t.Fatalf("%s: %v: %s", engine, err, out)
 		}
-		fmt.Printf("%s: %.0f ms for a scan, %.0f ms in small row groups\nfigure %[1]s_vs_small_groups %[4].2f\n", engine, 1000*published, 1000*small, small/published)
+		fmt.Printf("%s: %.0f ms for a scan, %.0f ms in small row groups\nfigure %[1]s_vs_small_groups %.2[4]f\n", engine, 1000*published, 1000*small, small/published)
 		least = min(least, small/published)
 	}
 	fmt.Printf("figure engine_vs_small_groups %.2f\n", least)
+}
+
+// cachedQueries are ten queries over the rows of tenColumns: of the whole table, of a time, of
+// rare and of frequent values.
+var cachedQueries = []string{
+	"SELECT count(*) FROM events",
+	"SELECT event, count(*), sum(score) FROM events GROUP BY event ORDER BY event",
+	"SELECT campaign, avg(score) FROM events WHERE event = 'click' GROUP BY campaign ORDER BY campaign",
+	"SELECT count(DISTINCT email) FROM events WHERE event = 'bounce'",
+	"SELECT * FROM events WHERE id = 1234567",
+	"SELECT count(*) FROM events WHERE email = 'user77@example.com'",
+	"SELECT count(*), min(id) FROM events WHERE time BETWEEN TIMESTAMP '2026-01-02 05:00:00' AND TIMESTAMP '2026-01-02 05:10:00'",
+	"SELECT * FROM events ORDER BY time DESC LIMIT 20",
+	"SELECT ip, count(*) AS n FROM events WHERE campaign = 7 GROUP BY ip ORDER BY n DESC, ip LIMIT 10",
+	"SELECT count(*) FROM events WHERE url LIKE '%/77?%'",
+}
+
+// benchCached compares the times of queries over rows that have left the disk, once they are in
+// the cache, with those over the same rows of a table without a lake.
+func benchCached(t *testing.T, folder string) {
+	t.Helper()
+	const rows = 2_000_000
+	stores := map[string]*Store{}
+	for _, kind := range []string{"local", "lake"} {
+		s, err := Open(filepath.Join(folder, "cached "+kind), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		config := TableConfig{Event: "event"}
+		if kind == "lake" {
+			config.Lake = &catalog.Lake{Warehouse: filepath.Join(folder, "cached warehouse"), Local: catalog.Duration(time.Hour)}
+		}
+		config.Time, config.TimeUnit = "time", event.Seconds
+		p := take(t, openTable(t, s, config))
+		for first := uint64(0); first < rows; first += 10_000 {
+			if err := p.Append(t.Context(), tenColumns(first, 10_000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seal(t, s)
+		settle(t, s)
+		stores[kind] = s
+	}
+	s := stores["lake"]
+	for range 2 { // the last order covers what the first one put
+		if err := s.publish(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.leave(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if remote, here := remoteFiles(s); len(remote) == 0 || here > 0 {
+		t.Fatalf("%d files have left the disk, and %d have not", len(remote), here)
+	}
+	product := 1.0
+	for _, sql := range cachedQueries {
+		times, answers := map[string][]float64{}, map[string]string{}
+		for turn := range 6 {
+			for kind, s := range stores {
+				begun := time.Now()
+				answers[kind] = ask(t, s, sql)
+				if turn > 0 { // the first one fetches
+					times[kind] = append(times[kind], time.Since(begun).Seconds())
+				}
+			}
+		}
+		if answers["local"] != answers["lake"] {
+			t.Errorf("%s: %s in the lake, want %s", sql, answers["lake"], answers["local"])
+		}
+		local, cached := medianOf(times["local"]), medianOf(times["lake"])
+		fmt.Printf("%6.1f ms local, %6.1f ms cached, %.2f: %s\n", 1000*local, 1000*cached, local/cached, sql)
+		product *= local / cached
+	}
+	fmt.Printf("figure lake_cached_vs_local %.2f\n", math.Pow(product, 1/float64(len(cachedQueries))))
 }

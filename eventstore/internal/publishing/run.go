@@ -20,9 +20,17 @@ import (
 // program is the name of the committer.
 const program = "perigee-lake"
 
+// timeMax limits the time of an order: a server that never answers must not stop publishing for
+// good. The next order goes on with the files that this one has put.
+const timeMax = 30 * time.Minute
+
+var errTimeMax = fmt.Errorf("%s was ended after %v", program, timeMax)
+
 // Run carries out an order by the committer, a program beside that of this process or on the
 // path.
 func Run(ctx context.Context, order *lake.Order) (*lake.Report, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeMax, errTimeMax)
+	defer cancel()
 	path, err := findProgram()
 	if err != nil {
 		return nil, err

@@ -328,6 +328,8 @@ func (g *configGenerator) scalar(f config.Field, kind string) string {
 		valid = []string{"off", "127.0.0.1:4290"}
 	case f.Key == "type" && len(f.Choices) > 8:
 		valid = append([]string{"decimal(18,2)", `"decimal(4, 2)"`}, f.Choices[:4]...)
+	case f.Key == "warehouse": // a bucket needs a catalog, which the schema cannot know of a variable
+		valid = []string{f.Example, "/srv/lake", `"/srv/lake"`, "${NONE:-/srv/lake}"}
 	case f.Pattern != "":
 		valid = []string{f.Example, `"` + f.Example + `"`, "${NONE:-" + f.Example + "}"}
 	case len(f.Choices) > 0:

@@ -169,6 +169,12 @@ func (d *Description) item(f Field, kind string) rule {
 	case "mapping":
 		r := d.object(f.Fields)
 		r["type"] = "object"
+		if f.Key == "lake" { // a bucket needs a catalog
+			r["anyOf"] = []rule{
+				{"not": rule{"properties": rule{"warehouse": rule{"pattern": "^s3://"}}, "required": []string{"warehouse"}}},
+				{"properties": rule{"catalog": rule{"type": "string", "minLength": 1}}, "required": []string{"catalog"}},
+			}
+		}
 		return r
 	case "bool":
 		return either(rule{"type": "boolean"}, spelled(`^(true|false)$`))

@@ -220,6 +220,9 @@ func (d *document) checkLake(n *node, t *Table) {
 	if warehouse := t.Lake.Warehouse; n.get("warehouse") != nil && !filepath.IsAbs(warehouse) && !strings.HasPrefix(warehouse, "s3://") {
 		d.addFault(n.get("warehouse").value.at, "write an absolute path, or s3://BUCKET/PREFIX", "warehouse %s is neither a folder nor in S3", quoteShort(warehouse))
 	}
+	if strings.HasPrefix(t.Lake.Warehouse, "s3://") && t.Lake.Catalog == "" {
+		d.addFault(n.at, "add catalog: the address of a REST catalog (http, https) or of a database (postgres://…, sqlite:///…)", "a lake in S3 needs a catalog: a bucket cannot be its own, as a folder can")
+	}
 	scheme, _, _ := strings.Cut(t.Lake.Catalog, ":")
 	if known := []string{"http", "https", "postgres", "postgresql", "sqlite"}; t.Lake.Catalog != "" && !slices.Contains(known, scheme) {
 		d.addFault(n.get("catalog").value.at, "write the address of a REST catalog (http, https) or of a database (postgres://…, sqlite:///…)", "unknown kind of catalog %s", quoteShort(scheme))

@@ -63,6 +63,10 @@ func (s *Store) runPublisher() {
 	}
 }
 
+// CheckCommitter checks that the program that publishes tables is installed and has the version
+// of this one.
+func CheckCommitter(ctx context.Context) error { return publishing.CheckProgram(ctx) }
+
 // errUnchanged ends a change of the manifest that is not needed.
 var errUnchanged = errors.New("nothing has changed")
 

@@ -9,11 +9,17 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
 	"syscall"
 
 	_ "github.com/apache/iceberg-go/io/gocloud/s3" // s3:// in warehouses
@@ -21,15 +27,22 @@ import (
 	_ "modernc.org/sqlite"                         // sqlite: as catalog
 
 	"github.com/perigeedb/perigee/eventstore/lake"
+	"github.com/perigeedb/perigee/internal/release"
 )
 
 const usage = `usage: perigee-lake publish < order.json > report.json
+       perigee-lake --version
 
-An engine runs this program for tables with the key lake; see docs/architecture.md.
+An engine runs this program for tables with the key lake. It must have the version of the engine.
 `
 
 func main() {
-	if len(os.Args) != 2 || os.Args[1] != "publish" {
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == "publish":
+	case len(os.Args) == 2 && slices.Contains([]string{"version", "--version", "-v"}, os.Args[1]):
+		fmt.Printf("perigee-lake %s\n%s %s/%s\n", release.Build(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return
+	default:
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
@@ -37,20 +50,45 @@ func main() {
 	defer stop()
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "perigee-lake:", err)
+		if errors.Is(err, errVersion) {
+			os.Exit(lake.ExitVersion)
+		}
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context) error {
-	var order lake.Order
-	decoder := json.NewDecoder(os.Stdin)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&order); err != nil {
-		return fmt.Errorf("read the order: %w", err)
+	order, err := readOrder(os.Stdin)
+	if err != nil {
+		return err
 	}
 	report := lake.Report{Tables: []lake.TableReport{}}
 	for i := range order.Tables {
 		report.Tables = append(report.Tables, publish(ctx, &order.Tables[i]))
 	}
 	return json.NewEncoder(os.Stdout).Encode(report)
+}
+
+var errVersion = errors.New("the versions differ")
+
+// readOrder reads an order of this version.
+func readOrder(r io.Reader) (*lake.Order, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read the order: %w", err)
+	}
+	var of struct{ Version string } // first, because another version has other fields
+	if err := json.Unmarshal(text, &of); err != nil {
+		return nil, fmt.Errorf("read the order: %w", err)
+	}
+	if of.Version != release.Version {
+		return nil, fmt.Errorf("%w: this is perigee-lake %s, and the engine is perigee %s", errVersion, release.Version, cmp.Or(of.Version, "of an unknown version"))
+	}
+	order := new(lake.Order)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(order); err != nil {
+		return nil, fmt.Errorf("read the order: %w", err)
+	}
+	return order, nil
 }

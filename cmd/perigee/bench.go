@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/internal/release"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/tuning"
 )
@@ -78,7 +79,7 @@ func (b *benchCommand) Run(c *console) error {
 	if err != nil {
 		return engine.ScriptError(err, script.Code{Name: t.Program.Name, Text: t.Program.Text})
 	}
-	report.Machine = tuning.ThisMachine(append([]string{"perigee " + moduleVersion()}, engineVersions()...))
+	report.Machine = tuning.ThisMachine(append([]string{"perigee " + release.Build()}, engineVersions()...))
 	report.Command = b.command()
 	if err := report.Print(c.out); err != nil {
 		return err

@@ -32,7 +32,7 @@ func (checkCommand) Help() string {
 line and column. Without faults it prints the pipelines and the guarantee of each: exactly once, at
 least once, or at most once. It writes nothing, and connects only to hosts of code. It looks for the
 files of file sources, and compares the tables of the event store with the declared ones. With --connect
-it also tests the servers and the http address.
+it also tests the servers, the http address, and the program that publishes tables in a lake.
 
 It also reports mistakes that otherwise only an event would reveal: unknown sinks, and variables that
 nothing sets. "perigee run" logs these as warnings. A column with the name of an SQL keyword is only a
@@ -100,9 +100,16 @@ func (k *checkCommand) check(c *console, out io.Writer) (warnings config.Errors,
 	if !k.Connect {
 		err = errors.Join(err, checkOffline(ctx, a))
 	} else {
-		err = errors.Join(err, printConnections(out, a.Connect(ctx, k.Timeout)))
+		err = errors.Join(err, printConnections(out, append(a.Connect(ctx, k.Timeout), k.checkLakes(ctx, a)...)))
 	}
 	return a.Config.KeywordColumns(), errors.Join(err, a.Close())
+}
+
+// checkLakes checks the program that publishes tables.
+func (k *checkCommand) checkLakes(ctx context.Context, a *engine.Assembly) []engine.Connection {
+	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
+	defer cancel()
+	return eventservice.CheckLakes(ctx, a.Config)
 }
 
 // checkOffline checks the sources that need no server.

@@ -6,6 +6,7 @@ import (
 	webconsole "github.com/perigeedb/perigee/console"
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/eventservice"
+	"github.com/perigeedb/perigee/internal/release"
 	"github.com/perigeedb/perigee/script"
 	"github.com/perigeedb/perigee/script/lua"
 	"github.com/perigeedb/perigee/sink"
@@ -41,7 +42,7 @@ func engineOptions(c *console, allow []string, log *slog.Logger) engine.Options 
 			Languages: languages(),
 			Metrics:   append(pluginMetrics(), store),
 		},
-		Services:  []engine.Service{store, webconsole.New(webconsole.Settings{Version: moduleVersion(), Measure: scriptMeter()})},
+		Services:  []engine.Service{store, webconsole.New(webconsole.Settings{Version: release.Build(), Measure: scriptMeter()})},
 		Isolation: c.isolation,
 		HTTP:      defaultHTTP,
 		Allow:     allow, Lookup: c.lookup, Log: log,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/release"
 )
 
 // A problem is one fault or warning about a configuration.
@@ -124,7 +125,7 @@ func writeSARIF(w io.Writer, all []problem) error {
 		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
 		"version": "2.1.0",
 		"runs": []object{{
-			"tool":       object{"driver": object{"name": "perigee", "version": moduleVersion(), "rules": []object{rule}}},
+			"tool":       object{"driver": object{"name": "perigee", "version": release.Build(), "rules": []object{rule}}},
 			"columnKind": "unicodeCodePoints",
 			"results":    results,
 		}},

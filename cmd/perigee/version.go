@@ -24,7 +24,7 @@ func (versionCommand) Help() string {
 }
 
 func (versionCommand) Run(c *console) error {
-	fmt.Fprintf(c.out, "perigee %s\n%s %s/%s%s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, cgo())
+	fmt.Fprintf(c.out, "perigee %s\n%s %s/%s%s\n", release.Build(), runtime.Version(), runtime.GOOS, runtime.GOARCH, cgo())
 	for _, line := range engineVersions() {
 		fmt.Fprintln(c.out, line)
 	}
@@ -79,39 +79,4 @@ func dataFormats() string {
 		formats += "; node database: " + strings.TrimPrefix(format, "perigee nodedb ") + "; state: " + state.Formats()
 	}
 	return formats
-}
-
-// moduleVersion returns the release, and the commit if the binary was built in a
-// repository.
-func moduleVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown)"
-	}
-	return versionOf(info)
-}
-
-// versionOf describes a build. "go install …@v1.2.3" stamps the version of the module, which differs
-// from the release if that was not tagged, and "go build" in a repository its commit.
-func versionOf(info *debug.BuildInfo) string {
-	version := release.Version
-	settings := map[string]string{}
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	commit := settings["vcs.revision"]
-	if module := info.Main.Version; commit == "" && module != "" && module != "(devel)" && module != "v"+version {
-		return version + ", module " + module
-	}
-	if commit == "" {
-		return version
-	}
-	if len(commit) > 12 {
-		commit = commit[:12]
-	}
-	text := fmt.Sprintf("%s, commit %s of %s", version, commit, strings.TrimSuffix(settings["vcs.time"], "Z"))
-	if settings["vcs.modified"] == "true" {
-		text += ", modified"
-	}
-	return text
 }

@@ -83,6 +83,9 @@ func Uses(*config.Config, string) []string { return nil }
 // CheckTables returns nothing, because Configure refuses tables.
 func CheckTables(*config.Config) ([]string, error) { return nil, nil }
 
+// CheckLakes checks nothing.
+func CheckLakes(context.Context, *config.Config) []engine.Connection { return nil }
+
 // Restore returns the error of Available.
 func Restore(string, io.Reader) error { return Available() }
 

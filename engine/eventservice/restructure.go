@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
@@ -153,6 +154,14 @@ func Uses(c *config.Config, table string) (uses []string) {
 		uses = append(uses, "the configuration declares it")
 	}
 	return uses
+}
+
+// CheckLakes checks the program that publishes tables, if a table has a lake.
+func CheckLakes(ctx context.Context, c *config.Config) []engine.Connection {
+	if !slices.ContainsFunc(c.Tables, func(t config.Table) bool { return t.Lake.Warehouse != "" }) {
+		return nil
+	}
+	return []engine.Connection{{Part: "lake", Kind: "perigee-lake", Checked: true, Err: eventstore.CheckCommitter(ctx)}}
 }
 
 // CheckTables returns the faults that would keep a configuration from being applied to the

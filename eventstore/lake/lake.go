@@ -18,9 +18,15 @@ import (
 	"time"
 )
 
+// ExitVersion is the exit code of a committer that refuses an order of another version.
+const ExitVersion = 3
+
 // An Order is what a store wants of its lake tables.
 type Order struct {
-	Tables []TableOrder `json:"tables"`
+	// Version is the release of the store. A committer of another release refuses the
+	// order.
+	Version string       `json:"version"`
+	Tables  []TableOrder `json:"tables"`
 }
 
 // A TableOrder is what a store wants of one lake table.

@@ -105,7 +105,7 @@ var may = map[string][]string{
 	"eventstore/internal/bloom":      {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/tablesql", "internal/durable", "internal/sqltext"},
 	"eventstore/internal/logscan":    {"event", "eventstore/catalog", "eventstore/internal/manifest", "eventstore/internal/tablesql", "eventstore/internal/wal", "internal/durable", "internal/frame"},
 	"eventstore/internal/lakecache":  {"event", "eventstore/internal/manifest", "internal/durable", "internal/s3client"},
-	"eventstore/internal/publishing": {"event", "eventstore/catalog", "eventstore/internal/manifest", "eventstore/internal/tablesql", "eventstore/lake"},
+	"eventstore/internal/publishing": {"event", "eventstore/catalog", "eventstore/internal/manifest", "eventstore/internal/tablesql", "eventstore/lake", "internal/release"},
 	"eventstore/internal/tablesql":   {"event", "eventstore/catalog", "eventstore/internal/manifest", "internal/sqltext"},
 	"eventstore/internal/keyset":     {"eventstore/internal/manifest"},
 	"eventstore/internal/storetest":  {"event", "eventstore/catalog", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/wal", "internal/sqltext"},
@@ -147,7 +147,7 @@ var may = map[string][]string{
 
 	"console": {"admin", "engine", "engine/config", "engine/eventservice", "engine/rowtext", "engine/trial", "event", "internal/httpserver", "internal/rates", "pipeline/tap", "script"},
 
-	"cmd/perigee-lake": {"event", "eventstore/lake", "internal/durable", "internal/s3client"}, // a module of its own
+	"cmd/perigee-lake": {"event", "eventstore/lake", "internal/durable", "internal/release", "internal/s3client"}, // a module of its own
 	"cmd/perigee": {
 		"admin", "console", "engine", "engine/compare", "engine/config", "engine/eventservice", "engine/replay", "engine/suite", "engine/trial", "event", "pipeline", "pipeline/state", "pipeline/tap",
 		"eventstore/catalog", "eventstore/fileimport", "internal/datafolder", "internal/durable", "internal/lines", "internal/sqltext", "internal/terminal", "nodedb", "nodedb/lua",

@@ -2,6 +2,8 @@ package publishing
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/lake"
+	"github.com/perigeedb/perigee/internal/release"
 )
 
 var now = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
@@ -311,5 +314,51 @@ func TestTidy(t *testing.T) {
 	m.BeginIncarnation("there", now)
 	if o = prepare(now.Add(tidyInterval * 2)); o == nil || o.Step != 2 {
 		t.Errorf("a new incarnation: %+v", o)
+	}
+}
+
+// TestOtherProgram has a program in the place of the committer: none, one of another release, one that
+// fails, and one of this release.
+func TestOtherProgram(t *testing.T) {
+	for _, test := range []struct{ name, script, check, run, hint string }{
+		{"none", "", "the program perigee-lake, which publishes tables, is missing", "is missing", "install the package perigee-lake, or put"},
+		{
+			"another release", `[ "$1" = publish ] || { echo perigee-lake 0.0.1, commit abc; exit; }
+echo perigee-lake: they differ >&2
+exit 3`, "perigee-lake is perigee-lake 0.0.1, commit abc, and this is perigee " + release.Version, "perigee-lake: they differ", "install perigee-lake " + release.Version,
+		},
+		{"one with a longer version", "echo perigee-lake " + release.Version + ".1", ", and this is perigee", "read its report", "install perigee-lake " + release.Version},
+		{"one without a version", "echo usage >&2; exit 2", "does not tell its version", "exit status 2: usage", "install perigee-lake " + release.Version},
+		{"this release", `[ "$1" = publish ] && grep -q '"version":"` + release.Version + `"' && echo '{"tables":[]}' || echo perigee-lake ` + release.Version + `, commit abc`, "", "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			folder := t.TempDir()
+			t.Setenv("PATH", folder+":/usr/bin:/bin")
+			if test.script != "" {
+				if err := os.WriteFile(filepath.Join(folder, program), []byte("#!/bin/sh\n"+test.script+"\n"), 0o700); err != nil { //nolint:gosec // a program
+					t.Fatal(err)
+				}
+			}
+			for _, step := range []struct {
+				name, want string
+				err        error
+			}{
+				{"check", test.check, CheckProgram(t.Context())},
+				{"run", test.run, func() error {
+					_, err := Run(t.Context(), &lake.Order{Tables: []lake.TableOrder{}})
+					return err
+				}()},
+			} {
+				if step.want == "" && step.err != nil || step.want != "" && (step.err == nil || !strings.Contains(step.err.Error(), step.want)) {
+					t.Errorf("%s: %v, want …%s", step.name, step.err, step.want)
+				}
+				if hint := event.HintOf(step.err); event.IsPermanent(step.err) && !strings.HasPrefix(hint, test.hint) {
+					t.Errorf("%s: the hint is %q, want %s…", step.name, hint, test.hint)
+				}
+			}
+			if err := CheckProgram(t.Context()); err != nil && !event.IsPermanent(err) {
+				t.Errorf("check: %v has no hint", err)
+			}
+		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/lake"
+	"github.com/perigeedb/perigee/internal/release"
 )
 
 // program is the name of the committer.
@@ -35,7 +36,9 @@ func Run(ctx context.Context, order *lake.Order) (*lake.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(order)
+	versioned := *order
+	versioned.Version = release.Version
+	text, err := json.Marshal(&versioned)
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +52,9 @@ func Run(ctx context.Context, order *lake.Order) (*lake.Report, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() == lake.ExitVersion {
+			return nil, &event.PermanentError{Err: errors.New(lastLine(said.String())), Hint: hintOfVersion}
+		}
 		return nil, fmt.Errorf("%s: %w: %s", program, err, lastLine(said.String()))
 	}
 	report := new(lake.Report)
@@ -56,6 +62,26 @@ func Run(ctx context.Context, order *lake.Order) (*lake.Report, error) {
 		return nil, fmt.Errorf("%s: read its report: %w", program, err)
 	}
 	return report, nil
+}
+
+// hintOfVersion is the hint for a committer of another release.
+var hintOfVersion = "install perigee-lake " + release.Version + "; after an upgrade of both programs, restart the engine"
+
+// CheckProgram checks that the committer is there and has the version of this process.
+func CheckProgram(ctx context.Context) error {
+	path, err := findProgram()
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return &event.PermanentError{Err: fmt.Errorf("%s does not tell its version: %w", path, err), Hint: hintOfVersion}
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	if name, _, _ := strings.Cut(first, ","); name != program+" "+release.Version {
+		return &event.PermanentError{Err: fmt.Errorf("%s is %s, and this is perigee %s", path, first, release.Version), Hint: hintOfVersion}
+	}
+	return nil
 }
 
 func findProgram() (string, error) {
@@ -68,7 +94,7 @@ func findProgram() (string, error) {
 	path, err := exec.LookPath(program)
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", &event.PermanentError{Err: fmt.Errorf("the program %s, which publishes tables, is missing", program),
-			Hint: "install it beside perigee, or on the path: make lake builds bin/perigee-lake"}
+			Hint: "install the package perigee-lake, or put the program beside perigee or on the path"}
 	}
 	return path, err
 }

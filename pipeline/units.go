@@ -230,7 +230,8 @@ func (us *units) openUnit(ctx context.Context, u *unit) error {
 		us.mu.Lock()
 		u.SetPartitions(us.partitions[u.name])
 		us.mu.Unlock()
-		err = u.deliverOutputs(ctx)
+		// It asks the home what is not delivered; what it delivered before an error is skipped.
+		err = p.sinks[p.config.Home].do(ctx, func() error { return u.deliverOutputs(ctx) })
 	}
 	if err == nil {
 		err = u.setAlarm(ctx)

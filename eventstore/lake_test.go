@@ -132,11 +132,11 @@ type agreement struct {
 // merged, rows deleted and columns added, and reads it by several engines. make test-lake and make
 // test-lake-engines run it.
 func TestLakeEngines(t *testing.T) {
-	program, engines := os.Getenv("PERIGEE_LAKE"), os.Getenv("PERIGEE_LAKE_ENGINES")
-	if program == "" || engines == "" {
-		t.Skip("needs PERIGEE_LAKE, the program perigee-lake, and PERIGEE_LAKE_ENGINES: make test-lake")
+	useCommitter(t)
+	engines := os.Getenv("PERIGEE_LAKE_ENGINES")
+	if engines == "" {
+		t.Skip("needs PERIGEE_LAKE_ENGINES: make test-lake")
 	}
-	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
 	all := &agreement{engines: map[string]bool{}}
 	t.Run("folder", func(t *testing.T) {
 		folder := t.TempDir()
@@ -301,11 +301,11 @@ func writeTruth(t *testing.T, s *Store, path string, predicates []string) {
 // TestLakeCompactedBySpark lets Spark rewrite the files of a lake and expire its snapshots between
 // commits. The files of Spark must stay, and no row may be added again.
 func TestLakeCompactedBySpark(t *testing.T) {
-	program, jar := os.Getenv("PERIGEE_LAKE"), os.Getenv("PERIGEE_LAKE_ICEBERG")
-	if program == "" || jar == "" {
+	useCommitter(t)
+	jar := os.Getenv("PERIGEE_LAKE_ICEBERG")
+	if jar == "" {
 		t.Skip("needs PERIGEE_LAKE_ICEBERG, a jar of Iceberg for Spark: make crash-lake")
 	}
-	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
 	r := testseed.New(t)
 	folder := t.TempDir()
 	s := openStore(t, filepath.Join(folder, "store"))

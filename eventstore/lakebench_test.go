@@ -20,11 +20,10 @@ import (
 
 // TestBenchLake measures what a lake costs and brings. make bench-lake runs it.
 func TestBenchLake(t *testing.T) {
-	program := os.Getenv("PERIGEE_LAKE")
-	if program == "" || os.Getenv("PERIGEE_BENCH_LAKE") == "" {
+	if os.Getenv("PERIGEE_BENCH_LAKE") == "" {
 		t.Skip("needs PERIGEE_BENCH_LAKE: make bench-lake")
 	}
-	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
+	useCommitter(t)
 	folder := t.TempDir()
 	rates := map[string][]float64{}
 	for round := range 3 {

@@ -695,15 +695,7 @@ func startS3(t *testing.T) (*testserver.S3Server, *s3client.Client) {
 	if os.Getenv("PERIGEE_SEAWEEDFS") == "" {
 		t.Skip("needs PERIGEE_SEAWEEDFS, the command weed: make test-lake")
 	}
-	server, err := testserver.StartS3(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Kill() })
-	t.Setenv("AWS_ENDPOINT_URL", server.Endpoint())
-	t.Setenv("AWS_REGION", "us-east-1")
-	t.Setenv("AWS_ACCESS_KEY_ID", testserver.S3AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", testserver.S3SecretKey)
+	server, _ := startLakeServer(t, t.TempDir())
 	client, err := s3client.FromEnvironment(10 * time.Second)
 	if err != nil {
 		t.Fatal(err)

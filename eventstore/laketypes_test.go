@@ -48,11 +48,7 @@ func lakeRows(t *testing.T, location string) (columns []string, rows map[int]map
 // openLake opens a store with a table in a lake, for tests that need the committer.
 func openLake(t *testing.T) (s *Store, p *Partition, location string) {
 	t.Helper()
-	program := os.Getenv("PERIGEE_LAKE")
-	if program == "" {
-		t.Skip("needs PERIGEE_LAKE, the program perigee-lake: make test-lake")
-	}
-	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
+	useCommitter(t)
 	folder := t.TempDir()
 	s = openStore(t, filepath.Join(folder, "store"))
 	p = take(t, openTable(t, s, TableConfig{Lake: &catalog.Lake{Warehouse: filepath.Join(folder, "warehouse"), Table: "test.events"}}))

@@ -4,7 +4,7 @@
 // needs take more memory and time to start than the engine.
 //
 // It keeps nothing between runs. Two runs at once, also of several machines, do not disturb
-// each other: of two commits to one table, one fails and is tried again from what the table
+// each other: of two commits to one table, one fails, and its committer retries from what the table
 // then has. When it returns without an error, the table has what the order wants.
 package main
 

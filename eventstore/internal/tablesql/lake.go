@@ -87,7 +87,7 @@ func HiddenColumns(t *manifest.Table) (hidden []HiddenColumn) {
 		}
 	}
 	fitted := FittedColumns(t)
-	// While a column is widened, files serve the lake as it is and as it will be.
+	// While a column is widened, files have its type in the lake before and after the change.
 	if next := Widened(t, 1); next != nil {
 		fitted = append(fitted, FittedColumns(next)...)
 	}

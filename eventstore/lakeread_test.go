@@ -598,10 +598,6 @@ func TestLakeLocalChanged(t *testing.T) {
 		t.Skip("needs PERIGEE_LAKE_PYTHON, a Python with pyiceberg: make test-lake")
 	}
 	server, _ := startS3(t)
-	if err := server.CreateTableBucket(t.Context(), "tables"); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PERIGEE_LAKE_TOKEN", testserver.S3AccessKey+":"+testserver.S3SecretKey)
 	folder := t.TempDir()
 	config := localConfig(folder)
 	config.Lake.Warehouse, config.Lake.Catalog = "s3://tables", server.Catalog()

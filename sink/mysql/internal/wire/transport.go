@@ -149,9 +149,24 @@ func (t *transport) readHandshakePacket() error {
 				t.stream = newCompressor(t.stream)
 			}
 		}
+		packet = keepNonce(packet)
 	}
 	t.pending = packet
 	return nil
+}
+
+// keepNonce adds a zero to a request to sign a nonce that ends in one. The driver
+// takes a zero at the end for a terminator, which MariaDB does not send here, and
+// without this could not sign one nonce of 256.
+func keepNonce(packet []byte) []byte {
+	const request, nonce = "\xfeclient_ed25519\x00", 32
+	body := packet[header:]
+	if len(body) != len(request)+nonce || !bytes.HasPrefix(body, []byte(request)) || body[len(body)-1] != 0 {
+		return packet
+	}
+	packet = append(packet, 0)
+	putSize(packet, len(packet)-header)
+	return packet
 }
 
 // Offsets in a greeting after the server's version: thread (4), scramble (8), a

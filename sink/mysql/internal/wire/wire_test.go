@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"database/sql"
 	"encoding/binary"
@@ -365,8 +366,8 @@ func TestWrongPassword(t *testing.T) {
 func TestAuthentication(t *testing.T) {
 	conn, _ := plain(t)
 	for _, statement := range []string{
-		"INSTALL SONAME 'auth_ed25519'", "CREATE USER curve@'%' IDENTIFIED VIA ed25519 USING PASSWORD('secret')",
-		"CREATE USER native@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON *.* TO curve@'%', native@'%'",
+		"INSTALL SONAME 'auth_ed25519'", "CREATE OR REPLACE USER curve@'%' IDENTIFIED VIA ed25519 USING PASSWORD('secret')",
+		"CREATE OR REPLACE USER native@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON *.* TO curve@'%', native@'%'",
 	} {
 		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
@@ -397,29 +398,56 @@ func TestPasswordInTheClear(t *testing.T) {
 		{"caching_sha2_password", []byte{1, 4}},
 		{"sha256_password", []byte("\xfesha256_password\x0012345678901234567890\x00")},
 	} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		said := make(chan string, 1)
-		go func() { said <- askForPassword(listener, pair, test.greets, test.asks) }()
-		config := mysql.NewConfig()
-		config.User, config.Passwd, config.Net, config.Addr = "root", "pass", "tcp", listener.Addr().String()
-		config.TLS, config.MaxAllowedPacket = &tls.Config{InsecureSkipVerify: true}, 1<<20
-		connector, err := NewConnector(config, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn, err := connector.Connect(t.Context())
-		if err != nil {
-			t.Fatalf("%s: %v", test.greets, err)
-		}
-		if got := <-said; got != "pass\x00" {
+		if got := answerOf(t, pair, test.greets, "pass", test.asks); got != "pass\x00" {
 			t.Errorf("%s: the server was told %q", test.greets, got)
 		}
-		_ = conn.Close()
-		listener.Close()
 	}
+}
+
+// TestNonceEndsInZero plays a MariaDB that asks for a signature of a nonce whose last
+// byte is what the driver takes for a terminator. The password is as long as a seed of
+// RFC 8032, so that the signature is the one of any implementation.
+func TestNonceEndsInZero(t *testing.T) {
+	certificate, key := testserver.WriteCertificate(t, t.TempDir())
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password := "a password that is 32 bytes long"
+	public := ed25519.NewKeyFromSeed([]byte(password)).Public().(ed25519.PublicKey)
+	for _, end := range []string{"1", "\x00", "\x00\x00"} {
+		nonce := "a nonce of 32 bytes, by a server"[:32-len(end)] + end
+		got := answerOf(t, pair, "mysql_native_password", password, []byte("\xfeclient_ed25519\x00"+nonce))
+		if !ed25519.Verify(public, []byte(nonce), []byte(got)) {
+			t.Errorf("a nonce that ends in %q: got %q, which is not its signature", end, got)
+		}
+	}
+}
+
+// answerOf connects to a server that asks for one thing after the handshake response,
+// and returns the answer.
+func answerOf(t *testing.T, pair tls.Certificate, greets, password string, asks []byte) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	said := make(chan string, 1)
+	go func() { said <- askForPassword(listener, pair, greets, asks) }()
+	config := mysql.NewConfig()
+	config.User, config.Passwd, config.Net, config.Addr = "root", password, "tcp", listener.Addr().String()
+	config.TLS, config.MaxAllowedPacket = &tls.Config{InsecureSkipVerify: true}, 1<<20
+	connector, err := NewConnector(config, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := connector.Connect(t.Context())
+	if err != nil {
+		t.Fatalf("%s: %v", greets, err)
+	}
+	defer conn.Close()
+	return <-said
 }
 
 func askForPassword(listener net.Listener, pair tls.Certificate, greets string, asks []byte) string {

@@ -3,8 +3,12 @@
 package sqlclient
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +29,35 @@ const slow = `SELECT count(*) FROM range(150000000) a(i) WHERE hash(i) = 1`
 func (f *folder) kill() {
 	f.T.Helper()
 	f.signal(syscall.SIGKILL)
+}
+
+// stop stops the worker that answers queries, which is done when none of its threads runs.
+func (f *folder) stop() {
+	f.T.Helper()
+	f.signal(syscall.SIGSTOP)
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", f.worker(protocol.QueryRole).process.Pid))
+		if err != nil {
+			f.T.Fatal(err)
+		}
+		if len(threads) > 0 && !slices.ContainsFunc(threads, runs) {
+			return
+		}
+		if time.Since(begin) > 10*time.Second {
+			f.T.Fatal("the worker does not stop")
+		}
+	}
+}
+
+// runs reports whether a thread goes on after SIGSTOP. Its name, in parentheses, stands
+// before its state.
+func runs(stat string) bool {
+	b, err := os.ReadFile(stat)
+	if err != nil {
+		return false // it has ended
+	}
+	state := bytes.LastIndexByte(b, ')') + 2
+	return state >= len(b) || b[state] != 'T'
 }
 
 // signal sends a signal to the worker that answers queries.
@@ -105,7 +138,7 @@ func TestKilledBeforeTheQuery(t *testing.T) {
 		{"a predicate", func() error { return f.client.CheckPredicate(t.Context(), f.M.Version, table.ID, "id = 1") }},
 	} {
 		f.Want(`SELECT 1`, "1")
-		f.signal(syscall.SIGSTOP) // it reads nothing, as if it had just been killed
+		f.stop() // it reads nothing, as if it had just been killed
 		done := make(chan error)
 		go func() { done <- asked.ask() }()
 		f.awaitRequests(1)

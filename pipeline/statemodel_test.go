@@ -177,7 +177,7 @@ func newStateModel(t *testing.T, random *lockedRand, shared bool) *stateModel {
 	t.Cleanup(func() { m.letters.Close() })
 	m.home = &faultyHome{Sink: store.Sink("test", nil), random: random}
 	m.state = &state.Config{
-		Name: "users", Shared: shared, Home: m.home.Traits().Units, HomeName: "changelog", Folder: filepath.Join(t.TempDir(), "users"),
+		Name: "users", Shared: shared, Home: faultyUnits{m.home.Traits().Units, random}, HomeName: "changelog", Folder: filepath.Join(t.TempDir(), "users"),
 		FlushAge: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 		Archive: m.newArchive(), Keep: 300 * time.Millisecond, ArchiveAge: 10 * time.Millisecond, SnapshotBytes: 2000,
 	}
@@ -449,12 +449,14 @@ func (m *stateModel) checkOrder(rows map[int]modelRow) {
 func (m *stateModel) counts() map[string]int {
 	m.t.Helper()
 	counts := map[string]int{}
-	units, err := m.state.Units(m.t.Context())
+	now := *m.state
+	now.Home = m.home.Traits().Units // which is not away any more
+	units, err := now.Units(m.t.Context())
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	for name := range units { // the last run may not have opened one whose copy was lost
-		u, err := state.Open(m.t.Context(), m.state, name)
+		u, err := state.Open(m.t.Context(), &now, name)
 		if err == nil {
 			err = u.Close()
 		}
@@ -502,6 +504,40 @@ type faultyWriter struct {
 	partition string
 }
 
+// faultyUnits are the units of a home that is away at times when one is opened or read.
+type faultyUnits struct {
+	sink.UnitStore
+	random *lockedRand
+}
+
+func (u faultyUnits) OpenUnit(ctx context.Context, name string) (sink.Unit, error) {
+	if u.random.IntN(10) == 0 {
+		return nil, errors.New("away")
+	}
+	unit, err := u.UnitStore.OpenUnit(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return faultyUnit{unit, u.random}, nil
+}
+
+type faultyUnit struct {
+	sink.Unit
+	random *lockedRand
+}
+
+func (u faultyUnit) Notes(ctx context.Context, first uint64, visit func(*sink.Note) error) error {
+	if u.random.IntN(10) == 0 {
+		return errors.New("away")
+	}
+	return u.Unit.Notes(ctx, first, func(n *sink.Note) error {
+		if u.random.IntN(100) == 0 {
+			return errors.New("away")
+		}
+		return visit(n)
+	})
+}
+
 func (w *faultyWriter) WriteNote(ctx context.Context, out *event.Output, unit sink.Unit, note *sink.Note) error {
 	fault := w.home.random.IntN(100)
 	switch fault {
@@ -522,7 +558,7 @@ func (w *faultyWriter) WriteNote(ctx context.Context, out *event.Output, unit si
 			}
 		}
 	}
-	if err := w.NoteWriter.WriteNote(ctx, out, unit, note); err != nil || fault != 4 {
+	if err := w.NoteWriter.WriteNote(ctx, out, unit.(faultyUnit).Unit, note); err != nil || fault != 4 {
 		return err
 	}
 	return errors.New("the answer is lost")

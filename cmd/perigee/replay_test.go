@@ -263,8 +263,10 @@ pipelines:
 	if err := replay.Start(); err != nil {
 		t.Fatal(err)
 	}
+	// Before this line a moment without an engine would make the replay write the rows itself.
+	eventually(t, "the replay begins", func() bool { return strings.Contains(out.String(), "replaying") })
 	for range 2 { // the replay waits for the engine
-		time.Sleep(700 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 		engine.signal(syscall.SIGKILL)
 		<-engine.done
 		engine = runEngine(t, config)

@@ -178,7 +178,7 @@ nodes-asan: ## test the C core of the node database under AddressSanitizer and U
 test-sql: build ## SQL: parameters, limits, cancelling, each format in a reader of its own, recompute, backup and restore under load, and hostile statements while events arrive
 	@$(SETUP) pyarrow
 	@$(GO) test -count=1 ./internal/sqltext
-	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow PERIGEE_STORE_CRAFTED=150 PERIGEE_STORE_SHAPES=3 $(GO) test -count=1 -run 'EnoughMemory|Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Functions|Examples|Growth|Sandbox|Recompute|Computed|Backup|Restore' ./eventstore ./eventstore/queryhttp ./eventstore/internal/sqlworker ./eventstore/internal/sqlclient
+	@PERIGEE_PYARROW=$(CURDIR)/.build/pyarrow PERIGEE_STORE_CRAFTED=150 PERIGEE_STORE_SHAPES=4 $(GO) test -count=1 -run 'EnoughMemory|Requests|Truncated|Formats|Disconnect|Queries|Endless|Handler|Encodings|Macros|Functions|Examples|Growth|Sandbox|Recompute|Computed|Backup|Restore' ./eventstore ./eventstore/queryhttp ./eventstore/internal/sqlworker ./eventstore/internal/sqlclient
 	@$(GO) build -o bin/hostile ./internal/e2e/hostile
 	@bin/hostile -perigee $(PERIGEE) -only sql:
 

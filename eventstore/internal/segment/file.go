@@ -31,8 +31,8 @@ const (
 	wideRowBytes    = 4 << 10
 	leastGroupBytes = 1 << 20
 	// openGroupRows applies to files that are published in a lake. Other engines read such
-	// groups in half the time. Their bytes are bounded as those of other files are: with 32
-	// MiB, a merge of four files needs more memory than the writer has.
+	// groups faster. Their bytes are bounded as those of other files are: with 24 MiB, files
+	// of long texts would need too much memory to be merged.
 	openGroupRows = 122_880
 	// dictionaryMax is the maximum number of distinct values in the dictionary of a row
 	// group. A file with -0.0 has no dictionaries: DuckDB merges the two zeros in one.

@@ -10,14 +10,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/document"
 )
 
 // DuckDB accounts for its buffers, but not for the texts and lists of the rows that it
 // processes, nor for the states of some aggregates. A memoryWatch therefore monitors the whole
-// worker while requests run. When the worker exceeds its limit, the watch ends the oldest
-// request during which the worker has grown by more than a quarter of the limit.
+// worker while requests run. When the worker exceeds its limit, even without the free memory that
+// allocators keep, the watch ends the oldest request during which the worker has grown by more
+// than a quarter of the limit.
 const (
 	memoryInterval = 5 * time.Millisecond
 	// evictedTime is the time that an ended request has to free its memory before the
@@ -109,6 +111,13 @@ func (m *memoryWatch) evictOldest() bool {
 	if len(m.running) == 0 {
 		return false
 	}
+	if m.resident() <= m.limit {
+		return false
+	}
+	// Most of it may be free: after a merge, the allocators keep half the memory of a worker
+	// that writes files.
+	duckdb.TrimAllocator()
+	document.TrimAllocator()
 	now := m.resident()
 	if now <= m.limit {
 		return false

@@ -188,17 +188,20 @@ func readOrphan(fs iceio.IO, address string, l location) (*manifest, error) {
 	return m, nil
 }
 
-// isDirty reports whether a manifest has files that a purge must remove, or what it knew of
-// their values.
-func (m *manifest) isDirty(w *lake.Owner, p lake.Purge) bool {
-	for _, names := range [][]string{m.live, m.gone} {
-		for _, name := range names {
-			if file, found := strings.CutPrefix(name, lake.DataFolder); found && w.IsDirty(file, p) {
-				return true
-			}
+// purgedBy tells which purges must remove files that a manifest names, or knows values of.
+func (m *manifest) purgedBy(w *lake.Owner) lake.PurgedBy {
+	return min(purgedBy(w, m.live), purgedBy(w, m.gone))
+}
+
+// purgedBy tells which purges must remove any of the files below the location.
+func purgedBy(w *lake.Owner, names []string) lake.PurgedBy {
+	least := lake.NoPurge
+	for _, name := range names {
+		if file, found := strings.CutPrefix(name, lake.DataFolder); found {
+			least = min(least, w.PurgedBy(file))
 		}
 	}
-	return false
+	return least
 }
 
 // inParallel calls do with the numbers below n, some at once, and returns their errors.

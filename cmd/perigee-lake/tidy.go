@@ -37,7 +37,8 @@ type tidying struct {
 	table      *table.Table
 	owner      *lake.Owner
 	references *references
-	seen       map[string]bool // objects that the table named once since the tidying began
+	purgedBy   map[*manifest]lake.PurgedBy // of all manifests
+	seen       map[string]bool             // objects that the table named once since the tidying began
 	done       lake.Tidied
 }
 
@@ -104,13 +105,26 @@ func (y *tidying) load(ctx context.Context) error {
 	for name := range y.references.named {
 		y.seen[name] = true
 	}
+	y.purgedBy = map[*manifest]lake.PurgedBy{}
+	for _, m := range y.references.manifests {
+		y.purgedBy[m] = m.purgedBy(y.owner)
+	}
 	y.table, y.report.Metadata = t, t.MetadataLocation()
 	return nil
 }
 
-// isDirty reports whether a manifest has something that a purge must remove.
-func (y *tidying) isDirty(m *manifest) bool {
-	return slices.ContainsFunc(y.Purges, func(p lake.Purge) bool { return m.isDirty(y.owner, p) })
+// isDirty reports whether a purge of the order is one of these.
+func (y *tidying) isDirty(b lake.PurgedBy) bool {
+	return slices.ContainsFunc(y.Purges, b.Includes)
+}
+
+// snapshotPurgedBy tells which purges must remove something of a snapshot.
+func (y *tidying) snapshotPurgedBy(id int64) lake.PurgedBy {
+	least := lake.NoPurge
+	for _, m := range y.references.snapshots[id] {
+		least = min(least, y.purgedBy[m])
+	}
+	return least
 }
 
 // commitOnce commits the next change of the table's metadata. settled reports that there is none.
@@ -150,7 +164,7 @@ func (y *tidying) poorManifests(current int64) map[string]bool {
 		if m.file.ManifestContent() != iceberg.ManifestContentData {
 			continue
 		}
-		if y.isDirty(m) && y.isDirty(&manifest{live: m.gone}) {
+		if y.isDirty(purgedBy(y.owner, m.gone)) {
 			dirty[m.file.FilePath()] = true
 		}
 		if m.file.Length() < manifestSize {
@@ -204,7 +218,7 @@ func (y *tidying) snapshots() (all []lake.Snapshot, refs []lake.Ref) {
 	}
 	for _, s := range meta.Snapshots() {
 		later(s.SnapshotID, first[s.SnapshotID])
-		one := lake.Snapshot{ID: s.SnapshotID, Taken: time.UnixMilli(s.TimestampMs), Replaced: replaced[s.SnapshotID], Dirty: slices.ContainsFunc(y.references.snapshots[s.SnapshotID], y.isDirty)}
+		one := lake.Snapshot{ID: s.SnapshotID, Taken: time.UnixMilli(s.TimestampMs), Replaced: replaced[s.SnapshotID], Dirty: y.isDirty(y.snapshotPurgedBy(s.SnapshotID))}
 		if s.ParentSnapshotID != nil {
 			one.Parent = *s.ParentSnapshotID
 		}
@@ -289,9 +303,7 @@ func (y *tidying) removeObjects(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, p := range y.Purges {
-		y.done.Purged = append(y.done.Purged, y.purged(p, objects, dirty, refused))
-	}
+	y.done.Purged = y.purged(objects, dirty, refused)
 	return nil
 }
 
@@ -343,64 +355,108 @@ func (y *tidying) isDirtyOrphan(fs iceio.IO, name string) (bool, error) {
 	if isMissing(err) {
 		return true, nil // unless it is gone, its older versions have it
 	}
-	return m != nil && y.isDirty(m), err
+	return m != nil && y.isDirty(m.purgedBy(y.owner)), err
 }
 
-// purged returns how far a purge is, with these objects. dirty are manifests that no snapshot
+// An unnamed is an object that no snapshot names, or one of its versions.
+type unnamed struct {
+	purgedBy lake.PurgedBy
+	foreign  bool // of another engine
+	modified time.Time
+}
+
+// purged returns how far each purge is, with these objects. dirty are manifests that no snapshot
 // has.
-func (y *tidying) purged(p lake.Purge, objects []lake.Object, dirty map[string]bool, refused []string) (result lake.Purged) {
-	var waits []string
-	hold := func(until time.Time, format string, args ...any) {
-		waits = append(waits, fmt.Sprintf(format, args...))
-		if until.After(result.Until) {
-			result.Until = until
+func (y *tidying) purged(objects []lake.Object, dirty map[string]bool, refused []string) (results []lake.Purged) {
+	var left []unnamed
+	for _, object := range objects {
+		file, isData := strings.CutPrefix(object.Name, lake.DataFolder)
+		one := unnamed{purgedBy: lake.NoPurge, modified: object.Modified}
+		switch {
+		case dirty[object.Name]:
+			one.purgedBy = -1
+		case y.references.named[object.Name] || !isData:
+			continue
+		default:
+			one.purgedBy, one.foreign = y.owner.PurgedBy(file), !y.owner.IsOwn(file)
 		}
+		left = append(left, one)
 	}
-	all, refs := y.snapshots()
+	snapshots, refs := y.snapshots()
+	purgedBy := make([]lake.PurgedBy, len(snapshots))
+	for i, s := range snapshots {
+		purgedBy[i] = y.snapshotPurgedBy(s.ID)
+	}
+	for _, p := range y.Purges {
+		result := y.waitsForSnapshots(p, snapshots, purgedBy, refs)
+		result.add(y.waitsForObjects(p, left, refused))
+		if len(y.report.Gone) > 0 {
+			result.hold(time.Time{}, "another engine has rewritten files of this store, and its own may have the rows: delete them there, too")
+		}
+		results = append(results, lake.Purged{Waits: strings.Join(result.reasons, "; "), Until: result.until})
+	}
+	return results
+}
+
+// A holding tells why a purge waits, and until when at least.
+type holding struct {
+	reasons []string
+	until   time.Time // zero if time does not end it
+}
+
+func (h *holding) hold(until time.Time, format string, args ...any) {
+	h.reasons = append(h.reasons, fmt.Sprintf(format, args...))
+	h.until = later(h.until, until)
+}
+
+func (h *holding) add(other holding) {
+	h.reasons = append(h.reasons, other.reasons...)
+	h.until = later(h.until, other.until)
+}
+
+func (y *tidying) waitsForSnapshots(p lake.Purge, snapshots []lake.Snapshot, purgedBy []lake.PurgedBy, refs []lake.Ref) (h holding) {
 	number, until := 0, time.Time{}
-	for _, s := range all {
-		if !slices.ContainsFunc(y.references.snapshots[s.ID], func(m *manifest) bool { return m.isDirty(y.owner, p) }) {
+	for i, s := range snapshots {
+		if !purgedBy[i].Includes(p) {
 			continue
 		}
 		if at := slices.IndexFunc(refs, func(r lake.Ref) bool { return r.Head == s.ID }); at < 0 {
 			number++
 			until = later(until, s.Replaced.Add(y.Grace))
 		} else if name := refs[at].Name; name == table.MainBranch {
-			hold(time.Time{}, "the newest snapshot has files that another engine has rewritten in part: delete the rows there, too")
+			h.hold(time.Time{}, "the newest snapshot has files that another engine has rewritten in part: delete the rows there, too")
 		} else {
-			hold(time.Time{}, "branch or tag %s keeps a snapshot with the rows: drop it", name)
+			h.hold(time.Time{}, "branch or tag %s keeps a snapshot with the rows: drop it", name)
 		}
 	}
 	if number > 0 {
-		hold(until, "%d snapshots have files with the rows, and may be read until %s", number, until.UTC().Format(time.RFC3339))
+		h.hold(until, "%d snapshots have files with the rows, and may be read until %s", number, until.UTC().Format(time.RFC3339))
 	}
-	number, until = 0, time.Time{}
+	return h
+}
+
+func (y *tidying) waitsForObjects(p lake.Purge, left []unnamed, refused []string) (h holding) {
+	number, until := 0, time.Time{}
 	foreign, foreignUntil := 0, time.Time{}
-	for _, object := range objects {
-		file, isData := strings.CutPrefix(object.Name, lake.DataFolder)
-		switch isDirty := isData && y.owner.IsDirty(file, p); {
-		case isDirty && y.references.named[object.Name]: // by a snapshot that waits
-		case isDirty, dirty[object.Name]:
+	for _, one := range left {
+		switch {
+		case one.purgedBy.Includes(p):
 			number++
-			until = later(until, object.Modified.Add(y.Grace))
-		case isData && !y.references.named[object.Name] && !y.owner.IsOwn(file) && object.Modified.Before(p.At.Add(y.Grace)):
+			until = later(until, one.modified.Add(y.Grace))
+		case one.foreign && one.modified.Before(p.At.Add(y.Grace)):
 			foreign++
-			foreignUntil = later(foreignUntil, object.Modified.Add(y.ForeignGrace))
+			foreignUntil = later(foreignUntil, one.modified.Add(y.ForeignGrace))
 		}
 	}
 	if number > 0 && len(refused) > 0 {
-		hold(time.Time{}, "%d objects or versions have the rows, and the store refuses to remove them: %s", number, refused[0])
+		h.hold(time.Time{}, "%d objects or versions have the rows, and the store refuses to remove them: %s", number, refused[0])
 	} else if number > 0 {
-		hold(until, "%d objects or versions have the rows until %s", number, until.UTC().Format(time.RFC3339))
+		h.hold(until, "%d objects or versions have the rows until %s", number, until.UTC().Format(time.RFC3339))
 	}
 	if foreign > 0 {
-		hold(foreignUntil, "%d files of other engines, which no snapshot has, may have the rows until %s", foreign, foreignUntil.UTC().Format(time.RFC3339))
+		h.hold(foreignUntil, "%d files of other engines, which no snapshot has, may have the rows until %s", foreign, foreignUntil.UTC().Format(time.RFC3339))
 	}
-	if len(y.report.Gone) > 0 {
-		hold(time.Time{}, "another engine has rewritten files of this store, and its own may have the rows: delete them there, too")
-	}
-	result.Waits = strings.Join(waits, "; ")
-	return result
+	return h
 }
 
 func later(a, b time.Time) time.Time {

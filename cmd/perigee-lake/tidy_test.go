@@ -277,7 +277,7 @@ func (h *history) end() {
 			h.Errorf("%s is still there: %v, now %v", object.Name, object.Modified, time.Now())
 		}
 		for _, p := range h.purges {
-			if owner.IsDirty(strings.TrimPrefix(object.Name, "data/"), p) {
+			if owner.PurgedBy(strings.TrimPrefix(object.Name, "data/")).Includes(p) {
 				h.Errorf("%s has deleted rows", object.Name)
 			}
 		}
@@ -287,7 +287,7 @@ func (h *history) end() {
 			h.Errorf("purge %+v waits: %+v", p, r.Tidied.Purged[i])
 		}
 		for _, m := range named.manifests {
-			if m.isDirty(owner, p) {
+			if m.purgedBy(owner).Includes(p) {
 				h.Errorf("manifest %s knows of deleted rows", m.file.FilePath())
 			}
 		}
@@ -316,7 +316,7 @@ func (h *history) checkPurged(o *lake.TableOrder) {
 			}
 		}
 		for _, p := range h.purges {
-			if m != nil && m.isDirty(owner, p) {
+			if m != nil && m.purgedBy(owner).Includes(p) {
 				h.Errorf("%s has deleted rows or knows of them", object.Name)
 			}
 		}

@@ -2,6 +2,7 @@ package lake
 
 import (
 	"errors"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -146,12 +147,26 @@ func OwnerOf(o *TableOrder, properties map[string]string) (*Owner, error) {
 // IsOwn reports whether a file, named as in State, belongs to the store.
 func (w *Owner) IsOwn(name string) bool { return w.owned[IncarnationOf(name)] }
 
-// IsDirty reports whether a file may have rows that a purge must remove.
-func (w *Owner) IsDirty(name string, p Purge) bool {
-	if !w.IsOwn(name) || w.wanted[name] {
-		return false
+// A PurgedBy tells which purges must remove a file: those with a greater Number. There may be many
+// purges and many files, so the name of a file is parsed once for all of them.
+type PurgedBy int64
+
+// NoPurge is the PurgedBy of files that no purge must remove. It is greater than all others.
+const NoPurge PurgedBy = math.MaxInt64
+
+// Includes reports whether a purge must remove the file.
+func (b PurgedBy) Includes(p Purge) bool { return b < NoPurge && (b < 0 || uint64(b) < p.Number) }
+
+// PurgedBy tells which purges must remove a file, named as in State.
+func (w *Owner) PurgedBy(name string) PurgedBy {
+	incarnation := IncarnationOf(name)
+	switch {
+	case !w.owned[incarnation] || w.wanted[name]:
+		return NoPurge
+	case incarnation != w.current:
+		return -1
 	}
-	return IncarnationOf(name) != w.current || numberOf(name) < p.Number
+	return PurgedBy(numberOf(name))
 }
 
 // numberOf returns the number of the segment in a name made by FileName.

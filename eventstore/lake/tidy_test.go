@@ -75,7 +75,7 @@ func ownerFor(t *testing.T) (*Owner, File, File) {
 	return w, a, b
 }
 
-func TestIsDirty(t *testing.T) {
+func TestPurgedBy(t *testing.T) {
 	w, a, _ := ownerFor(t)
 	for name, want := range map[string]bool{
 		a.Name:              false, // ordered
@@ -85,7 +85,7 @@ func TestIsDirty(t *testing.T) {
 		file(4, 2, 3).Name:  false, // of another store
 		"2026-11-23/x.orc":  false,
 	} {
-		if got := w.IsDirty(name, Purge{Number: 10}); got != want {
+		if got := w.PurgedBy(name).Includes(Purge{Number: 10}); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}

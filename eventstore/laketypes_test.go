@@ -254,6 +254,39 @@ func TestLakeTypes(t *testing.T) {
 	}
 }
 
+// TestLakeAfterDelete checks that files without deleted rows are published as all others are: none
+// waits, they are merged, and columns can be widened.
+func TestLakeAfterDelete(t *testing.T) {
+	s, p, _ := openLake(t)
+	r := testseed.New(t)
+	for i := range mergeMin - 1 {
+		appendDocs(t, p, uint64(40*i), typeDocs(r, 40*i, 40, i > 0)...)
+		seal(t, s)
+		publishAll(t, s)
+	}
+	if _, err := s.Delete(t.Context(), "events", "id % 10 = 3"); err != nil {
+		t.Fatal(err)
+	}
+	publishAll(t, s)
+	if state := s.LakeStates()[0]; state.WaitingFiles != 0 || state.Misfits == 0 {
+		t.Errorf("after the delete: %+v", state)
+	}
+	if err := mergeQuiet(t.Context(), s); err != nil || len(filesOf(s)) != 1 {
+		t.Errorf("%d files are left (%v)", len(filesOf(s)), err)
+	}
+	for _, field := range []string{"b", "c"} {
+		if _, err := s.WidenInLake("events", field); err != nil {
+			t.Fatal(err)
+		}
+		waitUntil(t, s, func() bool {
+			if err := s.publish(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			return s.LakeStates()[0].Widening == ""
+		})
+	}
+}
+
 // TestLakeWiden widens the columns of a lake table one after the other, while rows arrive, the
 // committer fails and the store is opened again. Readers must see each column either in its old
 // type or in the new one.

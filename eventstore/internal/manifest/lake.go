@@ -163,7 +163,7 @@ func (t *Table) Publication(f *File) Publication {
 	switch {
 	case t.Lake == nil || f.Step == 0 && len(f.Replaces) == 0:
 		return Unpublished
-	case f.Gone || f.Changed || f.Step > t.Lake.Step || f.Step == 0 && len(f.Replaces) >= ReplacesMin:
+	case f.Gone || f.Step > t.Lake.Step || f.Step == 0 && (f.Changed || len(f.Replaces) >= ReplacesMin):
 		return Unknown
 	}
 	return Published

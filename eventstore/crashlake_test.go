@@ -32,18 +32,20 @@ const (
 	crashLakeSettings = "EVENTSTORE_CRASH_LAKE_SETTINGS"
 )
 
-// publishUntilKilled appends, deletes, merges and publishes rows. It prints:
+// publishUntilKilled appends, deletes, merges and publishes rows, and widens columns. It prints:
 //
 //	ack FIRST COUNT       rows are durable
 //	deleting MODULUS ID   rows may be deleted: those with id % 50 = MODULUS and id < ID
 //	deleted MODULUS ID    they are
+//	widening COLUMN       it gets its present type in the lake
 //	published             the lake has what the store wants
 //	unpublished ERROR     it may not
 func publishUntilKilled(folder string) error {
-	config := lakeConfig("")
-	if err := json.Unmarshal([]byte(os.Getenv(crashLakeSettings)), config.Lake); err != nil {
+	var settings catalog.Lake
+	if err := json.Unmarshal([]byte(os.Getenv(crashLakeSettings)), &settings); err != nil {
 		return err
 	}
+	config := crashLakeConfig(settings)
 	s, err := Open(folder, workOptions())
 	if err != nil {
 		return err
@@ -63,7 +65,7 @@ func publishUntilKilled(folder string) error {
 	}
 	r := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(next)))
 	for {
-		switch action := r.IntN(20); {
+		switch action := r.IntN(21); {
 		case action == 0:
 			modulus := r.IntN(50)
 			fmt.Println("deleting", modulus, next)
@@ -83,8 +85,15 @@ func publishUntilKilled(folder string) error {
 				continue
 			}
 			fmt.Println("published")
+		case action < 13:
+			column := grownColumn(r.IntN(next + 1))
+			if _, err := s.WidenInLake("events", column); err == nil {
+				fmt.Println("widening", column)
+			} else if _, refused := errors.AsType[*event.PermanentError](err); !refused {
+				return err
+			}
 		default:
-			docs := lakeDocs(r, next, 1+r.IntN(60))
+			docs := crashLakeDocs(r, next, 1+r.IntN(60))
 			if err := p.Append(ctx, outputOf(uint64(next), docs...)); err != nil {
 				return err
 			}
@@ -93,6 +102,30 @@ func publishUntilKilled(folder string) error {
 		}
 	}
 }
+
+// crashLakeConfig returns the configuration of a table whose columns grow.
+func crashLakeConfig(settings catalog.Lake) TableConfig {
+	config := lakeConfig("")
+	config.Lake, config.Unknown = &settings, catalog.AddUnknown
+	return config
+}
+
+// crashLakeDocs returns documents whose grownColumn has integers first, and other numbers later.
+func crashLakeDocs(r *rand.Rand, first, n int) []string {
+	docs := lakeDocs(r, first, n)
+	for i := range docs {
+		half := ""
+		if id := first + i; id%grownEvery > grownEvery/2 {
+			half = ".5"
+		}
+		docs[i] = fmt.Sprintf("%s,%q:%d%s}", strings.TrimSuffix(docs[i], "}"), grownColumn(first+i), first+i, half)
+	}
+	return docs
+}
+
+const grownEvery = 1000 // ids with the same grownColumn
+
+func grownColumn(id int) string { return fmt.Sprint("grown", id/grownEvery) }
 
 // A crashedLake is a store that is killed while it publishes.
 type crashedLake struct {
@@ -104,12 +137,13 @@ type crashedLake struct {
 	settings  catalog.Lake
 	said      []string // by the killed processes
 	published int
+	widened   int // columns
 	verdict
 }
 
 // TestCrashLake kills a store that publishes, its committer, and the S3 service with the catalog,
 // restores a backup, and repeats old orders. Then the store must have each row that it confirmed
-// once, and so must the lake table, in Sail.
+// once, and so must the lake table, in Sail, with each column in its present type.
 func TestCrashLake(t *testing.T) {
 	kills := countFrom(t, "PERIGEE_LAKE_KILLS", 0)
 	if kills == 0 {
@@ -139,10 +173,10 @@ func TestCrashLake(t *testing.T) {
 			t.Fatalf("after kill %d", kill+1)
 		}
 	}
-	if l.published < kills {
-		t.Errorf("%d orders were carried out: the test proves little", l.published)
+	if l.published < kills || l.widened == 0 {
+		l.t.Errorf("%d orders were carried out, %d columns widened: the test proves little", l.published, l.widened)
 	}
-	fmt.Printf("figure crash_lake_kills %d\nfigure crash_lake_published %d\nfigure crash_lake_lost %d\nfigure crash_lake_duplicated %d\n", kills, l.published, l.lost, l.duplicated)
+	fmt.Printf("figure crash_lake_kills %d\nfigure crash_lake_published %d\nfigure crash_lake_widened %d\nfigure crash_lake_lost %d\nfigure crash_lake_duplicated %d\n", kills, l.published, l.widened, l.lost, l.duplicated)
 }
 
 func (l *crashedLake) startServer() {
@@ -196,6 +230,9 @@ func (l *crashedLake) kill() {
 	for _, line := range lines {
 		if line == "published" {
 			l.published++
+		}
+		if strings.HasPrefix(line, "widening") {
+			l.widened++
 		}
 	}
 }
@@ -299,20 +336,9 @@ func (l *crashedLake) check(lakeToo bool) {
 	if !lakeToo {
 		return
 	}
-	config := lakeConfig("")
-	config.Lake = &l.settings
-	openTable(l.t, s, config)
+	openTable(l.t, s, crashLakeConfig(l.settings))
 	seal(l.t, s)
-	var err error
-	for range 10 { // what the servers and committers killed last were doing
-		if err = s.publish(l.t.Context(), time.Now().Add(1000*time.Hour)); err == nil && s.current().Table("events").Lake.Error == "" {
-			break
-		}
-		time.Sleep(time.Second)
-	}
-	if err != nil {
-		l.t.Fatalf("publish after all: %v", err)
-	}
+	l.publishWidened(s)
 	truth := filepath.Join(l.folder, "truth.json")
 	writeTruth(l.t, s, truth, lakePredicates(l.random, 3))
 	if differences := readByEngine("sail", truth, strings.Join([]string{l.settings.Catalog, l.settings.Warehouse, l.settings.Table}, "#")); differences != "" {
@@ -321,6 +347,24 @@ func (l *crashedLake) check(lakeToo bool) {
 			*count += strings.Count(differences, word)
 		}
 	}
+}
+
+// publishWidened publishes the store until the lake has each column in its present type.
+func (l *crashedLake) publishWidened(s *Store) {
+	l.t.Helper()
+	var err error
+	for begun := time.Now(); time.Since(begun) < 2*time.Minute; time.Sleep(300 * time.Millisecond) {
+		for _, c := range s.current().Table("events").Current().Columns {
+			if s.LakeStates()[0].Widening == "" {
+				_, _ = s.WidenInLake("events", c.Name) // it refuses what needs no widening
+			}
+		}
+		err = s.publish(l.t.Context(), time.Now().Add(1000*time.Hour))
+		if state := s.LakeStates()[0]; err == nil && state.Error == "" && state.Widening == "" && state.Misfits == 0 {
+			return
+		}
+	}
+	l.t.Fatalf("publish after all: %v, %+v", err, s.LakeStates())
 }
 
 func (l *crashedLake) checkStore(s *Store) {

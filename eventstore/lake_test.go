@@ -253,12 +253,12 @@ func writeTruth(t *testing.T, s *Store, path string, predicates []string) {
 		Where    []map[string]any `json:"where"`
 	}{Columns: []string{"id", "moment", "moment_ns", "kind", "flag", "small", "amount", "text", "seen", "exact", "raw", "data", "twice", "_rest"},
 		Times: []string{"moment", "seen"}, Bytes: []string{"raw"}, Decimals: map[string]int{"exact": 2}}
-	more, rest := "", "NULL"
-	for _, c := range s.current().Table("events").Current().Columns {
-		switch {
-		case c.Name == catalog.RestColumn:
-			rest = "CAST(_rest AS VARCHAR)"
-		case !slices.Contains(truth.Columns, c.Name) && (c.Type == event.Int64 || c.Type == event.Float64):
+	more, rest, schema := "", "NULL", s.current().Table("events").Current()
+	if schema.Rest {
+		rest = "CAST(_rest AS VARCHAR)"
+	}
+	for _, c := range schema.Columns {
+		if !slices.Contains(truth.Columns, c.Name) && (c.Type == event.Int64 || c.Type == event.Float64) {
 			truth.Columns = append(truth.Columns, c.Name)
 			more += ", " + c.Name
 		}

@@ -531,7 +531,7 @@ func (u faultyUnit) Notes(ctx context.Context, first uint64, visit func(*sink.No
 		return errors.New("away")
 	}
 	return u.Unit.Notes(ctx, first, func(n *sink.Note) error {
-		if u.random.IntN(100) == 0 {
+		if u.random.IntN(500) == 0 {
 			return errors.New("away")
 		}
 		return visit(n)

@@ -98,8 +98,11 @@ func (m *memoryWatch) trimAfter(w *watched) {
 func (m *memoryWatch) run() {
 	for {
 		time.Sleep(memoryInterval)
+		begun := time.Now()
 		if m.evictOldest() {
 			time.Sleep(evictedTime)
+		} else {
+			time.Sleep(3 * time.Since(begun)) // trimming takes a quarter of the time at most
 		}
 	}
 }
@@ -108,30 +111,34 @@ func (m *memoryWatch) run() {
 func (m *memoryWatch) evictOldest() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.running) == 0 {
+	if m.oldestGrown() == nil {
 		return false
 	}
-	if m.resident() <= m.limit {
-		return false
-	}
-	// Most of it may be free: after a merge, the allocators keep half the memory of a worker
-	// that writes files.
+	// Most of the memory may be free: after a merge, the allocators keep half of it.
 	duckdb.TrimAllocator()
 	document.TrimAllocator()
-	now := m.resident()
-	if now <= m.limit {
-		return false
-	}
-	var oldest *watched
-	for w := range m.running {
-		if !w.ended && now-w.before > m.limit/4 && (oldest == nil || w.started.Before(oldest.started)) {
-			oldest = w
-		}
-	}
+	oldest := m.oldestGrown()
 	if oldest == nil {
 		return false
 	}
 	oldest.ended = true
 	oldest.cancel(protocol.ErrQueryMemory)
 	return true
+}
+
+// oldestGrown returns the request to end if the process exceeds its limit, or nil.
+func (m *memoryWatch) oldestGrown() (oldest *watched) {
+	if len(m.running) == 0 {
+		return nil
+	}
+	now := m.resident()
+	if now <= m.limit {
+		return nil
+	}
+	for w := range m.running {
+		if !w.ended && now-w.before > m.limit/4 && (oldest == nil || w.started.Before(oldest.started)) {
+			oldest = w
+		}
+	}
+	return oldest
 }

@@ -60,7 +60,7 @@ test-lake: lake ## tables in folders and S3, with SQL and REST catalogs, which p
 test-lake-engines: lake ## the same table, read by Spark with two versions of Iceberg and by Trino as well
 	@$(SETUP) lake-engines-jvm
 	@$(LAKE) PERIGEE_LAKE_ENGINES='pyiceberg duckdb chdb sail spark=$(LAKE_JVM)/iceberg-1.11.0.jar spark=$(LAKE_JVM)/iceberg-1.12.0.jar trino=$(LAKE_JVM)/trino,$(LAKE_JVM)/java' \
-	  $(GO) test ./eventstore -count=1 -v -timeout 20m -run 'TestLakeEngines|TestLakePage'
+	  $(GO) test ./eventstore -count=1 -v -timeout 40m -run 'TestLakeEngines|TestLakePage'
 
 crash-lake: lake ## kill a store that publishes, its committer, S3 and the catalog 200 times, lose 60 answers of commits, and compact the lake with Spark: it has each row once
 	@$(SETUP) servers && $(SETUP) seaweedfs && $(SETUP) lake-engines-jvm

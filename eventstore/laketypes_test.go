@@ -272,7 +272,7 @@ func TestLakeAfterDelete(t *testing.T) {
 		t.Errorf("after the delete: %+v", state)
 	}
 	if err := mergeQuiet(t.Context(), s); err != nil || len(filesOf(s)) != 1 {
-		t.Errorf("%d files are left (%v)", len(filesOf(s)), err)
+		t.Errorf("%d files are left, want 1 (%v)", len(filesOf(s)), err)
 	}
 	for _, field := range []string{"b", "c"} {
 		if _, err := s.WidenInLake("events", field); err != nil {

@@ -118,6 +118,7 @@ func (t modelTree) kill(top string) {
 
 // A modelSession is the view of one session.
 type modelSession struct {
+	number     int
 	local      modelTree
 	level      int
 	stored     modelTree // inside a transaction
@@ -148,9 +149,10 @@ type modelLocalSave struct {
 
 // A modelStep is an operation of a transaction with its result, which the commit repeats.
 type modelStep struct {
-	op     modelOp
-	result string
-	local  modelTree // for a merge
+	op       modelOp
+	result   string
+	local    modelTree     // for a merge
+	iterator modelIterator // for a step of an iterator: before it
 }
 
 type modelIterator struct {
@@ -168,8 +170,8 @@ type model struct {
 
 func newModel(sessions int) *model {
 	m := &model{committed: modelTree{}}
-	for range sessions {
-		m.sessions = append(m.sessions, &modelSession{local: modelTree{}})
+	for i := range sessions {
+		m.sessions = append(m.sessions, &modelSession{number: i, local: modelTree{}})
 	}
 	return m
 }
@@ -299,10 +301,12 @@ func (op modelOp) node(stored, local modelTree) (result string, wrote bool) {
 		if exists {
 			nodes = append(nodes, key)
 		}
+		wrote := false
 		for _, node := range nodes {
+			wrote = wrote || op.N > 0 || tree[node].expires
 			op.expireAt(tree, node)
 		}
-		return "", len(nodes) > 0
+		return "", wrote
 	case doKillRange:
 		return "", op.killRange(tree, key)
 	case doSetAll:
@@ -633,11 +637,16 @@ func (m *model) commit(s *modelSession, got string) string {
 				again.control(step.op, step.result)
 				continue
 			}
-			local := modelTree{}
-			if step.local != nil {
-				local = step.local
+			if step.op.Kind == "step" {
+				result = step.iterator.next(again.stored)
+			} else {
+				local := modelTree{}
+				if step.local != nil {
+					local = step.local
+				}
+				result, _ = step.op.node(again.stored, local)
 			}
-			if result, _ = step.op.node(again.stored, local); result != step.result {
+			if result != step.result {
 				return fmt.Sprintf("a conflict: step %d of the transaction (%v) gave %q, and would now give %q", i, step.op, shown(step.result), shown(result))
 			}
 		}
@@ -650,8 +659,7 @@ func (m *model) commit(s *modelSession, got string) string {
 	return ""
 }
 
-// step advances the open iterator of a session past the last item that it returned, on the current
-// nodes.
+// step advances the open iterator of a session on the current nodes.
 func (m *model) step(s *modelSession) string {
 	it := s.iterator
 	if it == nil {
@@ -664,6 +672,19 @@ func (m *model) step(s *modelSession) string {
 			tree = s.stored
 		}
 	}
+	before := *it
+	result := it.next(tree)
+	if s.level > 0 && isStored(it.top) {
+		s.steps = append(s.steps, modelStep{op: modelOp{Session: s.number, Kind: "step"}, result: result, iterator: before})
+	}
+	if result == "NDB_NONE" {
+		s.iterator = nil
+	}
+	return result
+}
+
+// next moves past the last item that the iterator returned.
+func (it *modelIterator) next(tree modelTree) string {
 	var keys []string
 	if it.flags&walkDescendants != 0 {
 		keys = tree.descendants(it.top)
@@ -678,18 +699,9 @@ func (m *model) step(s *modelSession) string {
 			continue
 		}
 		it.started, it.last = true, key
-		if s.level > 0 && isStored(it.top) { // the range passed counts as read
-			s.steps = append(s.steps, modelStep{op: modelOp{What: doData, Key: textOfKey(key)}, result: dataOf(tree, key)})
-		}
 		return walkItem(tree, key, it.flags)
 	}
-	s.iterator = nil
 	return "NDB_NONE"
-}
-
-func dataOf(tree modelTree, key string) string {
-	result, _ := modelOp{What: doData, Key: textOfKey(key)}.node(tree, tree)
-	return result
 }
 
 // ---- the store ----

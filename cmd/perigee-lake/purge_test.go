@@ -156,6 +156,7 @@ func TestPurge(t *testing.T) {
 			without, c = o.Files[0], o.Files[1]
 			purge := lake.Purge{Number: 5, At: time.Now()}
 			o.Tidy = quickTidy(purge)
+			o.Tidy.Grace = time.Hour // so that nothing goes before the test has looked
 			r := publishAll(o)
 			if waits := r.Tidied.Purged[0]; waits.Waits == "" || waits.Until.IsZero() || len(found(t, readObjects(t, location), user)) == 0 {
 				t.Errorf("at once: %+v", waits)

@@ -92,13 +92,6 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 		}
 		return err
 	}
-	if s.tidy != nil {
-		for _, o := range order.Tables {
-			if o.Tidy != nil {
-				o.Tidy.Age, o.Tidy.Keep, o.Tidy.Grace, o.Tidy.ForeignGrace = s.tidy.Age, s.tidy.Keep, s.tidy.Grace, s.tidy.ForeignGrace
-			}
-		}
-	}
 	defer s.lakes.begin()()
 	report, failed := s.askCommitter(ctx, order)
 	for _, r := range report.Tables {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
-	"github.com/perigeedb/perigee/eventstore/lake"
 	"github.com/perigeedb/perigee/internal/s3client"
 	"github.com/perigeedb/perigee/internal/testserver"
 )
@@ -35,7 +34,14 @@ func TestDeletedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Kill() })
-	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
+	impatient := t.TempDir() // a committer that expires snapshots and removes objects soon
+	script := fmt.Sprintf(`#!/bin/sh
+sed 's/"tidy":{"age":[0-9]*,"keep":10,"grace":[0-9]*,"foreign_grace":[0-9]*/"tidy":{"age":%d,"keep":10,"grace":%d,"foreign_grace":%d/' | %s "$@"
+`, time.Hour, 2*time.Second, time.Hour, program)
+	if err := os.WriteFile(filepath.Join(impatient, "perigee-lake"), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", impatient+":"+os.Getenv("PATH"))
 	t.Setenv("AWS_ENDPOINT_URL", server.Endpoint())
 	t.Setenv("AWS_REGION", "us-east-1")
 	t.Setenv("AWS_ACCESS_KEY_ID", testserver.S3AccessKey)
@@ -91,7 +97,6 @@ func TestDeletedBytes(t *testing.T) {
 	}
 	folder := t.TempDir()
 	s := openStore(t, filepath.Join(folder, "store"))
-	s.tidy = &lake.Tidy{Age: time.Hour, Keep: 10, Grace: 2 * time.Second, ForeignGrace: time.Hour}
 	config := TableConfig{
 		Time: "at", TimeUnit: event.Seconds, Event: "kind", Unknown: catalog.KeepUnknown, Columns: []event.Column{{Name: "name", Path: []string{"name"}, Type: event.String}},
 		Lake: &catalog.Lake{Warehouse: "s3://lake/house", Catalog: "sqlite://" + filepath.Join(folder, "catalog.db"), Table: "test.events"},

@@ -21,7 +21,6 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
-	"github.com/perigeedb/perigee/eventstore/lake"
 	"github.com/perigeedb/perigee/eventstore/systemtable"
 	"github.com/perigeedb/perigee/internal/datafolder"
 	"github.com/perigeedb/perigee/internal/durable"
@@ -84,7 +83,6 @@ type Store struct {
 	sealer     chan struct{}   // wakes runSealer
 	compactor  chan struct{}   // wakes runCompactor
 	publisher  chan struct{}   // wakes runPublisher
-	tidy       *lake.Tidy      // limits in place of the usual ones, for tests
 	publishing sync.Mutex      // held from the preparation of an order until its report is recorded
 	unmerged   map[string]bool // files that need too much memory to merge; protected by compacting
 	lakes      lakes

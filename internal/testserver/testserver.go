@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -193,11 +194,18 @@ func (s *server) logTail() []byte {
 	return bytes.TrimSpace(log[max(0, len(log)-2000):])
 }
 
+// freePort returns a port below those that a system gives to connections of clients: one of those
+// could be taken before the server listens, or while it is down between two starts.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	const first, end = 16384, 32768
+	var err error
+	for range 100 {
+		port := first + rand.IntN(end-first)
+		l, failed := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if failed == nil {
+			return port, l.Close()
+		}
+		err = failed
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("find a free port: %w", err)
 }

@@ -277,7 +277,7 @@ func (s *Store) rewriteFiles(ctx context.Context, table uint32, groups [][]*mani
 			gone[f.Name] = true
 		}
 		if result.File != nil {
-			fresh = append(fresh, mergedFile(m, *result.File, groups[i], number, deleted))
+			fresh = append(fresh, mergedFile(m, m.TableByID(table), *result.File, groups[i], number, deleted))
 		}
 	}
 	if len(merged) > 0 {

@@ -264,7 +264,7 @@ func TestText(t *testing.T) {
 
 func TestMergedFile(t *testing.T) {
 	files := []*manifest.File{{Bytes: 10, Log: 3}, {Bytes: 20, Log: 7}, {Bytes: 30, Log: 5}}
-	merged := mergedFile(manifest.New(), manifest.File{Name: "new", Rows: 9}, files, 8, 2)
+	merged := mergedFile(manifest.New(), &manifest.Table{}, manifest.File{Name: "new", Rows: 9}, files, 8, 2)
 	if diff := cmp.Diff(&manifest.File{Name: "new", Rows: 9, Segment: 8, Deleted: 2, Log: 7}, merged); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

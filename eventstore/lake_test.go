@@ -355,3 +355,45 @@ func TestLakeCompactedBySpark(t *testing.T) {
 		}
 	}
 }
+
+// TestLakeOfTwoTables refuses to publish two tables as one, and keeps the lake table of a table that
+// is renamed.
+func TestLakeOfTwoTables(t *testing.T) {
+	useCommitter(t)
+	folder := t.TempDir()
+	config := localConfig(folder)
+	config.Lake.Table = "" // perigee.events
+	s, want := newLocalIn(t, filepath.Join(folder, "store"), config, 0, 3000)
+	if err := s.RenameTable(t.Context(), "events", "mails", true); err != nil {
+		t.Fatal(err)
+	}
+	openTableNamed := func(name, lakeTable string) error {
+		c := localConfig(folder)
+		c.Lake.Table = lakeTable
+		_, err := s.Table(name, c)
+		return err
+	}
+	if err := openTableNamed("mails", ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.current().Table("mails").Lake.Table; got != "perigee.events" {
+		t.Errorf("the renamed table is published as %s, want perigee.events", got)
+	}
+	if err := s.publish(t.Context(), time.Now().Add(48*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, s, strings.ReplaceAll(sumIDs, "events", "mails")); got != want {
+		t.Errorf("the sum is %s, want %s", got, want)
+	}
+	for _, name := range []string{"", "perigee.events", "Perigee.Events"} {
+		if err := openTableNamed("events", name); err == nil || !strings.Contains(err.Error(), "would both be published as") {
+			t.Errorf("a second table as %q: got %v, want a refusal", name, err)
+		}
+	}
+	if err := openTableNamed("events", "perigee.others"); err != nil {
+		t.Fatal(err)
+	}
+	if err := openTableNamed("events", "perigee.events"); err == nil {
+		t.Error("a table may move to the lake table of another one, want a refusal")
+	}
+}

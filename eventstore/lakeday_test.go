@@ -66,7 +66,7 @@ func (l *simulatedLake) maintain(t *testing.T, now time.Time) {
 			for _, f := range group {
 				fresh.Rows += f.Rows
 			}
-			kept := []*manifest.File{mergedFile(l.m, fresh, group, fresh.Segment, 0)}
+			kept := []*manifest.File{mergedFile(l.m, l.m.Tables[0], fresh, group, fresh.Segment, 0)}
 			for _, f := range table.Files {
 				if !gone[f] {
 					kept = append(kept, f)

@@ -430,10 +430,10 @@ func mergeable(files []*manifest.File) []*manifest.File {
 	return files
 }
 
-// mergedFile returns the manifest entry of a file that was merged from others of m.
-func mergedFile(m *manifest.Manifest, f manifest.File, of []*manifest.File, segment, deleted uint64) *manifest.File {
+// mergedFile returns the manifest entry of a file that was merged from others of a table of m.
+func mergedFile(m *manifest.Manifest, t *manifest.Table, f manifest.File, of []*manifest.File, segment, deleted uint64) *manifest.File {
 	f.Segment, f.Deleted, f.Computed, f.Undivided = segment, deleted, of[0].Computed, of[0].Undivided
-	f.Replaces, f.Changed = publishing.Replaced(m, of, f.Rows)
+	f.Replaces, f.Changed = publishing.Replaced(m, t, of, f.Rows)
 	for _, old := range of {
 		f.Sealed = max(f.Sealed, old.Sealed)
 		f.Log = max(f.Log, old.Log)

@@ -255,7 +255,7 @@ func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table,
 	var fresh []*manifest.File
 	rows := int64(0)
 	for _, one := range written {
-		file := mergedFile(m, one, []*manifest.File{f}, number, lastDelete(entry))
+		file := mergedFile(m, entry, one, []*manifest.File{f}, number, lastDelete(entry))
 		file.Computed, file.Changed = r.Number, len(file.Replaces) > 0
 		rows += file.Rows
 		fresh = append(fresh, file)

@@ -198,7 +198,7 @@ func (s *Store) divide(ctx context.Context, table uint32, f *manifest.File) erro
 	}
 	var fresh []*manifest.File
 	for _, one := range written {
-		file := mergedFile(m, one, []*manifest.File{f}, number, lastDelete(t))
+		file := mergedFile(m, t, one, []*manifest.File{f}, number, lastDelete(t))
 		file.Undivided, file.Changed = false, len(file.Replaces) > 0
 		fresh = append(fresh, file)
 	}

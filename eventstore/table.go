@@ -200,6 +200,9 @@ func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
 	var t *Table
 	err = s.change(func(next *manifest.Manifest) error {
 		next.AddTable(entry)
+		if err := checkLake(next, entry); err != nil {
+			return err
+		}
 		t = loadTable(s, entry)
 		if err := t.setUnique(entry); err != nil {
 			return err
@@ -262,15 +265,27 @@ func (t *Table) configure(c TableConfig) error {
 	if reflect.DeepEqual(have, wants) {
 		return nil
 	}
+	if err := checkLake(t.store.current(), &wants); err != nil {
+		return err
+	}
 	wants.Schemas = []*manifest.Schema{&wanted.Schema}
 	if err := t.setUnique(&wants); err != nil {
 		return err
 	}
 	return t.store.change(func(next *manifest.Manifest) error {
-		c.apply(next.TableByID(t.id))
+		entry := next.TableByID(t.id)
+		c.apply(entry)
 		wake(t.store.publisher)
-		return nil
+		return checkLake(next, entry)
 	}, nil)
+}
+
+// checkLake refuses a table that is to be published where another one is.
+func checkLake(m *manifest.Manifest, t *manifest.Table) error {
+	if other := m.SharesLake(t); other != nil {
+		return configError("set another lake.table for one of them", "tables %s and %s would both be published as %s", other.Name, t.Name, t.Lake.Table)
+	}
+	return nil
 }
 
 // declare adds the declared columns to the newest schema and returns the result.

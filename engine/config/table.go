@@ -73,9 +73,23 @@ func (d *document) readTables(root *node, known Known) (tables []Table) {
 		if i := slices.IndexFunc(tables, func(t Table) bool { return strings.EqualFold(t.Name, one.key) }); i >= 0 {
 			d.addFault(one.at, "SQL ignores the case of names", "table %s is already declared as %s", one.key, tables[i].Name)
 		}
-		tables = append(tables, d.readTable(one, known))
+		t := d.readTable(one, known)
+		if i := slices.IndexFunc(tables, func(other Table) bool { return sharesLake(&t, &other) }); i >= 0 {
+			d.addFault(one.value.get("lake").at, "set another lake.table for one of them", "tables %s and %s would both be published as %s", tables[i].Name, t.Name, lakeTableOf(&t).Table)
+		}
+		tables = append(tables, t)
 	}
 	return tables
+}
+
+func lakeTableOf(t *Table) catalog.Lake {
+	l := t.Lake
+	l.Table = cmp.Or(l.Table, catalog.DefaultLakeTable(t.Name))
+	return l
+}
+
+func sharesLake(t, other *Table) bool {
+	return t.Lake.Warehouse != "" && lakeTableOf(t).Shares(lakeTableOf(other))
 }
 
 func (d *document) readTable(e entry, known Known) Table {
@@ -227,8 +241,8 @@ func (d *document) checkLake(n *node, t *Table) {
 	if known := []string{"http", "https", "postgres", "postgresql", "sqlite"}; t.Lake.Catalog != "" && !slices.Contains(known, scheme) {
 		d.addFault(n.get("catalog").value.at, "write the address of a REST catalog (http, https) or of a database (postgres://…, sqlite:///…)", "unknown kind of catalog %s", quoteShort(scheme))
 	}
-	if address, err := url.Parse(t.Lake.Catalog); err == nil && address.User != nil {
-		if _, has := address.User.Password(); has { // the store keeps the address
+	if address, err := url.Parse(t.Lake.Catalog); err == nil {
+		if _, has := address.User.Password(); has || address.Query().Has("password") { // the store keeps the address
 			d.addFault(n.get("catalog").value.at, "remove it, and set it in the environment of the engine: PGPASSWORD, or PGPASSFILE", "the catalog's address has a password")
 		}
 	}

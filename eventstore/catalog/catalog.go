@@ -4,7 +4,10 @@
 // values: safe for concurrent use as long as nobody changes them.
 package catalog
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // A Table describes a table and its contents.
 type Table struct {
@@ -98,7 +101,7 @@ type Unique struct {
 type Lake struct {
 	Warehouse string `json:"warehouse" yaml:"warehouse,required" pattern:"^/|^s3://" example:"s3://bucket/lake" help:"folder, or s3://BUCKET/PREFIX, for the files"`
 	Catalog   string `json:"catalog,omitempty" yaml:"catalog" pattern:"^$|^(https?|postgres|postgresql|sqlite):" default:"(the folder)" example:"http://127.0.0.1:8181" help:"catalog with the table, which a bucket needs: address of a REST catalog (http, https), or of a database (postgres://…, sqlite:///…)"`
-	Table     string `json:"table,omitempty" yaml:"table" pattern:"^$|^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)+$" default:"(perigee.NAME)" example:"sales.mails" help:"namespace and name of the table in the catalog"`
+	Table     string `json:"table,omitempty" yaml:"table" pattern:"^$|^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)+$" default:"(perigee.NAME)" example:"sales.mails" help:"namespace and name of the table in the catalog; a table that is renamed keeps the default"`
 	// Local is the age, by event time, at which data leave the disk; 0 keeps them.
 	Local Duration `json:"local,omitempty" yaml:"local" default:"(all stays)" example:"7d" help:"age, by the event's own time, after which data leave this disk once the lake has them; queries fetch them when they need them"`
 }
@@ -107,6 +110,16 @@ type Lake struct {
 func (l Lake) IsAt(other Lake) bool {
 	l.Local, other.Local = 0, 0
 	return l == other
+}
+
+// DefaultLakeTable returns the name in the lake of a table whose configuration has none.
+func DefaultLakeTable(table string) string { return "perigee." + table }
+
+// Shares reports whether l and other may be the same table of the same lake: some catalogs ignore
+// the case of names, and a slash at the end of an address means nothing.
+func (l Lake) Shares(other Lake) bool {
+	isSame := func(a, b string) bool { return strings.TrimRight(a, "/") == strings.TrimRight(b, "/") }
+	return isSame(l.Warehouse, other.Warehouse) && isSame(l.Catalog, other.Catalog) && strings.EqualFold(l.Table, other.Table)
 }
 
 // A UniqueState describes the keys that a table has seen.

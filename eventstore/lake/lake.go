@@ -32,6 +32,10 @@ type Order struct {
 // A TableOrder is what a store wants of one lake table.
 type TableOrder struct {
 	Settings
+	// ID is the number of the table in the store, and Others are those of its other tables
+	// with a lake.
+	ID     uint32   `json:"id"`
+	Others []uint32 `json:"others,omitempty"`
 	// Incarnations lists the lives of the store, oldest first. The last one gives this
 	// order.
 	Incarnations []Incarnation `json:"incarnations"`

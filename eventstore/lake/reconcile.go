@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -37,7 +38,12 @@ type record struct {
 	Step  uint64    `json:"step"`
 	After string    `json:"after,omitempty"` // the incarnation before
 	Begun time.Time `json:"begun"`
+	Table uint32    `json:"table,omitempty"` // TableOrder.ID
 }
+
+// ErrOtherTable reports that another table of the store publishes into the table. Each would remove
+// the files of the other one.
+var ErrOtherTable = errors.New("another table of this store publishes into it: set another lake.table for one of them")
 
 // ErrRolledBack reports an order with a step that the table already covers: the store's folder
 // was set back to an earlier state without a new incarnation.
@@ -62,8 +68,11 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if slices.Contains(o.Others, records[current.ID].Table) {
+		return nil, ErrOtherTable
+	}
 	covered := records[current.ID].Step
-	if covered > o.Step {
+	if covered > o.Step && !o.Look { // one that only looks may be late
 		return nil, fmt.Errorf("%w: the table covers step %d of incarnation %s, and the order is step %d", ErrRolledBack, covered, current.ID, o.Step)
 	}
 	present, foreign := map[string]bool{}, 0
@@ -102,7 +111,7 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 		}
 	}
 	if covered < o.Step || len(p.Remove) > 0 {
-		value := record{Step: o.Step, Begun: current.Begun}
+		value := record{Step: o.Step, Begun: current.Begun, Table: o.ID}
 		if n := len(o.Incarnations); n > 1 {
 			value.After = o.Incarnations[n-2].ID
 		}
@@ -145,7 +154,7 @@ func ownedBy(o *TableOrder, records map[string]record) (map[string]bool, error) 
 			if owned[id] || !owned[r.After] {
 				continue
 			}
-			if r.Begun.After(current.Begun) {
+			if r.After == current.ID || r.Begun.After(current.Begun) { // clocks differ
 				return nil, fmt.Errorf("%w: incarnation %s of %s, and this one is of %s", ErrSuperseded, id, r.Begun.Format(time.RFC3339), current.Begun.Format(time.RFC3339))
 			}
 			owned[id], grown = true, true

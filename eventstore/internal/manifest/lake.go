@@ -12,8 +12,11 @@ import (
 // A Lake is where a table is published as an Iceberg table, and what is known of it there.
 type Lake struct {
 	catalog.Lake
-	UUID     string `json:"uuid,omitempty"`     // of the lake table; empty before the first report
-	Metadata string `json:"metadata,omitempty"` // address of its metadata at the last report
+	// DefaultName reports that Lake.Table is the default name: that of the table when it was first
+	// to be published. A table that is renamed keeps it.
+	DefaultName bool   `json:"default_name,omitempty"`
+	UUID        string `json:"uuid,omitempty"`     // of the lake table; empty before the first report
+	Metadata    string `json:"metadata,omitempty"` // address of its metadata at the last report
 	// Columns are the columns of the lake table. Their types never change.
 	Columns []LakeColumn `json:"columns,omitempty"`
 	// Step is the last step that the lake covers, and Files the checksum of the names that
@@ -141,6 +144,8 @@ type LakeFile struct {
 	Name string `json:"name"` // see lake.FileName
 	Rows int64  `json:"rows"`
 	Step uint64 `json:"step"` // of the first order with it
+	// Replaces are the files that it replaces, if the lake may still have those instead.
+	Replaces []LakeFile `json:"replaces,omitempty"`
 }
 
 // A Publication is how far the publication of a file's rows is.
@@ -172,24 +177,47 @@ func (t *Table) Publication(f *File) Publication {
 // SetLake publishes the table elsewhere, or nowhere if settings is nil. Data that have left the
 // disk for the former lake are still read there, until the store has taken them back.
 func (t *Table) SetLake(settings *catalog.Lake) {
-	if settings == nil && t.Lake == nil || settings != nil && t.Lake != nil && *settings == t.Lake.Lake {
+	if settings == nil && t.Lake == nil {
 		return
 	}
-	if settings != nil && t.Lake != nil && settings.IsAt(t.Lake.Lake) {
-		known := *t.Lake
-		known.Lake = *settings
-		t.Lake = &known
-		return
+	var wanted Lake
+	if settings != nil {
+		wanted = Lake{Lake: *settings, DefaultName: settings.Table == ""}
+		if wanted.DefaultName {
+			wanted.Table = catalog.DefaultLakeTable(t.Name)
+			if l := t.Lake; l != nil && l.DefaultName && l.Warehouse == wanted.Warehouse && l.Catalog == wanted.Catalog {
+				wanted.Table = l.Table
+			}
+		}
+		if t.Lake != nil && wanted.IsAt(t.Lake.Lake) {
+			if t.Lake.Lake != wanted.Lake || t.Lake.DefaultName != wanted.DefaultName {
+				known := *t.Lake
+				known.Lake, known.DefaultName = wanted.Lake, wanted.DefaultName
+				t.Lake = &known
+			}
+			return
+		}
 	}
 	t.Lake = nil
 	if settings != nil {
-		t.Lake = &Lake{Lake: *settings}
+		t.Lake = &wanted
 	}
 	for i, f := range t.Files {
 		file := *f
 		file.Step, file.Replaces, file.Changed, file.Gone = 0, nil, false, false
 		t.Files[i] = &file
 	}
+}
+
+// SharesLake returns another table that is published where t is, or nil. Each would remove the files
+// of the other one.
+func (m *Manifest) SharesLake(t *Table) *Table {
+	for _, other := range m.Tables {
+		if other.ID != t.ID && t.Lake != nil && other.Lake != nil && t.Lake.Lake.Shares(other.Lake.Lake) {
+			return other
+		}
+	}
+	return nil
 }
 
 // MustReturn reports whether the data of a file must come back to the disk: the lake of the
@@ -203,13 +231,23 @@ func (m *Manifest) checkLake(t *Table, f *File) error {
 	if f.Step > m.LastStep {
 		return fmt.Errorf("file %s has step %d, which is not given out yet", f.Name, f.Step)
 	}
-	for _, r := range f.Replaces {
-		if r.Step == 0 || r.Step > m.LastStep {
-			return fmt.Errorf("file %s replaces %s of step %d, which is not given out yet", f.Name, r.Name, r.Step)
-		}
+	if err := m.checkReplaced(f.Name, f.Replaces); err != nil {
+		return err
 	}
 	if t.Lake != nil && (t.Lake.Step > m.LastStep || t.Lake.Widening != nil && t.Lake.Widening.Step > m.LastStep) {
 		return errors.New("its lake has a step that is not given out yet")
+	}
+	return nil
+}
+
+func (m *Manifest) checkReplaced(name string, replaced []LakeFile) error {
+	for _, r := range replaced {
+		if r.Step == 0 || r.Step > m.LastStep {
+			return fmt.Errorf("file %s replaces %s of step %d, which is not given out yet", name, r.Name, r.Step)
+		}
+		if err := m.checkReplaced(name, r.Replaces); err != nil {
+			return err
+		}
 	}
 	return nil
 }

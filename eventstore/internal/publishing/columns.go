@@ -76,7 +76,7 @@ func NeedRewrite(t *manifest.Table) (files []*manifest.File) {
 	}
 	columns := columnsOf(t)
 	for _, f := range t.Files {
-		if f.Step == 0 && f.Remote == nil && !f.Undivided && (len(f.Replaces) == 0 || f.Changed) && !isReady(t, f, columns) {
+		if f.Step == 0 && f.Remote == nil && !f.Undivided && !isReady(t, f, columns) {
 			files = append(files, f)
 		}
 	}

@@ -148,13 +148,13 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.Lak
 			published := *f
 			published.Step = step
 			f = &published
-		case len(f.Replaces) > 0 && !f.Changed && (len(f.Replaces) < manifest.ReplacesMin && !isQuiet(f) || f.Gone || w != nil):
+		case len(f.Replaces) > 0 && (!isReady(t, f, columns) || !f.Changed && (len(f.Replaces) < manifest.ReplacesMin && !isQuiet(f) || f.Gone || w != nil)):
 			for _, r := range f.Replaces {
-				all = append(all, wanted{lake.File{Name: r.Name, Rows: r.Rows, Step: r.Step}, f})
+				all = append(all, wanted{lakeFile(r), f})
 			}
 			files = append(files, f)
 			continue
-		case !isReady(t, f, columns), len(f.Replaces) == 0 && f.Bytes < dueBytes && now.Before(time.Unix(f.Sealed, 0).Add(dueAfter)):
+		case len(f.Replaces) == 0 && (!isReady(t, f, columns) || f.Bytes < dueBytes && now.Before(time.Unix(f.Sealed, 0).Add(dueAfter))):
 			files = append(files, f)
 			continue
 		default:
@@ -166,12 +166,21 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.Lak
 		if f.Remote != nil {
 			one.Path = ""
 		}
-		for _, r := range f.Replaces {
-			one.Replaces = append(one.Replaces, lake.File{Name: r.Name, Rows: r.Rows, Step: r.Step})
-		}
+		one.Replaces = lakeFiles(f.Replaces)
 		all, files = append(all, wanted{one, f}), append(files, f)
 	}
 	return files, all
+}
+
+func lakeFile(f manifest.LakeFile) lake.File {
+	return lake.File{Name: f.Name, Rows: f.Rows, Step: f.Step, Replaces: lakeFiles(f.Replaces)}
+}
+
+func lakeFiles(all []manifest.LakeFile) (files []lake.File) {
+	for _, f := range all {
+		files = append(files, lakeFile(f))
+	}
+	return files
 }
 
 // Published returns the name in the lake of a file that the lake has as it is, or "".
@@ -191,12 +200,17 @@ func nameOf(m *manifest.Manifest, f *manifest.File) string {
 	return lake.FileName(f.Name, incarnation.ID)
 }
 
-// Replaced returns what a file of so many rows, merged or rewritten from files of m, replaces in
-// the lake, and whether it has other rows than these.
-func Replaced(m *manifest.Manifest, of []*manifest.File, rows int64) (replaces []manifest.LakeFile, changed bool) {
+// Replaced returns what a file of so many rows, merged or rewritten from files of a table, replaces
+// in the lake, and whether it has other rows than these. A file that the lake may not have yet is
+// one that replaces others itself.
+func Replaced(m *manifest.Manifest, t *manifest.Table, of []*manifest.File, rows int64) (replaces []manifest.LakeFile, changed bool) {
 	for _, f := range of {
 		if f.Step > 0 {
-			replaces = append(replaces, manifest.LakeFile{Name: nameOf(m, f), Rows: f.Rows, Step: f.Step})
+			one := manifest.LakeFile{Name: nameOf(m, f), Rows: f.Rows, Step: f.Step}
+			if t.Lake != nil && f.Step > t.Lake.Step {
+				one.Replaces = f.Replaces
+			}
+			replaces = append(replaces, one)
 		} else {
 			replaces = append(replaces, f.Replaces...)
 			changed = changed || f.Changed || len(f.Replaces) == 0
@@ -222,9 +236,14 @@ func checksum(all []wanted, columns []manifest.LakeColumn) string {
 }
 
 func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wanted) lake.TableOrder {
-	o := lake.TableOrder{Settings: settingsOf(t), Step: m.LastStep, Columns: []lake.Column{}, Files: []lake.File{}}
+	o := lake.TableOrder{Settings: settingsOf(t), ID: t.ID, Step: m.LastStep, Columns: []lake.Column{}, Files: []lake.File{}}
 	for _, one := range m.Incarnations {
 		o.Incarnations = append(o.Incarnations, lake.Incarnation{ID: one.ID, Begun: one.Begun, Step: one.Step})
+	}
+	for _, other := range m.Tables {
+		if other.ID != t.ID && other.Lake != nil {
+			o.Others = append(o.Others, other.ID)
+		}
 	}
 	for i, c := range t.Lake.Ordering() {
 		column := lake.Column{ID: c.ID, Name: c.Name, Type: lake.Type(c.Type), Fitted: c.FittedID(), Lake: c.Lake}
@@ -240,9 +259,5 @@ func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wante
 }
 
 func settingsOf(t *manifest.Table) lake.Settings {
-	name := t.Lake.Table
-	if name == "" {
-		name = "perigee." + t.Name
-	}
-	return lake.Settings{Warehouse: t.Lake.Warehouse, Catalog: t.Lake.Catalog, Table: name}
+	return lake.Settings{Warehouse: t.Lake.Warehouse, Catalog: t.Lake.Catalog, Table: t.Lake.Table}
 }

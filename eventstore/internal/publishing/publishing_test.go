@@ -128,7 +128,7 @@ func TestOrders(t *testing.T) {
 	}
 	merge := func(number uint64, rows int64, files ...*manifest.File) *manifest.File {
 		merged := &manifest.File{Name: manifest.FileName("2026-11-23", number, 0), Segment: number, Schema: 1, Rows: rows, Bytes: 1 << 20, Sealed: now.Unix(), Open: true}
-		merged.Replaces, merged.Changed = Replaced(m, files, rows)
+		merged.Replaces, merged.Changed = Replaced(m, table, files, rows)
 		kept := []*manifest.File{merged}
 		for _, f := range table.Files {
 			replaced := false
@@ -360,5 +360,97 @@ exit 3`, "perigee-lake is perigee-lake 0.0.1, commit abc, and this is perigee " 
 				t.Errorf("check: %v has no hint", err)
 			}
 		})
+	}
+}
+
+// TestNotReady merges published files while a new column is an integer; before the next order, the
+// column becomes a float, for which the merged file has no column.
+func TestNotReady(t *testing.T) {
+	for _, files := range []uint64{4, manifest.ReplacesMin} { // quiet for long, or so many that they are replaced at once
+		m := newManifest()
+		table := m.Tables[0]
+		for i := range files {
+			add(m, 1+i, time.Hour)
+		}
+		o, published := order(t, m, now)
+		done(m, o)
+		integer := *table.Schemas[0]
+		integer.Version, integer.Columns = 2, append(slices.Clone(integer.Columns), manifest.Column{ID: 9, Name: "price", Type: event.Int64})
+		table.Schemas, table.NextColumn = append(table.Schemas, &integer), 10
+		merged := &manifest.File{Name: manifest.FileName("2026-11-23", 40, 0), Segment: 40, Schema: 2, Day: "2026-11-23", Rows: 160, Sealed: now.Unix(), Open: true}
+		merged.Replaces, merged.Changed = Replaced(m, table, table.Files, 160)
+		table.Files = []*manifest.File{merged}
+		float := integer
+		float.Version, float.Columns = 3, slices.Clone(integer.Columns)
+		float.Columns[len(float.Columns)-1].Type = event.Float64
+		table.Schemas = append(table.Schemas, &float)
+		want := strings.ReplaceAll(published, " ", "? ") + "?" // until the merged file has been rewritten
+		o, got := order(t, m, now.Add(48*time.Hour))
+		if got != want {
+			t.Errorf("%d files: order %q, want %q", files, got, want)
+		}
+		if o != nil {
+			done(m, o)
+		}
+		if got := NeedRewrite(table); len(got) != 1 {
+			t.Errorf("%d files: need to be rewritten: %v, want the merged file", files, got)
+		}
+	}
+}
+
+// TestReplacedTwice rewrites a file whose order has failed. The lake has the files that it was to
+// replace, or what another engine has made of them.
+func TestReplacedTwice(t *testing.T) {
+	m := newManifest()
+	table := m.Tables[0]
+	for i := range uint64(manifest.ReplacesMin) {
+		add(m, 1+i, time.Hour)
+	}
+	o, _ := order(t, m, now)
+	var present []string
+	for _, f := range o.Tables[0].Files {
+		present = append(present, f.Name)
+	}
+	done(m, o)
+	properties := map[string]string{"perigee.step." + m.Incarnations[0].ID: `{"step":1,"begun":"2026-11-29T12:00:00Z"}`}
+	rewrite := func(number uint64, rows int64) {
+		f := &manifest.File{Name: manifest.FileName("2026-11-23", number, 0), Segment: number, Schema: 1, Day: "2026-11-23", Rows: rows, Sealed: now.Unix(), Open: true}
+		f.Replaces, f.Changed = Replaced(m, table, table.Files, rows)
+		table.Files = []*manifest.File{f}
+	}
+	rewrite(40, 160) // a merge
+	o, _ = order(t, m, now.Add(time.Hour))
+	merged := o.Tables[0].Files[0].Name
+	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "the catalog is away"}}}, now)
+	rewrite(41, 159) // a delete
+	o, _ = order(t, m, now.Add(2*time.Hour))
+	rewritten := o.Tables[0].Files[0].Name
+	covered := map[string]string{"perigee.step." + m.Incarnations[0].ID: `{"step":2,"begun":"2026-11-29T12:00:00Z"}`}
+	for _, test := range []struct {
+		name              string
+		state             lake.State
+		add, remove, gone int
+	}{
+		{"the order failed", lake.State{Properties: properties, Files: present}, 1, len(present), 0},
+		{"only its answer was lost", lake.State{Properties: covered, Files: []string{merged}}, 1, 1, 0},
+		{"another engine has compacted the files", lake.State{Properties: properties, Files: []string{"compacted.parquet"}}, 0, 0, 1},
+		{"another engine has compacted the merged file", lake.State{Properties: covered, Files: []string{"compacted.parquet"}}, 0, 0, 1},
+	} {
+		plan, err := lake.Reconcile(&o.Tables[0], test.state)
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		if len(plan.Add) != test.add || len(plan.Remove) != test.remove || len(plan.Gone) != test.gone {
+			t.Errorf("%s: %d files to add, %d to remove, %d gone; want %d, %d, %d", test.name, len(plan.Add), len(plan.Remove), len(plan.Gone), test.add, test.remove, test.gone)
+		}
+	}
+	// The lake has lost the merged file, which the store has no longer: the files before are still replaced.
+	lost := *table.Files[0]
+	lost.Step = 0
+	table.Files[0] = &lost
+	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "lost", Lost: []string{merged}}}}, now)
+	if got := table.Files[0]; len(got.Replaces) != len(present) || !got.Changed {
+		t.Errorf("%s replaces %d files, changed %v; want %d, true", rewritten, len(got.Replaces), got.Changed, len(present))
 	}
 }

@@ -84,14 +84,31 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 		}
 		if has(r.Lost) { // publish the rows again, from this file
 			changed.Replaces, changed.Changed = nil, false
+			if f.Step == 0 {
+				changed.Replaces, changed.Changed = leftOf(f.Replaces, r.Lost)
+			}
 			if f.Remote != nil {
 				changed.Step = 0
 			}
 		}
-		if f.Gone != changed.Gone || f.Step != changed.Step || len(f.Replaces) != len(changed.Replaces) {
+		if f.Gone != changed.Gone || f.Step != changed.Step || has(r.Lost) {
 			t.Files[i] = &changed
 		}
 	}
+}
+
+// leftOf returns what a file replaces in a lake that has lost some of these files, and whether they
+// have other rows: those that a lost file was to replace are still there.
+func leftOf(replaced []manifest.LakeFile, lost []string) (left []manifest.LakeFile, changed bool) {
+	for _, r := range replaced {
+		if !slices.Contains(lost, r.Name) {
+			left = append(left, r)
+			continue
+		}
+		before, _ := leftOf(r.Replaces, lost)
+		left = append(left, before...)
+	}
+	return left, len(left) > 0
 }
 
 // purgesAfter returns the purges that still wait after a report.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/catalog"
-	"github.com/perigeedb/perigee/eventstore/internal/lakecache"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
@@ -190,7 +189,8 @@ func (s *Store) rewriteForDeletes(ctx context.Context, wait bool) error {
 		}
 		for batch := range slices.Chunk(groups, rewriteMax) {
 			if err := s.deleteIn(ctx, t, batch); err != nil {
-				return err
+				errs = append(errs, err)
+				break
 			}
 		}
 		if err := s.deleteInLake(ctx, t, remote, last, wait); err != nil { // other tables may have another lake
@@ -222,8 +222,7 @@ func (s *Store) deleteInLake(ctx context.Context, t *manifest.Table, files []*ma
 		if wait && s.isFull(s.current().TableByID(t.ID)) {
 			return nil // the publisher wakes the compactor
 		}
-		release, err := s.pinFiles(ctx, t, f)
-		if f.Gone && errors.Is(err, lakecache.ErrMissing) { // the engine that has rewritten it has removed it
+		if f.Gone { // its rows are no longer the store's, and queries do not read them
 			without := *f
 			without.Deleted = last
 			if err := s.replaceFiles(t.ID, map[string]bool{f.Name: true}, []*manifest.File{&without}); err != nil {
@@ -231,6 +230,7 @@ func (s *Store) deleteInLake(ctx context.Context, t *manifest.Table, files []*ma
 			}
 			continue
 		}
+		release, err := s.pinFiles(ctx, t, f)
 		if err == nil {
 			err = s.deleteIn(ctx, t, [][]*manifest.File{{f}})
 			release()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -39,10 +40,11 @@ type lakes struct {
 	cache   *lakecache.Cache
 	looking sync.Mutex // held while the committer looks at tables
 
-	mu      sync.Mutex
-	looked  map[uint32]time.Time // when the committer last reported of a table
-	orders  int                  // number of orders that it was given
-	running int                  // of these
+	mu       sync.Mutex
+	looked   map[uint32]time.Time // when the committer last reported of a table
+	orders   int                  // number of orders that it was given
+	running  int                  // of these
+	returned map[string]bool      // paths of files that came back and whose footers readers may still need
 }
 
 // runPublisher publishes tables in their lakes until the store is closed, at most once a minute.
@@ -52,10 +54,7 @@ func (s *Store) runPublisher() {
 	defer cancel()
 	for !s.isClosed() {
 		now := time.Now()
-		err := s.publish(ctx, now)
-		if err == nil {
-			err = s.leave(ctx, now)
-		}
+		err := errors.Join(s.publish(ctx, now), s.leave(ctx, now)) // tables have lakes of their own
 		if err != nil && !s.isClosed() {
 			s.options.Log.Error("event store: publishing failed, will retry", "error", err, "hint", event.HintOf(err))
 		}
@@ -212,7 +211,15 @@ func (s *Store) look(ctx context.Context, tables []uint32) error {
 			report.Tables[i].Gone, report.Tables[i].Lost = nil, nil
 		}
 	}
-	return errors.Join(err, s.applyReport(order, report, now))
+	err = errors.Join(err, s.applyReport(order, report, now))
+	if !alone { // what other engines did meanwhile is not known yet
+		s.lakes.mu.Lock()
+		defer s.lakes.mu.Unlock()
+		for _, id := range old {
+			delete(s.lakes.looked, id)
+		}
+	}
+	return err
 }
 
 // unseen returns the tables of which the committer has not reported for a while.
@@ -225,6 +232,7 @@ func (l *lakes) unseen(tables []uint32) []uint32 {
 // rewriteForLake rewrites some of the files that cannot be published as they are, and one whose
 // data are in the lake. If more may remain, it wakes the compactor again.
 func (s *Store) rewriteForLake(ctx context.Context) error {
+	var failed error
 	for _, t := range s.current().Tables {
 		var groups [][]*manifest.File
 		var remote *manifest.File
@@ -239,10 +247,11 @@ func (s *Store) rewriteForLake(ctx context.Context) error {
 		if remote != nil {
 			release, err := s.pinFiles(ctx, t, remote)
 			if err != nil {
-				return fmt.Errorf("rewrite files of table %s for its lake: %w", t.Name, err)
+				failed = errors.Join(failed, fmt.Errorf("rewrite files of table %s for its lake: %w", t.Name, err))
+			} else {
+				defer release()
+				groups = append(groups, []*manifest.File{remote})
 			}
-			defer release()
-			groups = append(groups, []*manifest.File{remote})
 		}
 		if len(groups) == 0 {
 			continue
@@ -252,14 +261,15 @@ func (s *Store) rewriteForLake(ctx context.Context) error {
 			_, err = s.rewriteFiles(ctx, t.ID, groups[done:], rewriteOptions{all: true, wide: true})
 		}
 		if err != nil {
-			return fmt.Errorf("rewrite files of table %s for its lake: %w", t.Name, err)
+			failed = errors.Join(failed, fmt.Errorf("rewrite files of table %s for its lake: %w", t.Name, err))
+			continue
 		}
 		if t.Lake.Widening != nil {
 			wake(s.publisher) // the last of these files lets the lake have the column
 		}
 		wake(s.compactor)
 	}
-	return nil
+	return failed
 }
 
 // WidenInLake begins to give a column the type in the table's lake that it has in the table. It
@@ -306,6 +316,7 @@ func (s *Store) changeLake(table string, change func(t *manifest.Table) error) (
 }
 
 // leave lets the data of files leave the disk, whose rows are old enough and which their lake has.
+// It goes on with other tables after an error.
 func (s *Store) leave(ctx context.Context, now time.Time) error {
 	var tables []uint32
 	for _, t := range s.current().Tables {
@@ -316,27 +327,28 @@ func (s *Store) leave(ctx context.Context, now time.Time) error {
 	if len(tables) == 0 {
 		return nil
 	}
-	if err := s.look(ctx, tables); err != nil { // other engines may have deleted rows
-		return err
-	}
+	failed := s.look(ctx, tables) // other engines may have deleted rows
+	unseen := s.lakes.unseen(tables)
 	for _, id := range tables {
 		m := s.current()
 		t := m.TableByID(id)
-		if t == nil {
+		if t == nil || slices.Contains(unseen, id) {
 			continue
 		}
 		for _, f := range s.leavingFiles(t, now) {
-			if err := s.leaveFile(ctx, m, t, f, now); err != nil {
-				return fmt.Errorf("file %s of table %s stays on this disk: %w", f.Name, t.Name, err)
+			if err := s.leaveFile(ctx, m, t, f); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("file %s of table %s stays on this disk: %w", f.Name, t.Name, err))
+				break
 			}
 		}
 	}
 	wake(s.compactor) // a delete may wait for room
-	return nil
+	return failed
 }
 
 // leavingFiles returns files whose data may leave the disk: they are old, their lake has exactly
-// these files, and nothing is to be done with them.
+// these files, and nothing is to be done with them. Their order is random, so that one that cannot
+// leave does not keep the others here.
 func (s *Store) leavingFiles(t *manifest.Table, now time.Time) (files []*manifest.File) {
 	if t.Lake == nil || t.Lake.Local == 0 {
 		return nil
@@ -360,23 +372,23 @@ func (s *Store) leavingFiles(t *manifest.Table, now time.Time) (files []*manifes
 			newest = time.Unix(f.Sealed, 0)
 		}
 		if newest.Before(oldest) && !busy[f] && !f.Undivided && f.Deleted >= lastDelete(t) && t.NextRecompute(f) == nil && publishing.Published(m, t, f) != "" {
-			if files = append(files, f); len(files) == leavingMax {
-				break
-			}
+			files = append(files, f)
 		}
 	}
-	return files
+	rand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+	return files[:min(len(files), leavingMax)]
 }
 
 // leaveFile lets the data of a file leave the disk, after it has compared them with the object in
 // the lake.
-func (s *Store) leaveFile(ctx context.Context, m *manifest.Manifest, t *manifest.Table, f *manifest.File, now time.Time) error {
+func (s *Store) leaveFile(ctx context.Context, m *manifest.Manifest, t *manifest.Table, f *manifest.File) error {
 	snapshot := s.snapshot() // keeps the file
 	defer snapshot.release()
-	if !slices.Contains(s.current().TableByID(t.ID).Files, f) {
+	path := t.Path(s.folder, f.Name)
+	entry := s.current().TableByID(t.ID)
+	if entry == nil || !slices.Contains(entry.Files, f) || s.lakes.isReturned(path) {
 		return nil
 	}
-	path := t.Path(s.folder, f.Name)
 	remote, footer, err := s.lakes.cache.Verify(ctx, path, lakecache.Address(t.Lake.Location, publishing.Published(m, t, f)))
 	if err != nil {
 		return err
@@ -413,20 +425,42 @@ func (s *Store) leaveFile(ctx context.Context, m *manifest.Manifest, t *manifest
 	return err
 }
 
-// returnFiles takes back a file whose lake is no longer that of its table, or has lost it. If more
+// returnFiles takes back a file of each table whose lake is no longer that of the table, or has lost
+// the file: any of them, so that one that cannot come back does not keep the others there. If more
 // may remain, it wakes the compactor again.
 func (s *Store) returnFiles(ctx context.Context) error {
+	var failed error
 	for _, t := range s.current().Tables {
-		i := slices.IndexFunc(t.Files, t.MustReturn)
-		if i < 0 {
+		files := slices.DeleteFunc(slices.Clone(t.Files), func(f *manifest.File) bool { return !t.MustReturn(f) })
+		if len(files) == 0 {
 			continue
 		}
-		if err := s.returnFile(ctx, t, t.Files[i]); err != nil {
-			return fmt.Errorf("take back file %s of table %s: %w", t.Files[i].Name, t.Name, err)
+		f := files[rand.IntN(len(files))]
+		if err := s.returnFile(ctx, t, f); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("take back file %s of table %s: %w", f.Name, t.Name, err))
+			continue
 		}
 		wake(s.compactor)
 	}
-	return nil
+	return failed
+}
+
+// isReturned reports whether a file came back and its former footer is yet to be removed. Until then
+// it must not leave again, with another footer of that name.
+func (l *lakes) isReturned(path string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.returned[path]
+}
+
+func (l *lakes) setReturned(path string, is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if is {
+		l.returned[path] = true
+	} else {
+		delete(l.returned, path)
+	}
 }
 
 func (s *Store) returnFile(ctx context.Context, t *manifest.Table, f *manifest.File) error {
@@ -435,11 +469,16 @@ func (s *Store) returnFile(ctx context.Context, t *manifest.Table, f *manifest.F
 		return err
 	}
 	defer pinned.Release()
-	defer s.lakes.cache.Stay(t.Path(s.folder, f.Name)) // also after an error: the manifest may be saved
+	path := t.Path(s.folder, f.Name)
+	defer s.lakes.cache.Stay(path) // also after an error: the manifest may be saved
 	back := *f
 	back.Remote = nil
-	return s.change(func(next *manifest.Manifest) error {
+	s.lakes.setReturned(path, true) // after an error, until the store is opened again
+	err = s.change(func(next *manifest.Manifest) error {
 		entry := next.TableByID(t.ID)
+		if entry == nil {
+			return errUnchanged
+		}
 		i := slices.Index(entry.Files, f)
 		if i < 0 {
 			return errUnchanged
@@ -447,7 +486,18 @@ func (s *Store) returnFile(ctx context.Context, t *manifest.Table, f *manifest.F
 		entry.Files[i] = &back
 		wake(s.publisher)
 		return nil
-	}, &garbage{table: t.ID, remove: func() error { return t.RemoveFile(s.folder, manifest.FooterName(f.Name)) }})
+	}, &garbage{table: t.ID, remove: func() error {
+		err := t.RemoveFile(s.folder, manifest.FooterName(f.Name))
+		if err == nil {
+			s.lakes.setReturned(path, false)
+		}
+		return err
+	}})
+	if errors.Is(err, errUnchanged) {
+		s.lakes.setReturned(path, false)
+		return nil
+	}
+	return err
 }
 
 // removeData removes a file that no manifest needs, on disk; the committer removes it in the lake.
@@ -600,7 +650,7 @@ func (s *Store) checkLakes(ctx context.Context, needed []protocol.NeededFile, ta
 
 // adoptFiles takes over the files of lakes that an earlier process has fetched.
 func (s *Store) adoptFiles() {
-	s.lakes.looked = map[uint32]time.Time{}
+	s.lakes.looked, s.lakes.returned = map[uint32]time.Time{}, map[string]bool{}
 	limit := s.options.LakeCache
 	if limit == 0 {
 		limit = lakeCacheDefault

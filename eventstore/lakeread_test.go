@@ -752,3 +752,132 @@ func TestLakeLocalS3(t *testing.T) {
 	}
 	expectFault(t, s, sumIDs, remote[0].Remote.Address, "checksum differs")
 }
+
+// TestLakeLeavesTwice moves a table to another lake while a reader keeps the files of the first one:
+// they leave the disk again only when nobody needs their former footers.
+func TestLakeLeavesTwice(t *testing.T) {
+	s, folder, want := newLocal(t, 0, 3000)
+	reader := s.snapshot()
+	config := localConfig(folder)
+	config.Lake.Table = "test.other"
+	openTable(t, s, config)
+	wake(s.compactor)
+	waitUntil(t, s, func() bool {
+		entry := s.current().Table("events")
+		return !slices.ContainsFunc(entry.Files, entry.MustReturn)
+	})
+	settle(t, s)
+	if remote, _ := remoteFiles(s); len(remote) != 0 {
+		t.Errorf("%d files have left beside a reader of the first lake, want 0", len(remote))
+	}
+	reader.release()
+	settle(t, s) // removes the footers
+	settle(t, s)
+	remote, _ := remoteFiles(s)
+	if len(remote) < 3 {
+		t.Errorf("%d files have left, want at least 3", len(remote))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, openStore(t, filepath.Join(folder, "store")), sumIDs); got != want {
+		t.Errorf("the sum is %s, want %s", got, want)
+	}
+}
+
+// TestLakeDropWhileLeaving drops a table between two of its files that leave the disk.
+func TestLakeDropWhileLeaving(t *testing.T) {
+	s, _ := newLeaving(t)
+	m := s.current()
+	entry := m.Table("events")
+	files := s.leavingFiles(entry, time.Now())
+	if len(files) < 2 {
+		t.Fatalf("%d files can leave, want at least 2", len(files))
+	}
+	err := errors.Join(s.leaveFile(t.Context(), m, entry, files[0]), s.DropTable(t.Context(), "events"), s.leaveFile(t.Context(), m, entry, files[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newLeaving returns a store whose published files can leave the disk.
+func newLeaving(t *testing.T) (s *Store, folder string) {
+	t.Helper()
+	useCommitter(t)
+	folder = t.TempDir()
+	s, err := Open(filepath.Join(folder, "store"), Options{SegmentBytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	p := take(t, openTable(t, s, localConfig(folder)))
+	appendDocs(t, p, 0, lakeDocs(testseed.New(t), 0, 3000)...)
+	seal(t, s)
+	if err := errors.Join(mergeQuiet(t.Context(), s), s.publish(t.Context(), time.Now().Add(48*time.Hour))); err != nil {
+		t.Fatal(err)
+	}
+	return s, folder
+}
+
+// TestLakeOthersLeave has one file that cannot leave, and a table whose catalog is away: the other
+// files leave all the same.
+func TestLakeOthersLeave(t *testing.T) {
+	s, folder := newLeaving(t)
+	away := lakeConfig(folder)
+	away.Lake.Catalog = "http://127.0.0.1:1"
+	other, err := s.Table("away", away)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendDocs(t, take(t, other), 0, `{"id":1,"moment":1764200000000000000,"kind":"a"}`)
+	seal(t, s)
+	m := s.current()
+	entry := m.Table("events")
+	files := s.leavingFiles(entry, time.Now())
+	if len(files) < 3 {
+		t.Fatalf("%d files can leave, want at least 3", len(files))
+	}
+	if err := os.Truncate(lakecache.Address(entry.Lake.Location, strings.TrimSuffix(files[0].Name, ".parquet")+"-"+m.Incarnations[0].ID+".parquet"), 100); err != nil {
+		t.Fatal(err)
+	}
+	published := s.publish(t.Context(), time.Now().Add(48*time.Hour))
+	wake(s.publisher)
+	waitUntil(t, s, func() bool { wake(s.publisher); remote, _ := remoteFiles(s); return len(remote) == len(files)-1 })
+	if published == nil || !strings.Contains(published.Error(), "127.0.0.1:1") {
+		t.Errorf("publishing ended with %v, want an error of the other table's catalog", published)
+	}
+}
+
+// TestLakeGoneStaysGone changes rows of a table whose files another engine has rewritten in the lake:
+// the store does not show what that engine may have deleted.
+func TestLakeGoneStaysGone(t *testing.T) {
+	for name, change := range map[string]func(s *Store) error{
+		"a delete": func(s *Store) error {
+			d, err := s.Delete(t.Context(), "events", "id % 50 = 0")
+			return errors.Join(err, s.WaitDeleted(t.Context(), d))
+		},
+		"another time column": func(s *Store) error {
+			err := s.SetTime(t.Context(), "events", TimeColumn{Name: "id", Unit: event.Seconds})
+			return errors.Join(err, s.WaitDivided(t.Context(), "events"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, _ := newLocal(t, 0, 3000)
+			if err := s.change(func(next *manifest.Manifest) error { // as a report does
+				entry := next.Table("events")
+				for i, f := range entry.Files {
+					gone := *f
+					gone.Gone = f.Remote != nil
+					entry.Files[i] = &gone
+				}
+				return nil
+			}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := change(s); err != nil {
+				t.Fatal(err)
+			}
+			expectFault(t, s, sumIDs, "another engine has rewritten file")
+		})
+	}
+}

@@ -177,17 +177,18 @@ func endRecomputes(m *manifest.Manifest, t *manifest.Table) {
 	}
 }
 
-// recomputeFile rewrites one file for a recompute. If more work remains, it wakes the
+// recomputeFile rewrites one file of each table for a recompute. If more work remains, it wakes the
 // compactor again, so that deletes and merges need not wait for the last file.
 func (s *Store) recomputeFile(ctx context.Context) error {
 	m := s.current()
+	var failed error
 	for _, entry := range m.Tables {
 		t := s.tableByID(entry.ID)
 		var newest *manifest.File
 		full := s.isFull(entry)
 		for _, f := range entry.Files {
 			r := entry.NextRecompute(f)
-			if r != nil && (f.Remote == nil || !full) && t.computedColumn(entry.Current().ByID(r.Column).Name) != nil && (newest == nil || f.MaxTime > newest.MaxTime) {
+			if r != nil && (f.Remote == nil || !full) && t.computedColumn(entry.Current().ByID(r.Column).Name) != nil && isSooner(f, newest) {
 				newest = f
 			}
 		}
@@ -202,12 +203,12 @@ func (s *Store) recomputeFile(ctx context.Context) error {
 			continue
 		}
 		if err := s.recomputeIn(ctx, m, t, newest); err != nil {
-			return fmt.Errorf("recompute a column of table %s: %w", entry.Name, err)
+			failed = errors.Join(failed, fmt.Errorf("recompute a column of table %s: %w", entry.Name, err))
+			continue
 		}
 		wake(s.compactor)
-		return nil
 	}
-	return nil
+	return failed
 }
 
 // recomputeIn rewrites a file for the oldest recompute that it needs.

@@ -153,13 +153,15 @@ func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlcl
 	})
 }
 
-// divideFile splits one file of a table whose time column changed into a file per day. If
-// more files remain, it wakes the compactor again.
+// divideFile splits one file of each table whose time column changed into a file per day. Files in
+// lakes wait while isFull. If more files remain, it wakes the compactor again.
 func (s *Store) divideFile(ctx context.Context) error {
+	var failed error
 	for _, t := range s.current().Tables {
 		var newest *manifest.File
+		full := s.isFull(t)
 		for _, f := range t.Files {
-			if f.Undivided && (newest == nil || f.MaxTime > newest.MaxTime) {
+			if f.Undivided && (f.Remote == nil || !full) && isSooner(f, newest) {
 				newest = f
 			}
 		}
@@ -167,15 +169,29 @@ func (s *Store) divideFile(ctx context.Context) error {
 			continue
 		}
 		if err := s.divide(ctx, t.ID, newest); err != nil {
-			return fmt.Errorf("divide file %s of table %s by days: %w", newest.Name, t.Name, err)
+			failed = errors.Join(failed, fmt.Errorf("divide file %s of table %s by days: %w", newest.Name, t.Name, err))
+			continue
 		}
 		wake(s.compactor)
-		return nil
 	}
-	return nil
+	return failed
+}
+
+// isSooner reports whether a file is to be rewritten before another one, if there is one: those on
+// this disk before those in a lake, which can be away, and then newer ones first.
+func isSooner(f, other *manifest.File) bool {
+	if other == nil || (f.Remote == nil) != (other.Remote == nil) {
+		return other == nil || f.Remote == nil
+	}
+	return f.MaxTime > other.MaxTime
 }
 
 func (s *Store) divide(ctx context.Context, table uint32, f *manifest.File) error {
+	if f.Gone && f.Remote != nil { // its rows are no longer the store's, and queries do not read them
+		whole := *f
+		whole.Undivided = false
+		return s.replaceFiles(table, map[string]bool{f.Name: true}, []*manifest.File{&whole})
+	}
 	release, err := s.pinFiles(ctx, s.current().TableByID(table), f)
 	if err != nil {
 		return err

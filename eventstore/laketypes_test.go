@@ -3,7 +3,9 @@
 package eventstore
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -374,5 +376,86 @@ func TestLakeWiden(t *testing.T) {
 	}
 	if columns, _ := lakeRows(t, location); len(columns) != 8 {
 		t.Errorf("the columns are %v", columns)
+	}
+}
+
+// TestLakeRestoredBeforeWidening restores a backup that is older than the widening of columns in the
+// lake, and one of a widening that was begun.
+func TestLakeRestoredBeforeWidening(t *testing.T) {
+	s, p, location := openLake(t)
+	folder := filepath.Dir(s.folder)
+	r := testseed.New(t)
+	var docs []string
+	grow := func(n int, wide bool) {
+		t.Helper()
+		more := typeDocs(r, len(docs), n, wide)
+		appendDocs(t, p, uint64(len(docs)), more...)
+		docs = append(docs, more...)
+		seal(t, s)
+	}
+	widen := func(field string) {
+		t.Helper()
+		if _, err := s.WidenInLake("events", field); err != nil {
+			t.Fatal(err)
+		}
+		waitUntil(t, s, func() bool {
+			if err := s.publish(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			return s.LakeStates()[0].Widening == ""
+		})
+	}
+	grow(60, false)
+	publishAll(t, s)
+	grow(60, true)
+	publishAll(t, s)
+	kinds := map[string]string{"a": "long", "b": "long", "c": "double", "d": "string", "e": "boolean", "f": "json"}
+	for i, begun := range []bool{false, true} {
+		if begun {
+			if _, err := s.WidenInLake("events", "d"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var backup bytes.Buffer
+		if err := s.Backup(t.Context(), &backup); err != nil {
+			t.Fatal(err)
+		}
+		kept := len(docs)
+		if begun {
+			waitUntil(t, s, func() bool {
+				_ = s.publish(t.Context(), time.Now().Add(24*time.Hour))
+				return s.LakeStates()[0].Widening == ""
+			})
+			kinds["d"] = "json"
+			widen("e")
+			kinds["e"] = "json"
+		} else {
+			widen("a")
+			kinds["a"] = "double"
+			widen("b")
+			kinds["b"] = "json"
+		}
+		grow(20, true)
+		publishAll(t, s)
+		checkLakeTypes(t, location, docs, kinds)
+		restored := filepath.Join(folder, fmt.Sprintf("restored%d", i))
+		if err := errors.Join(s.Close(), Restore(restored, &backup)); err != nil {
+			t.Fatal(err)
+		}
+		s = openStore(t, restored)
+		p = take(t, openTable(t, s, TableConfig{Lake: &catalog.Lake{Warehouse: filepath.Join(folder, "warehouse"), Table: "test.events"}}))
+		docs = docs[:kept]
+		grow(20, true)
+		waitUntil(t, s, func() bool { // the first order is refused, for the columns' types
+			_ = s.publish(t.Context(), time.Now().Add(24*time.Hour))
+			l := s.current().Table("events").Lake
+			return !l.Rebuilding && l.Widening == nil && l.Error == ""
+		})
+		for range 2 {
+			publishAll(t, s)
+			checkLakeTypes(t, location, docs, kinds)
+			grow(20, true)
+		}
+		publishAll(t, s)
 	}
 }

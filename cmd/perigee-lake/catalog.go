@@ -131,11 +131,16 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 	if t, err = addInterims(ctx, c, t, o); err != nil {
 		return nil, err
 	}
+	var widened errWidened
 	for i := range o.Columns {
 		column := &o.Columns[i]
 		field, found := t.Schema().FindFieldByName(column.Name)
 		if !found {
 			return nil, fmt.Errorf("table %s has no column %s", o.Table, column.Name)
+		}
+		if isWidened(t, o, column, field) {
+			widened = append(widened, lake.Column{ID: column.ID, Name: column.Name, Type: typeIn(field), Lake: int32(field.ID)})
+			continue
 		}
 		if isPending(column, field) {
 			interim, _ := t.Schema().FindFieldByName(interimName(column.Name))
@@ -150,7 +155,29 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 		}
 		column.Lake = int32(field.ID)
 	}
+	if len(widened) > 0 {
+		return nil, widened
+	}
 	return t, nil
+}
+
+// An errWidened reports columns that a former life of the store has widened.
+type errWidened []lake.Column
+
+func (e errWidened) Error() string {
+	return fmt.Sprintf("column %s was widened to %s in the lake after the backup that this store was restored from", e[0].Name, e[0].Type)
+}
+
+// isWidened reports whether a former life of a restored store has put another field in the place of
+// a column. The store itself never gives a column another type.
+func isWidened(t *table.Table, o *lake.TableOrder, c *lake.Column, field iceberg.NestedField) bool {
+	_, kept := t.Schema().FindFieldByID(int(c.Lake))
+	return len(o.Incarnations) > 1 && c.Former == 0 && !kept && (c.Lake != 0 || field.Type.String() != spelled(c.Type))
+}
+
+// typeIn returns the type of a field in the spelling of orders.
+func typeIn(field iceberg.NestedField) lake.Type {
+	return lake.Type(strings.ReplaceAll(field.Type.String(), ", ", ","))
 }
 
 // isPending reports whether a column has yet to take the place of another one, the field of its

@@ -40,9 +40,13 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 			return report
 		}
 		report.Error, report.Hint = err.Error(), ""
+		var widened errWidened
 		switch {
 		case errors.Is(err, lake.ErrRolledBack):
 			report.RolledBack = true
+			return report
+		case errors.As(err, &widened):
+			report.Widened, report.Hint = widened, "nothing need be done: the store writes its files anew, and then publishes them"
 			return report
 		case errors.Is(err, lake.ErrSuperseded):
 			report.Hint = "give this copy another table of the lake, or remove lake from one of the two"

@@ -139,6 +139,9 @@ type TableReport struct {
 	// Gone names files that were published once, or replace one that was, and that somebody
 	// else has removed or rewritten. They are never added again.
 	Gone []string `json:"gone,omitempty"`
+	// Widened lists columns of the order as the table has them, in other types: a former life
+	// of the store widened them after the backup from which it was restored.
+	Widened []Column `json:"widened,omitempty"`
 	// Foreign is the number of files that the store does not own.
 	Foreign int `json:"foreign,omitempty"`
 	// Lost names files without a Path that the table does not have, although nobody else

@@ -36,8 +36,11 @@ type Lake struct {
 	// Widenings counts the widenings that were begun.
 	Widenings int32     `json:"widenings,omitempty"`
 	Widening  *Widening `json:"widening,omitempty"` // nil if no column is being widened; immutable
-	Error     string    `json:"error,omitempty"`    // of the last attempt
-	Hint      string    `json:"hint,omitempty"`
+	// Rebuilding reports that the types of Columns are others than files were written for. Nothing
+	// is ordered until all files are new; then one order has them all.
+	Rebuilding bool   `json:"rebuilding,omitempty"`
+	Error      string `json:"error,omitempty"` // of the last attempt
+	Hint       string `json:"hint,omitempty"`
 	// Purges are the deletes that the store has carried out, but not the lake. Tidied is
 	// when an order was the last to tidy the lake.
 	Purges []LakePurge `json:"purges,omitempty"`

@@ -52,6 +52,9 @@ func Prepare(next *manifest.Manifest, folder string, now time.Time) *lake.Order 
 			}
 		}
 		columns := columnsOf(t)
+		if t.Lake.Rebuilding && !isRebuilt(t, columns) {
+			continue
+		}
 		files, names := wantedFiles(next, t, columns, folder, step, now)
 		isSame, tidy := checksum(names, columns) == t.Lake.Files, tidyOf(t.Lake, now)
 		if slices.ContainsFunc(t.Files, t.MustReturn) { // no snapshot names their objects

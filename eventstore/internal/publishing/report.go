@@ -33,6 +33,9 @@ func IsOf(t *manifest.Table, o *lake.TableOrder) bool {
 }
 
 func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *lake.TableReport, now time.Time) {
+	if len(r.Widened) > 0 && !o.Look {
+		rebuild(t, r.Widened)
+	}
 	known := *t.Lake
 	if r.Location != "" {
 		known.Location, known.Deletes = r.Location, r.Deletes
@@ -55,7 +58,7 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 			}
 		}
 		if covers {
-			known.Step, known.Committed = o.Step, now.UTC()
+			known.Step, known.Committed, known.Rebuilding = o.Step, now.UTC(), false
 			var all []wanted
 			for _, f := range o.Files {
 				all = append(all, wanted{File: f})

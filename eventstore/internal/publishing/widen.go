@@ -9,6 +9,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/tablesql"
+	"github.com/perigeedb/perigee/eventstore/lake"
 )
 
 // A column is widened in the lake in three parts. All files that the lake has are rewritten: the
@@ -101,4 +102,46 @@ func needWiden(t *manifest.Table) (files []*manifest.File) {
 		}
 	}
 	return files
+}
+
+// rebuild gives the lake's columns of a restored store the types that a former life of it gave them
+// after the backup. The files of the lake have them, under names that this life does not know, and its
+// own files do not: all are written again, under new names.
+func rebuild(t *manifest.Table, widened []lake.Column) {
+	known := *t.Lake
+	known.Columns = slices.Clone(known.Ordering())
+	known.Widening, known.Rebuilding = nil, true
+	known.Widenings++
+	for i := range known.Columns {
+		c := &known.Columns[i]
+		for _, w := range widened {
+			if w.ID != c.ID {
+				continue
+			}
+			c.Type, c.Lake, c.Widened = string(w.Type), w.Lake, c.Widened+1
+			c.JSON = w.Type == lake.String
+			if now := t.Current().ByID(c.Source()); now != nil && now.Type == event.String {
+				c.JSON = false
+			}
+		}
+		if c.ID == manifest.RestID { // its hidden columns differ
+			c.Widened = known.Widenings
+		}
+	}
+	t.Lake = &known
+	for i, f := range t.Files {
+		if f.Gone { // another engine has its rows
+			continue
+		}
+		file := *f
+		file.Step, file.Replaces, file.Changed, file.Open = 0, nil, false, false
+		t.Files[i] = &file
+	}
+}
+
+// isRebuilt reports whether all files have the types of the lake's columns.
+func isRebuilt(t *manifest.Table, columns []manifest.LakeColumn) bool {
+	return !slices.ContainsFunc(t.Files, func(f *manifest.File) bool {
+		return !f.Gone && (f.Remote != nil || !isReady(t, f, columns))
+	})
 }

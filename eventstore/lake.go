@@ -79,7 +79,7 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 	var order *lake.Order
 	s.compacting.Lock() // a merge must know which files are ordered
 	err := s.change(func(next *manifest.Manifest) error {
-		if order = publishing.Prepare(next, s.folder, now); order == nil {
+		if order = publishing.Prepare(next, s.folder, s.opening, now); order == nil {
 			return errUnchanged
 		}
 		return nil
@@ -152,7 +152,7 @@ func (s *Store) askCommitter(ctx context.Context, order *lake.Order) (*lake.Repo
 func (s *Store) applyReport(order *lake.Order, report *lake.Report, now time.Time) error {
 	err := s.change(func(next *manifest.Manifest) error {
 		if publishing.Apply(next, order, report, time.Now()) {
-			next.BeginIncarnation(next.Place, time.Now())
+			next.BeginAfterSetBack(time.Now())
 		} else if sameLakes(s.current(), next) {
 			return errUnchanged
 		}

@@ -75,7 +75,7 @@ func (l *simulatedLake) maintain(t *testing.T, now time.Time) {
 			table.Files = kept
 		}
 	}
-	order := publishing.Prepare(l.m, "/store", now)
+	order := publishing.Prepare(l.m, "/store", "first", now)
 	if order == nil {
 		return
 	}

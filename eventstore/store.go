@@ -68,6 +68,7 @@ type Options struct {
 // A Store is an open event store.
 type Store struct {
 	folder  string
+	opening string // ID of this opening; see manifest.Opening
 	options Options
 	lock    io.Closer
 	log     *wal.Log
@@ -132,7 +133,8 @@ func Open(folder string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		folder: folder, options: o, lock: lock, manifests: manifest.NewWriter(folder),
+		opening: manifest.NewID(),
+		folder:  folder, options: o, lock: lock, manifests: manifest.NewWriter(folder),
 		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), compactor: make(chan struct{}, 1), publisher: make(chan struct{}, 1),
 		unmerged: map[string]bool{}, canceled: map[uint64]bool{}, pins: map[uint64]int{}, tables: map[string]*Table{},
 	}

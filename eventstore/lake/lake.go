@@ -39,6 +39,8 @@ type TableOrder struct {
 	// Incarnations lists the lives of the store, oldest first. The last one gives this
 	// order.
 	Incarnations []Incarnation `json:"incarnations"`
+	// Openings lists the last openings of the store, oldest first; see manifest.Opening.
+	Openings []Opening `json:"openings,omitempty"`
 	// Step numbers this order. Steps grow, also across incarnations.
 	Step    uint64   `json:"step"`
 	Columns []Column `json:"columns"`
@@ -66,6 +68,12 @@ type Incarnation struct {
 	ID    string    `json:"id"`
 	Begun time.Time `json:"begun"`
 	Step  uint64    `json:"step"` // the first that it assigns
+}
+
+// An Opening is a part of the steps of a store; see manifest.Opening.
+type Opening struct {
+	ID   string `json:"id"`
+	Step uint64 `json:"step"` // the first that it assigned
 }
 
 // A Column of a lake table. All columns are optional.

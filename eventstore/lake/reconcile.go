@@ -39,6 +39,8 @@ type record struct {
 	After string    `json:"after,omitempty"` // the incarnation before
 	Begun time.Time `json:"begun"`
 	Table uint32    `json:"table,omitempty"` // TableOrder.ID
+	// Opening is the ID of the opening that assigned the step.
+	Opening string `json:"opening,omitempty"`
 }
 
 // ErrOtherTable reports that another table of the store publishes into the table. Each would remove
@@ -74,6 +76,9 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 	covered := records[current.ID].Step
 	if covered > o.Step && !o.Look { // one that only looks may be late
 		return nil, fmt.Errorf("%w: the table covers step %d of incarnation %s, and the order is step %d", ErrRolledBack, covered, current.ID, o.Step)
+	}
+	if by, known := records[current.ID].Opening, o.opening(covered); !o.Look && by != known && by != "" && known != "" {
+		return nil, fmt.Errorf("%w: the table covers step %d of opening %s of incarnation %s, and the order is of opening %s", ErrRolledBack, covered, by, current.ID, known)
 	}
 	present, foreign := map[string]bool{}, 0
 	for _, name := range s.Files {
@@ -111,7 +116,7 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 		}
 	}
 	if covered < o.Step || len(p.Remove) > 0 {
-		value := record{Step: o.Step, Begun: current.Begun, Table: o.ID}
+		value := record{Step: o.Step, Begun: current.Begun, Table: o.ID, Opening: o.opening(o.Step)}
 		if n := len(o.Incarnations); n > 1 {
 			value.After = o.Incarnations[n-2].ID
 		}
@@ -122,6 +127,16 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 		p.Properties = map[string]string{propertyPrefix + current.ID: string(text)}
 	}
 	return p, nil
+}
+
+// opening returns the ID of the opening that assigned a step, or "" if the order has it no longer.
+func (o *TableOrder) opening(step uint64) (id string) {
+	for _, one := range o.Openings {
+		if one.Step <= step {
+			id = one.ID
+		}
+	}
+	return id
 }
 
 func readRecords(properties map[string]string) (map[string]record, error) {

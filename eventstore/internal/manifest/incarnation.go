@@ -21,15 +21,88 @@ type Incarnation struct {
 	Step    uint64 `json:"step"`
 }
 
+// An Opening is a part of an incarnation: the steps that the store assigned from one opening of its
+// folder to the next. A disk that was set back to an earlier snapshot assigns steps again, but in
+// another opening.
+type Opening struct {
+	ID   string `json:"id"`   // random
+	Step uint64 `json:"step"` // the first that it assigned
+}
+
+// NewID returns a random ID for an incarnation or an opening.
+func NewID() string {
+	var id [8]byte
+	rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+// AssignStep assigns the next step in an opening, and forgets openings whose steps all lakes have
+// left behind.
+func (m *Manifest) AssignStep(opening string) {
+	m.LastStep++
+	covered := m.LastStep
+	for _, t := range m.Tables {
+		if t.Lake != nil {
+			covered = min(covered, t.Lake.Step)
+		}
+	}
+	all := slices.Clone(m.Openings)
+	for len(all) > 1 && all[1].Step <= covered {
+		all = all[1:]
+	}
+	if len(all) == 0 || all[len(all)-1].ID != opening {
+		all = append(all, Opening{opening, m.LastStep})
+	}
+	m.Openings = all
+}
+
 // unknownPlace is the Place of folders whose system does not tell them apart.
 const unknownPlace = "unknown"
 
 // BeginIncarnation begins an incarnation in the given place; see Place.
 func (m *Manifest) BeginIncarnation(place string, now time.Time) {
-	var id [8]byte
-	rand.Read(id[:]) // never fails
+	m.beginIncarnation(place, now, m.NextSegment)
+}
+
+// BeginAfterSetBack begins an incarnation of a store whose disk was set back to an earlier state. It
+// has all segments and steps that no lake has, as the former life may have published others of those
+// numbers.
+func (m *Manifest) BeginAfterSetBack(now time.Time) {
+	first := m.Incarnations[len(m.Incarnations)-1].Segment
+	for _, t := range m.Tables {
+		if t.Lake == nil {
+			continue
+		}
+		for i, f := range t.Files {
+			file := *f
+			file.Replaces = coveredOf(f.Replaces, t.Lake.Step)
+			if f.Step > t.Lake.Step {
+				file.Step = 0
+			} else if f.Step > 0 {
+				first = max(first, f.Segment+1)
+			}
+			t.Files[i] = &file
+		}
+	}
+	m.beginIncarnation(m.Place, now, min(first, m.NextSegment))
+}
+
+// coveredOf returns the files that a lake has which covers a step, among files that are replaced and
+// those that they were to replace.
+func coveredOf(replaced []LakeFile, step uint64) (covered []LakeFile) {
+	for _, r := range replaced {
+		if r.Step <= step {
+			covered = append(covered, r)
+		} else {
+			covered = append(covered, coveredOf(r.Replaces, step)...)
+		}
+	}
+	return covered
+}
+
+func (m *Manifest) beginIncarnation(place string, now time.Time, segment uint64) {
 	m.Place = place
-	m.Incarnations = append(slices.Clone(m.Incarnations), Incarnation{ID: hex.EncodeToString(id[:]), Begun: now.UTC(), Segment: m.NextSegment, Step: m.LastStep + 1})
+	m.Incarnations = append(slices.Clone(m.Incarnations), Incarnation{ID: NewID(), Begun: now.UTC(), Segment: segment, Step: m.LastStep + 1})
 }
 
 // IsAt reports whether the current incarnation belongs to a place.
@@ -59,6 +132,11 @@ func (m *Manifest) checkIncarnations() error {
 			return errors.New("the incarnations are out of order")
 		}
 		ids[one.ID] = true
+	}
+	for i, one := range m.Openings {
+		if one.Step > m.LastStep || i > 0 && one.Step <= m.Openings[i-1].Step {
+			return fmt.Errorf("opening %s begins with step %d, which is out of order", one.ID, one.Step)
+		}
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ type Manifest struct {
 
 	Incarnations []Incarnation `json:"incarnations,omitempty"` // oldest first; the last is the current one
 	Place        string        `json:"place,omitempty"`        // of the current incarnation; empty in a backup
+	Openings     []Opening     `json:"openings,omitempty"`     // oldest first
 
 	Tables []*Table `json:"tables,omitempty"`
 }

@@ -35,8 +35,8 @@ const (
 
 // Prepare assigns the next step, if a table needs one, to the lake tables in next, and returns
 // what to order of the committer, or nil if it has changed nothing. folder is the folder of the
-// store.
-func Prepare(next *manifest.Manifest, folder string, now time.Time) *lake.Order {
+// store, and opening the ID of its opening.
+func Prepare(next *manifest.Manifest, folder, opening string, now time.Time) *lake.Order {
 	order := &lake.Order{}
 	step := next.LastStep + 1
 	for _, t := range next.Tables {
@@ -66,8 +66,8 @@ func Prepare(next *manifest.Manifest, folder string, now time.Time) *lake.Order 
 		ordered := step
 		if isSame && t.Lake.Step >= next.Incarnations[len(next.Incarnations)-1].Step {
 			ordered = t.Lake.Step
-		} else {
-			next.LastStep = step
+		} else if next.LastStep < step {
+			next.AssignStep(opening)
 		}
 		known := *t.Lake
 		known.Columns = append(slices.Clone(known.Columns), columns[len(known.Columns):]...)
@@ -242,6 +242,9 @@ func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wante
 	o := lake.TableOrder{Settings: settingsOf(t), ID: t.ID, Step: m.LastStep, Columns: []lake.Column{}, Files: []lake.File{}}
 	for _, one := range m.Incarnations {
 		o.Incarnations = append(o.Incarnations, lake.Incarnation{ID: one.ID, Begun: one.Begun, Step: one.Step})
+	}
+	for _, one := range m.Openings {
+		o.Openings = append(o.Openings, lake.Opening{ID: one.ID, Step: one.Step})
 	}
 	for _, other := range m.Tables {
 		if other.ID != t.ID && other.Lake != nil {

@@ -1,6 +1,7 @@
 package publishing
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,7 +49,7 @@ func order(t *testing.T, m *manifest.Manifest, at time.Time) (*lake.Order, strin
 	known := *m.Tables[0].Lake
 	known.Tidied = at // TestTidy has orders that tidy
 	m.Tables[0].Lake = &known
-	o := Prepare(m, "/store", at)
+	o := Prepare(m, "/store", "first", at)
 	if o == nil {
 		return nil, "nothing"
 	}
@@ -262,7 +263,7 @@ func TestTidy(t *testing.T) {
 	add(m, 10, time.Hour)
 	prepare := func(at time.Time) *lake.TableOrder {
 		t.Helper()
-		o := Prepare(m, "/store", at)
+		o := Prepare(m, "/store", "first", at)
 		if o == nil {
 			return nil
 		}
@@ -452,5 +453,35 @@ func TestReplacedTwice(t *testing.T) {
 	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "lost", Lost: []string{merged}}}}, now)
 	if got := table.Files[0]; len(got.Replaces) != len(present) || !got.Changed {
 		t.Errorf("%s replaces %d files, changed %v; want %d, true", rewritten, len(got.Replaces), got.Changed, len(present))
+	}
+}
+
+// TestSetBack sets the disk of a store back to an earlier state, which then assigns steps and segments
+// again that the lake has of the former life.
+func TestSetBack(t *testing.T) {
+	for _, failed := range []int{0, 1, 3} { // orders of this life before the lake is reached
+		m := newManifest()
+		m.AssignStep("former") // before the state that the disk was set back to
+		former := m.Incarnations[0].ID
+		add(m, 1, time.Hour)
+		var o *lake.Order
+		for i := range 1 + failed {
+			o, _ = order(t, m, now.Add(time.Duration(i)*time.Minute))
+		}
+		name := o.Tables[0].Files[0].Name // the former life has published other rows under it
+		state := lake.State{Properties: map[string]string{"perigee.step." + former: `{"step":2,"begun":"2026-11-29T12:00:00Z","opening":"former"}`}, Files: []string{name}}
+		if plan, err := lake.Reconcile(&o.Tables[0], state); !errors.Is(err, lake.ErrRolledBack) {
+			t.Errorf("after %d orders: %+v, %v, want %v", failed, plan, err, lake.ErrRolledBack)
+			continue
+		}
+		if !Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "rolled back", RolledBack: true}}}, now) {
+			t.Fatal("no new incarnation begins")
+		}
+		m.BeginAfterSetBack(now)
+		o, _ = order(t, m, now.Add(time.Hour))
+		plan, err := lake.Reconcile(&o.Tables[0], state)
+		if err != nil || len(plan.Add) != 1 || plan.Add[0].Name == name || !slices.Equal(plan.Remove, []string{name}) {
+			t.Errorf("after %d orders, the new incarnation adds %+v and removes %v (%v), want its own file, and %s removed", failed, plan.Add, plan.Remove, err, name)
+		}
 	}
 }

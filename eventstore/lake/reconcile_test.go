@@ -252,3 +252,34 @@ func TestReconcileKeepsRows(t *testing.T) {
 		})
 	})
 }
+
+// TestReconcileRefuses has orders that differ in one thing from one that is carried out.
+func TestReconcileRefuses(t *testing.T) {
+	a := file(1, 1, 1)
+	order := TableOrder{ID: 7, Others: []uint32{8}, Incarnations: []Incarnation{incarnation(2, 1)}, Openings: []Opening{{"monday", 1}, {"tuesday", 3}}, Step: 3, Files: []File{a}}
+	record := func(text string) map[string]string {
+		return map[string]string{propertyPrefix + order.Incarnations[0].ID: `{"begun":"2026-11-29T02:00:00Z",` + text + "}"}
+	}
+	for name, test := range map[string]struct {
+		properties map[string]string
+		look       bool
+		want       error
+	}{
+		"the step before":                      {record(`"step":2,"table":7,"opening":"monday"`), false, nil},
+		"the same step":                        {record(`"step":3,"table":7,"opening":"tuesday"`), false, nil},
+		"a step of an earlier version":         {record(`"step":2`), false, nil},
+		"a step that another opening assigned": {record(`"step":2,"opening":"sunday"`), false, ErrRolledBack},
+		"the same step of another opening":     {record(`"step":3,"opening":"monday"`), false, ErrRolledBack},
+		"a later step":                         {record(`"step":4,"opening":"tuesday"`), false, ErrRolledBack},
+		"a later step, and it only looks":      {record(`"step":4,"opening":"wednesday"`), true, nil},
+		"another table":                        {record(`"step":2,"table":8`), false, ErrOtherTable},
+		"a table that was dropped":             {record(`"step":2,"table":9`), false, nil},
+		"a copy with a clock that is behind":   {property(1, 3, 2), false, ErrSuperseded},
+	} {
+		o := order
+		o.Look = test.look
+		if _, err := Reconcile(&o, State{Properties: test.properties}); !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v, want %v", name, err, test.want)
+		}
+	}
+}

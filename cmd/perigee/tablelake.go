@@ -25,6 +25,7 @@ type tableLakeWidenCommand struct {
 	Column string `arg:"" help:"Column of the table whose type in the lake is narrower."`
 	NoWait bool   `help:"Return at once; perigee table show shows the progress."`
 	Cancel bool   `help:"Cancel the running change; the lake keeps the type."`
+	Yes    bool   `short:"y" help:"Do not ask for confirmation."`
 }
 
 func (tableLakeWidenCommand) Help() string {
@@ -34,7 +35,8 @@ the lake.
 
 The engine writes all files of the table again, in the background, and puts them into the lake. One commit then
 removes the old column, adds the new one under its name and exchanges the files. Other engines thus see all
-values in the old type before, and all in the new one after it. Until that commit the lake may have an empty
+values in the old type before, and all in the new one after it. Until that commit, the disk has all rows of the
+table, also those that are only in the lake (the command asks for confirmation), and the lake may have an empty
 column COLUMN_widened. Snapshots from before keep the old column.
 
 Ctrl-C stops only the command. The engine continues, and so does the next one, even after kill -9. --cancel ends
@@ -66,6 +68,11 @@ func (w *tableLakeWidenCommand) Run(c *console) error {
 		fmt.Fprintf(c.out, "column %s of table %s keeps its type in the lake\n", w.Column, t.Name)
 		printData(c.out, data)
 		return nil
+	}
+	if l := t.Lake; l != nil && l.RemoteFiles > 0 && l.Widening == "" && !w.Yes {
+		if err := c.confirm(fmt.Sprintf("%s of table %s with %s, which only the lake has, will be on this disk until the change is published. Continue?", countOf(l.RemoteFiles, "file"), t.Name, byteCount(uint64(l.RemoteBytes)))); err != nil {
+			return err
+		}
 	}
 	state, err := eventservice.WidenInLake(ctx, data, t.Name, w.Column)
 	if err != nil {

@@ -46,8 +46,13 @@ func main() {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel(lake.ErrEnded)
+	}()
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "perigee-lake:", err)
 		if errors.Is(err, errVersion) {
@@ -62,11 +67,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report := lake.Report{Tables: []lake.TableReport{}}
-	for i := range order.Tables {
-		report.Tables = append(report.Tables, publish(ctx, &order.Tables[i]))
-	}
-	return json.NewEncoder(os.Stdout).Encode(report)
+	return json.NewEncoder(os.Stdout).Encode(publishAll(ctx, order, defaultLimits))
 }
 
 var errVersion = errors.New("the versions differ")

@@ -44,7 +44,7 @@ func openObjects(location string) (objectStore, error) {
 	if err != nil || u.Scheme != "s3" && u.Scheme != "s3a" {
 		return nil, fmt.Errorf("location %q is neither a folder nor in S3", location)
 	}
-	c, err := s3client.New(s3client.Settings{}, os.LookupEnv, func(*s3client.Client) http.RoundTripper { return http.DefaultTransport })
+	c, err := s3client.New(s3client.Settings{}, os.LookupEnv, func(*s3client.Client) http.RoundTripper { return watchedTransport{http.DefaultTransport} })
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func openObjects(location string) (objectStore, error) {
 // A folder stores files in a local folder.
 type folder struct{ path string }
 
-func (s *folder) put(_ context.Context, name string, p *published) error {
+func (s *folder) put(ctx context.Context, name string, p *published) error {
 	path := filepath.Join(s.path, filepath.FromSlash(name))
 	parent := filepath.Dir(path)
 	if err := durable.MkdirAll(parent, 0o755); err != nil {
@@ -69,7 +69,7 @@ func (s *folder) put(_ context.Context, name string, p *published) error {
 		return err
 	}
 	defer os.Remove(temp.Name())
-	if err := errors.Join(copyTo(temp, p), temp.Chmod(0o644), temp.Sync(), temp.Close()); err != nil {
+	if err := errors.Join(copyTo(ctx, temp, p), temp.Chmod(0o644), temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
 	if err := os.Link(temp.Name(), path); errors.Is(err, fs.ErrExist) {
@@ -109,6 +109,7 @@ func (s *folder) remove(ctx context.Context, objects []lake.Object) (n int, size
 		if ctx.Err() != nil {
 			return n, size, refused, context.Cause(ctx)
 		}
+		progress(ctx)
 		path := filepath.Join(s.path, filepath.FromSlash(object.Name))
 		info, err := os.Stat(path)
 		if err == nil && info.ModTime().After(object.Modified) {
@@ -131,13 +132,13 @@ func (s *folder) remove(ctx context.Context, objects []lake.Object) (n int, size
 	return n, size, refused, nil
 }
 
-func copyTo(w io.Writer, p *published) error {
+func copyTo(ctx context.Context, w io.Writer, p *published) error {
 	content, err := p.open()
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	_, err = io.Copy(w, content)
+	_, err = io.Copy(w, watchedReader{ctx, content})
 	return err
 }
 
@@ -187,7 +188,7 @@ func (s *bucket) put(ctx context.Context, name string, p *published) error {
 	defer content.Close()
 	options := minio.PutObjectOptions{ContentType: contentType, DisableMultipart: true}
 	options.SetMatchETagExcept("*") // only if there is none
-	_, err = s.client.Client.PutObject(ctx, s.name, s.prefix+name, content, p.total(), options)
+	_, err = s.client.Client.PutObject(ctx, s.name, s.prefix+name, watchedReader{ctx, content}, p.total(), options)
 	if minio.ToErrorResponse(err).StatusCode == http.StatusPreconditionFailed {
 		return s.compare(ctx, s.prefix+name, p)
 	}

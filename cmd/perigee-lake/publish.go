@@ -31,10 +31,15 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 	wait := firstWait
 	for attempt := 1; ; attempt++ {
 		err := publishOnce(ctx, o, &report)
+		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		progress(ctx)
 		report.Columns = o.Columns
 		if err == nil {
 			report.Error, report.Hint = "", ""
 			if o.Tidy != nil && report.Covered == o.Step {
+				allowStall(ctx, tidyStall)
 				report.Tidied = tidy(ctx, o, &report)
 			}
 			return report
@@ -78,10 +83,12 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 		return err
 	}
 	defer closeCatalog(c)
+	progress(ctx)
 	t, err := loadTable(ctx, c, o)
 	if err != nil {
 		return err
 	}
+	progress(ctx)
 	report.UUID, report.Metadata = t.Metadata().TableUUID().String(), t.MetadataLocation()
 	current, err := readTable(ctx, t)
 	if err != nil {
@@ -179,6 +186,7 @@ func readTable(ctx context.Context, t *table.Table) (*contents, error) {
 		if err != nil {
 			return nil, err
 		}
+		progress(ctx)
 		for _, entry := range entries {
 			f := entry.DataFile()
 			if f.ContentType() != iceberg.EntryContentData {

@@ -14,12 +14,16 @@
 package lake
 
 import (
+	"errors"
 	"regexp"
 	"time"
 )
 
 // ExitVersion is the exit code of a committer that refuses an order of another version.
 const ExitVersion = 3
+
+// ErrEnded is why a committer that was told to end has not carried out the order for a table.
+var ErrEnded = errors.New("the committer was ended before the table was done")
 
 // An Order is what a store wants of its lake tables.
 type Order struct {

@@ -21,14 +21,16 @@ import (
 // program is the name of the committer.
 const program = "perigee-lake"
 
-// timeMax limits the time of an order: a server that never answers must not stop publishing for
-// good. The next order goes on with the files that this one has put.
+// timeMax limits the time of an order: the committer must not stop publishing for good. It gives
+// up a table without progress long before. The next order goes on with the files that this one
+// has put.
 const timeMax = 30 * time.Minute
 
 var errTimeMax = fmt.Errorf("%s was ended after %v", program, timeMax)
 
 // Run carries out an order by the committer, a program beside that of this process or on the
-// path.
+// path. Without an error, the report has all tables of the order: if ctx ends, some of them with
+// an error, and others that were published before.
 func Run(ctx context.Context, order *lake.Order) (*lake.Report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeMax, errTimeMax)
 	defer cancel()
@@ -48,7 +50,14 @@ func Run(ctx context.Context, order *lake.Order) (*lake.Report, error) {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = 10 * time.Second
-	if err := command.Run(); err != nil {
+	failed := command.Run()
+	report := new(lake.Report)
+	unread := json.Unmarshal(out.Bytes(), report)
+	if unread == nil && (failed == nil || ctx.Err() != nil) {
+		completeReport(ctx, order, report)
+		return report, nil
+	}
+	if err := failed; err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -57,11 +66,20 @@ func Run(ctx context.Context, order *lake.Order) (*lake.Report, error) {
 		}
 		return nil, fmt.Errorf("%s: %w: %s", program, err, lastLine(said.String()))
 	}
-	report := new(lake.Report)
-	if err := json.Unmarshal(out.Bytes(), report); err != nil {
-		return nil, fmt.Errorf("%s: read its report: %w", program, err)
+	return nil, fmt.Errorf("%s: read its report: %w", program, unread)
+}
+
+// completeReport adds the tables of the order that a report lacks, and to those that the committer
+// could not finish why it was ended.
+func completeReport(ctx context.Context, order *lake.Order, report *lake.Report) {
+	for i := len(report.Tables); i < len(order.Tables); i++ {
+		report.Tables = append(report.Tables, lake.TableReport{Table: order.Tables[i].Table, Error: "the committer reported nothing of the table"})
 	}
-	return report, nil
+	for i := range report.Tables {
+		if r := &report.Tables[i]; ctx.Err() != nil && strings.Contains(r.Error, lake.ErrEnded.Error()) {
+			r.Error = fmt.Sprintf("%v: %s", context.Cause(ctx), r.Error)
+		}
+	}
 }
 
 // hintOfVersion is the hint for a committer of another release.

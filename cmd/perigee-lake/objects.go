@@ -24,9 +24,13 @@ import (
 
 // An objectStore holds the files of a lake table. None of them is ever changed.
 type objectStore interface {
+	// find looks for a file that was put before. It fails if another file has the name.
+	find(ctx context.Context, name string, p *published) (modified time.Time, found bool, err error)
 	// put stores a file durably under a name that no other file has. It succeeds if the
 	// same file is there already, which then counts as new, and fails if another one is.
 	put(ctx context.Context, name string, p *published) error
+	// renew lets a file that was found count as new.
+	renew(ctx context.Context, name string) error
 	// list returns all objects in a folder, with all their versions.
 	list(ctx context.Context, folder string) ([]lake.Object, error)
 	// remove removes objects, or versions, except those that are younger now than they
@@ -73,12 +77,41 @@ func (s *folder) put(ctx context.Context, name string, p *published) error {
 		return err
 	}
 	if err := os.Link(temp.Name(), path); errors.Is(err, fs.ErrExist) {
-		now := time.Now()
-		return errors.Join(s.compare(path, p), os.Chtimes(path, now, now))
+		if _, _, err := s.find(ctx, name, p); err != nil {
+			return err
+		}
+		return s.renew(ctx, name)
 	} else if err != nil {
 		return err
 	}
 	return durable.SyncDir(parent)
+}
+
+// find makes the name of the file durable, too: the process that put it may have been killed
+// before it did.
+func (s *folder) find(_ context.Context, name string, p *published) (modified time.Time, found bool, err error) {
+	path := filepath.Join(s.path, filepath.FromSlash(name))
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return modified, false, nil
+	}
+	if err != nil {
+		return modified, false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return modified, false, err
+	}
+	if err := compareEnd(io.NewSectionReader(f, max(0, info.Size()-int64(len(p.footer))), int64(len(p.footer))), info.Size(), p); err != nil {
+		return modified, false, err
+	}
+	return info.ModTime(), true, durable.SyncDir(filepath.Dir(path))
+}
+
+func (s *folder) renew(_ context.Context, name string) error {
+	now := time.Now()
+	return os.Chtimes(filepath.Join(s.path, filepath.FromSlash(name)), now, now)
 }
 
 func (s *folder) list(_ context.Context, folder string) (all []lake.Object, err error) {
@@ -142,19 +175,6 @@ func copyTo(ctx context.Context, w io.Writer, p *published) error {
 	return err
 }
 
-func (s *folder) compare(path string, p *published) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	return compareEnd(io.NewSectionReader(f, max(0, info.Size()-int64(len(p.footer))), int64(len(p.footer))), info.Size(), p)
-}
-
 const otherHint = "remove it, if no snapshot of the table names it"
 
 // compareEnd compares the size and the footer of a file that was stored before.
@@ -189,14 +209,50 @@ func (s *bucket) put(ctx context.Context, name string, p *published) error {
 	options := minio.PutObjectOptions{ContentType: contentType, DisableMultipart: true}
 	options.SetMatchETagExcept("*") // only if there is none
 	_, err = s.client.Client.PutObject(ctx, s.name, s.prefix+name, watchedReader{ctx, content}, p.total(), options)
-	if minio.ToErrorResponse(err).StatusCode == http.StatusPreconditionFailed {
-		return s.compare(ctx, s.prefix+name, p)
+	if minio.ToErrorResponse(err).StatusCode != http.StatusPreconditionFailed {
+		return err
 	}
-	return err
+	modified, found, err := s.find(ctx, name, p)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return fmt.Errorf("object %s is there, and cannot be read", s.prefix+name)
+	case time.Since(modified) < time.Minute:
+		return nil
+	}
+	return s.renew(ctx, name)
 }
 
-// touch makes an object new by a copy of itself.
-func (s *bucket) touch(ctx context.Context, key string) error {
+// find asks for the object first: S3 refuses a put only after it has got the whole file.
+func (s *bucket) find(ctx context.Context, name string, p *published) (modified time.Time, found bool, err error) {
+	info, err := s.client.Client.StatObject(ctx, s.name, s.prefix+name, minio.StatObjectOptions{})
+	switch code := minio.ToErrorResponse(err).StatusCode; {
+	case code == http.StatusNotFound, code == http.StatusForbidden: // S3 says so of a missing object without the right to list
+		return modified, false, nil
+	case err != nil:
+		return modified, false, err
+	case info.Size != p.total():
+		return modified, false, compareEnd(nil, info.Size, p)
+	}
+	options := minio.GetObjectOptions{}
+	if err := options.SetRange(p.size, p.total()-1); err != nil {
+		return modified, false, err
+	}
+	object, err := s.client.Client.GetObject(ctx, s.name, s.prefix+name, options)
+	if err != nil {
+		return modified, false, err
+	}
+	defer object.Close()
+	if err := compareEnd(object, info.Size, p); err != nil {
+		return modified, false, err
+	}
+	return info.LastModified, true, nil
+}
+
+// renew makes an object new by a copy of itself.
+func (s *bucket) renew(ctx context.Context, name string) error {
+	key := s.prefix + name
 	from := minio.CopySrcOptions{Bucket: s.name, Object: key}
 	to := minio.CopyDestOptions{Bucket: s.name, Object: key, ReplaceMetadata: true, UserMetadata: map[string]string{"Content-Type": contentType}}
 	_, err := s.client.Client.CopyObject(ctx, to, from)
@@ -253,22 +309,6 @@ func (s *bucket) remove(ctx context.Context, objects []lake.Object) (n int, size
 		}
 	}
 	return n, size, refused, nil
-}
-
-func (s *bucket) compare(ctx context.Context, key string, p *published) error {
-	object, err := s.client.Client.GetObject(ctx, s.name, key, minio.GetObjectOptions{})
-	if err != nil {
-		return err
-	}
-	defer object.Close()
-	info, err := object.Stat()
-	if err != nil {
-		return err
-	}
-	if err := compareEnd(io.NewSectionReader(object, max(0, info.Size-int64(len(p.footer))), int64(len(p.footer))), info.Size, p); err != nil || time.Since(info.LastModified) < time.Minute {
-		return err
-	}
-	return s.touch(ctx, key)
 }
 
 // isMissing reports whether an error of the library says that there is no such object.

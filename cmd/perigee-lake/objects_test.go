@@ -28,7 +28,7 @@ func locations(t *testing.T) []string {
 }
 
 // TestPut stores a file under a name that nobody has, that the same file has, and that another
-// one has.
+// one has, and looks for it.
 func TestPut(t *testing.T) {
 	local := t.TempDir()
 	faces := func(number, first, end int) *published {
@@ -50,6 +50,9 @@ func TestPut(t *testing.T) {
 				t.Fatal(err)
 			}
 			name := lake.FileName("data/2026-11-29/0000000001-0.parquet", strings.Repeat("a", 16))
+			if _, found, err := objects.find(t.Context(), name, file); found || err != nil {
+				t.Errorf("before it is put: found %v, error %v", found, err)
+			}
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
@@ -59,7 +62,10 @@ func TestPut(t *testing.T) {
 				})
 			}
 			all.Wait()
-			// A file that is found counts as new, so that nobody removes it.
+			if err := objects.put(t.Context(), name, file); err != nil {
+				t.Error(err)
+			}
+			// A file that was renewed counts as new, so that nobody removes it.
 			old := time.Now().Add(-time.Hour)
 			switch store := objects.(type) {
 			case *folder:
@@ -67,17 +73,22 @@ func TestPut(t *testing.T) {
 			case *bucket:
 				old = time.Now()
 				time.Sleep(1100 * time.Millisecond)
-				err = store.touch(t.Context(), store.prefix+name)
 			}
-			if err = errors.Join(err, objects.put(t.Context(), name, file)); err != nil {
+			if err = errors.Join(err, objects.renew(t.Context(), name)); err != nil {
 				t.Fatal(err)
 			}
+			if modified, found, err := objects.find(t.Context(), name, file); !modified.After(old.Add(-time.Second)) || !found || err != nil { // a header has no fractions
+				t.Errorf("after it was renewed: modified %v, found %v, error %v, want after %v", modified, found, err, old)
+			}
 			if all, err := objects.list(t.Context(), lake.DataFolder); err != nil || !slices.ContainsFunc(all, func(o lake.Object) bool { return o.Modified.After(old) }) {
-				t.Errorf("after the file was put again: %+v, %v", all, err)
+				t.Errorf("after it was renewed: %+v, %v", all, err)
 			}
 			for _, p := range []*published{longer, other} {
-				if err := objects.put(t.Context(), name, p); err == nil || !strings.Contains(err.Error(), "another file has this name") {
-					t.Errorf("another file: %v", err)
+				_, _, err := objects.find(t.Context(), name, p)
+				for _, err := range []error{err, objects.put(t.Context(), name, p)} {
+					if err == nil || !strings.Contains(err.Error(), "another file has this name") {
+						t.Errorf("another file: got the error %v", err)
+					}
 				}
 			}
 		})

@@ -24,13 +24,13 @@ const (
 	firstWait = 100 * time.Millisecond
 )
 
-// publish carries out an order. Between two attempts it keeps nothing but the order: each one
-// starts from what the table has then.
+// publish carries out an order. Between two attempts it keeps nothing but the order and which
+// files it has put: each one starts from what the table has then.
 func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 	report := lake.TableReport{Table: o.Table}
-	wait := firstWait
+	wait, w := firstWait, &putter{stored: map[string]stored{}}
 	for attempt := 1; ; attempt++ {
-		err := publishOnce(ctx, o, &report)
+		err := publishOnce(ctx, o, w, &report)
 		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
@@ -59,7 +59,7 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 		case errors.Is(err, lake.ErrRewritten), errors.Is(err, errDeleteFiles):
 			report.Hint = "drop the table in the lake: it is then published again"
 			return report
-		case event.IsPermanent(err), attempt == attempts, ctx.Err() != nil:
+		case event.IsPermanent(err), errors.Is(err, errTurn), attempt == attempts, ctx.Err() != nil:
 			report.Hint = event.HintOf(err)
 			return report
 		}
@@ -77,7 +77,7 @@ var atPoint = func(string) {}
 // errDeleteFiles reports rows that another engine has deleted without rewriting their files.
 var errDeleteFiles = errors.New("another engine has deleted rows by delete files, which replacing the files of those rows would undo")
 
-func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableReport) error {
+func publishOnce(ctx context.Context, o *lake.TableOrder, w *putter, report *lake.TableReport) error {
 	c, err := openCatalog(ctx, &o.Settings)
 	if err != nil {
 		return err
@@ -121,7 +121,8 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 	}
 	var add, remove []iceberg.DataFile
 	misfits := int64(0)
-	for _, f := range plan.Add {
+	location := strings.TrimSuffix(t.Location(), "/") + "/"
+	for i, f := range plan.Add {
 		published, err := readFaces(f.Path, o.Columns)
 		if err != nil {
 			return permanent("", "file %s: %w", f.Path, err)
@@ -129,14 +130,21 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, report *lake.TableRepo
 		if published.rows != f.Rows {
 			return permanent("", "file %s has %d rows, not %d", f.Path, published.rows, f.Rows)
 		}
-		if err := objects.put(ctx, lake.DataFolder+f.Name, published); err != nil {
-			return fmt.Errorf("put %s: %w", f.Name, err)
+		if err := w.put(ctx, objects, location, lake.DataFolder+f.Name, published); errors.Is(err, errTurn) {
+			return fmt.Errorf("%d of %d new files are put: %w", i, len(plan.Add), err)
+		} else if err != nil {
+			return err
 		}
-		entry, err := published.entry(strings.TrimSuffix(t.Location(), "/") + "/" + lake.DataFolder + f.Name)
+		entry, err := published.entry(location + lake.DataFolder + f.Name)
 		if err != nil {
 			return err
 		}
 		add, misfits = append(add, entry), misfits+f.Misfits
+	}
+	for _, f := range plan.Add { // not before all are there: a copy for each order would be many
+		if err := w.renew(ctx, objects, location, lake.DataFolder+f.Name); err != nil {
+			return err
+		}
 	}
 	for _, name := range plan.Remove {
 		remove = append(remove, current.files[name])

@@ -19,11 +19,16 @@ type limits struct {
 	// stall is how long a table may make no progress. After one that made none, the tables
 	// behind it in the same catalog have half of it each, but at least stallMin.
 	stall, stallMin time.Duration
+	// turns is the time in which the tables of one catalog put new files. Each has an equal
+	// part of what is left, but at least turnMin. A table that needs more goes on in the next
+	// order.
+	turns, turnMin time.Duration
 	// abandon is how long to wait for a library that was canceled. Some ignore that.
 	abandon time.Duration
 }
 
-var defaultLimits = limits{stall: 3 * time.Minute, stallMin: 20 * time.Second, abandon: 2 * time.Second}
+// defaultLimits leave time to commit and to tidy of the half hour that the engine waits.
+var defaultLimits = limits{stall: 3 * time.Minute, stallMin: 20 * time.Second, turns: 20 * time.Minute, turnMin: 2 * time.Minute, abandon: 2 * time.Second}
 
 const (
 	// catalogsMax is the maximum number of catalogs that are worked on at once. Each takes
@@ -54,9 +59,10 @@ func publishAll(ctx context.Context, order *lake.Order, l limits) *lake.Report {
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			own := l
-			for _, i := range groups[at] {
+			own, end := l, time.Now().Add(l.turns)
+			for k, i := range groups[at] {
 				stalled := false
+				own.turns = max(time.Until(end)/time.Duration(len(groups[at])-k), l.turnMin)
 				if report.Tables[i], stalled = publishWatched(ctx, &order.Tables[i], own); stalled {
 					own.stall = max(own.stall/2, min(own.stall, own.stallMin))
 				}
@@ -81,7 +87,7 @@ func publishWatched(ctx context.Context, o *lake.TableOrder, l limits) (report l
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &watch{stall: l.stall}
+	w := &watch{stall: l.stall, turn: time.Now().Add(l.turns)}
 	w.timer = time.AfterFunc(l.stall, func() {
 		cancel(&event.PermanentError{Err: &stallError{l.stall}, Hint: "check that the catalog and the warehouse of the table answer"})
 	})
@@ -110,6 +116,7 @@ type watch struct {
 	timer *time.Timer
 	mu    sync.Mutex
 	stall time.Duration
+	turn  time.Time // from which on it puts no further file
 }
 
 type watchKey struct{}
@@ -136,6 +143,12 @@ func allowStall(ctx context.Context, times int) {
 		w.mu.Unlock()
 	}
 	progress(ctx)
+}
+
+// isTurnOver reports whether it is the turn of other tables to put files.
+func isTurnOver(ctx context.Context) bool {
+	w := watchOf(ctx)
+	return w != nil && time.Now().After(w.turn)
 }
 
 // A watchedReader makes progress with each read.

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/lake"
+	"github.com/perigeedb/perigee/internal/durable"
 )
 
 // catalogName is the name of the catalog in an SQL database, which may hold several.
@@ -37,7 +40,7 @@ func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error)
 		if err != nil {
 			return nil, err
 		}
-		if err := os.MkdirAll(path, 0o755); err != nil {
+		if err := durable.MkdirAll(path, 0o755); err != nil {
 			return nil, fmt.Errorf("make the warehouse: %w", err)
 		}
 		warehouse = "file://" + path
@@ -114,7 +117,7 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 		t, err = createTable(ctx, c, identifier, o.Columns)
 	}
 	if err != nil {
-		return nil, err
+		return nil, explainTorn(o, err)
 	}
 	if t.Metadata().Version() < 2 {
 		return nil, permanent("give the table another name in the lake", "table %s has format version %d; version 2 is needed", o.Table, t.Metadata().Version())
@@ -178,6 +181,40 @@ func isWidened(t *table.Table, o *lake.TableOrder, c *lake.Column, field iceberg
 // typeIn returns the type of a field in the spelling of orders.
 func typeIn(field iceberg.NestedField) lake.Type {
 	return lake.Type(strings.ReplaceAll(field.Type.String(), ", ", ","))
+}
+
+// explainTorn adds what a person can do to the error of a table in a folder whose newest metadata
+// is not whole. Programs that do not sync it leave it so at a power cut.
+func explainTorn(o *lake.TableOrder, err error) error {
+	warehouse, local := localPath(o.Warehouse)
+	if !local || strings.HasPrefix(o.Catalog, "http") {
+		return err
+	}
+	_, isTorn := errors.AsType[*json.SyntaxError](err)
+	if o.Catalog != "" {
+		if isTorn {
+			err = permanent("restore the metadata file that the catalog names, or drop the table there, but not its files: it is then published again", "the metadata of table %s is not whole: %w", o.Table, err)
+		}
+		return err
+	}
+	if isTorn || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // the latter if it is compressed
+		folder := filepath.Join(warehouse, filepath.Join(strings.Split(o.Table, ".")...), lake.MetadataFolder)
+		err = permanent("move that file away: the table is then as it was before, and what it lacks is published again", "the newest metadata of table %s, %s, is not whole: %w", o.Table, newestMetadata(folder), err)
+	}
+	return err
+}
+
+// newestMetadata returns the path of the metadata in a folder with the highest version.
+func newestMetadata(folder string) string {
+	files, _ := os.ReadDir(folder)
+	newest, last := "", 0
+	for _, file := range files {
+		var version int
+		if n, _ := fmt.Sscanf(file.Name(), "v%d.", &version); n == 1 && version > last && strings.HasSuffix(file.Name(), ".metadata.json") {
+			newest, last = file.Name(), version
+		}
+	}
+	return filepath.Join(folder, newest)
 }
 
 // isPending reports whether a column has yet to take the place of another one, the field of its

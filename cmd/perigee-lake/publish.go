@@ -105,6 +105,9 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, w *putter, report *lak
 	case len(plan.Lost) > 0 || o.Look:
 		return nil
 	case plan.Properties == nil:
+		if err := syncMetadata(t); err != nil {
+			return err
+		}
 		report.Covered = o.Step
 		return nil
 	case plan.Foreign > 0 && slices.ContainsFunc(o.Columns, func(c lake.Column) bool {

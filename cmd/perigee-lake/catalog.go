@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -34,16 +35,14 @@ const tokenVariable = "PERIGEE_LAKE_TOKEN"
 // openCatalog opens the catalog of a table.
 func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error) {
 	properties := fileProperties()
-	warehouse := s.Warehouse
-	if !strings.Contains(warehouse, "://") {
-		path, err := filepath.Abs(warehouse)
-		if err != nil {
-			return nil, err
-		}
+	warehouse, err := warehouseOf(s)
+	if err != nil {
+		return nil, err
+	}
+	if path := strings.TrimPrefix(warehouse, "file://"); warehouse != s.Warehouse {
 		if err := durable.MkdirAll(path, 0o755); err != nil {
 			return nil, fmt.Errorf("make the warehouse: %w", err)
 		}
-		warehouse = "file://" + path
 	}
 	properties["warehouse"] = warehouse
 	scheme, rest, _ := strings.Cut(s.Catalog, ":")
@@ -58,6 +57,15 @@ func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error)
 		return openSQL("sqlite", "file:"+strings.TrimPrefix(rest, "//")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)", sqlcatalog.SQLite, properties)
 	}
 	return nil, permanent("", "catalog %q is not an address of a REST catalog (http, https) or a database (postgres, sqlite)", s.Catalog)
+}
+
+// warehouseOf returns the address of a warehouse.
+func warehouseOf(s *lake.Settings) (string, error) {
+	if strings.Contains(s.Warehouse, "://") {
+		return s.Warehouse, nil
+	}
+	path, err := filepath.Abs(s.Warehouse)
+	return "file://" + path, err
 }
 
 func openSQL(driver, address string, dialect sqlcatalog.SupportedDialect, properties iceberg.Properties) (catalog.Catalog, error) {
@@ -114,7 +122,7 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 	identifier := catalog.ToIdentifier(strings.Split(o.Table, ".")...)
 	t, err := c.LoadTable(ctx, identifier)
 	if errors.Is(err, catalog.ErrNoSuchTable) && !o.Look {
-		t, err = createTable(ctx, c, identifier, o.Columns)
+		t, err = createTable(ctx, c, identifier, o)
 	}
 	if err != nil {
 		return nil, explainTorn(o, err)
@@ -276,23 +284,71 @@ func swapColumns(transaction *table.Transaction, t *table.Table, columns []lake.
 	return update.Commit()
 }
 
-func createTable(ctx context.Context, c catalog.Catalog, identifier table.Identifier, columns []lake.Column) (*table.Table, error) {
+func createTable(ctx context.Context, c catalog.Catalog, identifier table.Identifier, o *lake.TableOrder) (*table.Table, error) {
 	if err := c.CreateNamespace(ctx, catalog.NamespaceFromIdent(identifier), nil); err != nil && !errors.Is(err, catalog.ErrNamespaceAlreadyExists) {
 		return nil, err
 	}
 	var fields []iceberg.NestedField
-	for i, column := range columns {
+	for i, column := range o.Columns {
 		kind, err := typeOf(column.Type)
 		if err != nil {
 			return nil, err
 		}
 		fields = append(fields, iceberg.NestedField{ID: i + 1, Name: column.Name, Type: kind})
 	}
-	t, err := c.CreateTable(ctx, identifier, iceberg.NewSchema(0, fields...), catalog.WithProperties(iceberg.Properties{"format-version": "2"}))
+	options := []catalog.CreateTableOpt{catalog.WithProperties(iceberg.Properties{"format-version": "2"})}
+	location, err := freeLocation(ctx, c, identifier, &o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	if location != "" {
+		options = append(options, catalog.WithLocation(location))
+	}
+	t, err := c.CreateTable(ctx, identifier, iceberg.NewSchema(0, fields...), options...)
 	if errors.Is(err, catalog.ErrTableAlreadyExists) {
 		return c.LoadTable(ctx, identifier)
 	}
 	return t, err
+}
+
+// freeLocation returns a location for a new table if the one that it has by default has objects,
+// such as those of a table that was renamed, and else "". A catalog that does not tell its default
+// chooses by itself.
+func freeLocation(ctx context.Context, c catalog.Catalog, identifier table.Identifier, s *lake.Settings) (string, error) {
+	if s.Catalog == "" { // a folder is the table
+		return "", nil
+	}
+	namespace := catalog.NamespaceFromIdent(identifier)
+	properties, err := c.LoadNamespaceProperties(ctx, namespace)
+	if err != nil {
+		return "", err
+	}
+	location := properties.Get("location", "")
+	if _, isSQL := c.(*sqlCatalog); location == "" && isSQL {
+		warehouse, err := warehouseOf(s)
+		if err != nil {
+			return "", err
+		}
+		location = strings.TrimSuffix(warehouse, "/") + "/" + strings.Join(namespace, ".") + ".db"
+	}
+	if location == "" {
+		return "", nil
+	}
+	location = strings.TrimSuffix(location, "/") + "/" + catalog.TableNameFromIdent(identifier)
+	store, err := openObjects(location)
+	if err != nil {
+		return "", err
+	}
+	for _, folder := range []string{lake.MetadataFolder, lake.DataFolder} {
+		objects, err := store.list(ctx, folder)
+		if err != nil {
+			return "", fmt.Errorf("look for other tables at %s: %w", location, err)
+		}
+		if len(objects) > 0 {
+			return location + "-" + strings.ToLower(rand.Text()[:8]), nil
+		}
+	}
+	return "", nil
 }
 
 // addColumns adds the columns that a table does not have.

@@ -122,6 +122,14 @@ func quickTidy(purges ...lake.Purge) *lake.Tidy {
 	return &lake.Tidy{Age: 5 * 24 * time.Hour, Keep: 10, Grace: 2 * time.Second, ForeignGrace: time.Hour, Purges: purges}
 }
 
+// record gives an order what the store has recorded of the lake table.
+func record(t *testing.T, o *lake.TableOrder) *lake.TableOrder {
+	t.Helper()
+	_, loaded := load(t, o)
+	o.UUID, o.Location = loaded.Metadata().TableUUID().String(), loaded.Location()
+	return o
+}
+
 // TestPurge deletes the rows of a user in every kind of catalog and store, and searches for them
 // in all versions of all objects.
 func TestPurge(t *testing.T) {
@@ -157,14 +165,14 @@ func TestPurge(t *testing.T) {
 			purge := lake.Purge{Number: 5, At: time.Now()}
 			o.Tidy = quickTidy(purge)
 			o.Tidy.Grace = time.Hour // so that nothing goes before the test has looked
-			r := publishAll(o)
+			r := publishAll(record(t, o))
 			if waits := r.Tidied.Purged[0]; waits.Waits == "" || waits.Until.IsZero() || len(found(t, readObjects(t, location), user)) == 0 {
 				t.Errorf("at once: %+v", waits)
 			}
 			for step, end := 4, time.Now().Add(40*time.Second); ; step++ {
 				o = orderOf(settings, step, without, c)
 				o.Tidy = quickTidy(purge)
-				r = publishAll(o)
+				r = publishAll(record(t, o))
 				if r.Tidied.Purged[0].Waits == "" {
 					break
 				}
@@ -272,7 +280,7 @@ func TestPurgeWaits(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			o.Tidy = quickTidy(lake.Purge{Number: 3, At: time.Now()})
 			o.Tidy.Grace = 10 * time.Millisecond
-			r := publish(t.Context(), o)
+			r := publish(t.Context(), record(t, o))
 			if r.Error != "" || r.Tidied == nil {
 				t.Fatalf("%+v", r)
 			}
@@ -331,6 +339,7 @@ func TestManyManifests(t *testing.T) {
 	}
 	before := sequences()
 	o.Tidy = quickTidy()
+	record(t, o)
 	if r := publish(t.Context(), o); r.Error != "" || r.Tidied.Error != "" || r.Tidied.Kept < manifestsMax {
 		t.Fatalf("%+v %+v", r, r.Tidied)
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -186,6 +188,44 @@ func readOrphan(fs iceio.IO, address string, l location) (*manifest, error) {
 	}
 	m.fill(entries, l)
 	return m, nil
+}
+
+// readUUID reads the UUID of the table whose metadata an object has. It is empty if the object has
+// none, such as one that was not written to its end.
+func readUUID(fs iceio.IO, address string) (string, error) {
+	f, err := fs.Open(address)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", err
+	}
+	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
+		if unzipped, err := gzip.NewReader(bytes.NewReader(text)); err == nil {
+			text, _ = io.ReadAll(unzipped) // up to where it is torn
+		}
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+		return "", nil
+	}
+	for decoder.More() {
+		var value json.RawMessage
+		key, err := decoder.Token()
+		if err == nil {
+			err = decoder.Decode(&value)
+		}
+		if err != nil {
+			return "", nil
+		}
+		if key == "table-uuid" {
+			var uuid string
+			_ = json.Unmarshal(value, &uuid)
+			return uuid, nil
+		}
+	}
+	return "", nil
 }
 
 // purgedBy tells which purges must remove files that a manifest names, or knows values of.

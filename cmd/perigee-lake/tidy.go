@@ -42,10 +42,15 @@ type tidying struct {
 	done       lake.Tidied
 }
 
-// tidy carries out the part Tidy of an order that the table covers.
+// tidy carries out the part Tidy of an order that the table covers. It returns nil if nothing was
+// to be done.
 func tidy(ctx context.Context, o *lake.TableOrder, report *lake.TableReport) *lake.Tidied {
 	y := &tidying{Tidy: o.Tidy, order: o, report: report, seen: map[string]bool{}}
-	if err := y.run(ctx); err != nil {
+	err := y.run(ctx)
+	switch {
+	case errors.Is(err, errUnrecorded) && len(y.Purges) == 0:
+		return nil
+	case err != nil:
 		y.done.Error, y.done.Hint = err.Error(), event.HintOf(err)
 	}
 	return &y.done
@@ -80,6 +85,49 @@ func (y *tidying) run(ctx context.Context) error {
 // errKept reports a table whose properties forbid to remove anything.
 var errKept = permanent("set gc.enabled of the table to true", "the table's property gc.enabled is false: no snapshots and files are removed")
 
+// errUnrecorded reports a table that is another one, or elsewhere, than the store has recorded. A
+// new table has nothing to remove.
+var errUnrecorded = permanent("wait: the next order looks again", "the store has not recorded this table at this location yet: no snapshots and files are removed")
+
+// claim records the location of a table that has none recorded, and returns the table with it.
+// That of a table that the store knows already must be the one that it knows.
+func (y *tidying) claim(ctx context.Context, t *table.Table) (*table.Table, error) {
+	isNew := y.order.UUID == "" && y.order.Location == ""
+	if t.Properties()[lake.LocationProperty] != "" || !isNew && !y.isRecorded(t) {
+		return t, nil
+	}
+	transaction := t.NewTransaction()
+	if err := transaction.SetProperties(iceberg.Properties{lake.LocationProperty: t.Location()}); err != nil {
+		return nil, err
+	}
+	if err := commit(ctx, y.catalog, transaction); err != nil {
+		return nil, err
+	}
+	return y.catalog.LoadTable(ctx, t.Identifier())
+}
+
+// isRecorded reports whether a table is the one that the store has recorded.
+func (y *tidying) isRecorded(t *table.Table) bool {
+	return t.Metadata().TableUUID().String() == y.order.UUID && isSameLocation(t.Location(), y.order.Location)
+}
+
+func isSameLocation(a, b string) bool {
+	return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
+}
+
+// checkPlace returns an error if objects at the location of a table may not be removed: it was
+// given another one, which may have files of others, or it is another table.
+func (y *tidying) checkPlace(t *table.Table) error {
+	if known := t.Properties()[lake.LocationProperty]; known != "" && !isSameLocation(known, t.Location()) {
+		return permanent(fmt.Sprintf("set the location back; or, if no other table or program has files in the folders data and metadata of %[1]s, set the property %[2]s of the table to %[1]s", t.Location(), lake.LocationProperty),
+			"the table was given the location %s, and its property %s is %s: no snapshots and files are removed", t.Location(), lake.LocationProperty, known)
+	}
+	if !y.isRecorded(t) {
+		return errUnrecorded
+	}
+	return nil
+}
+
 // load reads the table and all that it names.
 func (y *tidying) load(ctx context.Context) error {
 	t, err := y.catalog.LoadTable(ctx, catalog.ToIdentifier(strings.Split(y.order.Table, ".")...))
@@ -91,6 +139,13 @@ func (y *tidying) load(ctx context.Context) error {
 	}
 	if t.Properties().Get(table.GCEnabledKey, "true") != "true" {
 		return errKept
+	}
+	if t, err = y.claim(ctx, t); err != nil {
+		return err
+	}
+	y.report.Metadata = t.MetadataLocation()
+	if err := y.checkPlace(t); err != nil {
+		return err
 	}
 	if y.owner, err = lake.OwnerOf(y.order, t.Properties()); err != nil {
 		return err
@@ -109,7 +164,7 @@ func (y *tidying) load(ctx context.Context) error {
 	for _, m := range y.references.manifests {
 		y.purgedBy[m] = m.purgedBy(y.owner)
 	}
-	y.table, y.report.Metadata = t, t.MetadataLocation()
+	y.table = t
 	return nil
 }
 
@@ -279,6 +334,9 @@ func (y *tidying) removeObjects(ctx context.Context) error {
 	if err := y.load(ctx); err != nil {
 		return err
 	}
+	if err := y.checkNeighbours(ctx, objects); err != nil {
+		return err
+	}
 	y.done.Kept = len(y.table.Metadata().Snapshots())
 	dropped := map[string]bool{}
 	for name := range y.seen {
@@ -318,6 +376,51 @@ func listObjects(ctx context.Context, store objectStore) (all []lake.Object, err
 	return all, nil
 }
 
+// checkNeighbours returns an error if metadata of another table are among the objects: the others
+// may be files of that one.
+func (y *tidying) checkNeighbours(ctx context.Context, objects []lake.Object) error {
+	fs, err := y.table.FS(ctx)
+	if err != nil {
+		return err
+	}
+	names := y.unnamed(objects, ".metadata.json")
+	uuids := make([]string, len(names))
+	err = inParallel(len(names), func(i int) (err error) {
+		uuids[i], err = readUUID(fs, y.address(names[i]))
+		if isMissing(err) { // somebody else has removed it
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read the metadata that the table does not name: %w", err)
+	}
+	own := y.table.Metadata().TableUUID().String()
+	for i, uuid := range uuids {
+		if uuid != "" && !strings.EqualFold(uuid, own) {
+			return permanent("let one of the two tables have another location; if no catalog has the other one any more, remove its metadata from the folder",
+				"%s is metadata of another table, with the UUID %s: no files are removed", y.address(names[i]), uuid)
+		}
+	}
+	return nil
+}
+
+// address returns the address of an object below the location.
+func (y *tidying) address(name string) string {
+	return strings.TrimSuffix(y.table.Location(), "/") + "/" + name
+}
+
+// unnamed returns the names of the metadata objects that the table does not name, with a suffix.
+func (y *tidying) unnamed(objects []lake.Object, suffix string) (names []string) {
+	for _, object := range objects {
+		if strings.HasPrefix(object.Name, lake.MetadataFolder) && strings.HasSuffix(object.Name, suffix) && !y.references.named[object.Name] {
+			names = append(names, object.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names) // an object may have several versions
+}
+
 // dirtyOrphans returns the manifests that no snapshot has and that know values of files that
 // must go: those of commits that failed, and of snapshots that somebody else has expired.
 func (y *tidying) dirtyOrphans(ctx context.Context, objects []lake.Object) (map[string]bool, error) {
@@ -328,14 +431,7 @@ func (y *tidying) dirtyOrphans(ctx context.Context, objects []lake.Object) (map[
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, object := range objects {
-		if strings.HasPrefix(object.Name, lake.MetadataFolder) && strings.HasSuffix(object.Name, ".avro") && !y.references.named[object.Name] {
-			names = append(names, object.Name)
-		}
-	}
-	slices.Sort(names)
-	names = slices.Compact(names) // an object may have several versions
+	names := y.unnamed(objects, ".avro")
 	dirty := make([]bool, len(names))
 	err = inParallel(len(names), func(i int) (err error) {
 		dirty[i], err = y.isDirtyOrphan(fs, names[i])
@@ -351,15 +447,15 @@ func (y *tidying) dirtyOrphans(ctx context.Context, objects []lake.Object) (map[
 }
 
 func (y *tidying) isDirtyOrphan(fs iceio.IO, name string) (bool, error) {
-	m, err := readOrphan(fs, strings.TrimSuffix(y.table.Location(), "/")+"/"+name, y.references.location)
+	m, err := readOrphan(fs, y.address(name), y.references.location)
 	if isMissing(err) {
 		return true, nil // unless it is gone, its older versions have it
 	}
 	return m != nil && y.isDirty(m.purgedBy(y.owner)), err
 }
 
-// An unnamed is an object that no snapshot names, or one of its versions.
-type unnamed struct {
+// A leftover is an object that no snapshot names, or one of its versions.
+type leftover struct {
 	purgedBy lake.PurgedBy
 	foreign  bool // of another engine
 	modified time.Time
@@ -368,10 +464,10 @@ type unnamed struct {
 // purged returns how far each purge is, with these objects. dirty are manifests that no snapshot
 // has.
 func (y *tidying) purged(objects []lake.Object, dirty map[string]bool, refused []string) (results []lake.Purged) {
-	var left []unnamed
+	var left []leftover
 	for _, object := range objects {
 		file, isData := strings.CutPrefix(object.Name, lake.DataFolder)
-		one := unnamed{purgedBy: lake.NoPurge, modified: object.Modified}
+		one := leftover{purgedBy: lake.NoPurge, modified: object.Modified}
 		switch {
 		case dirty[object.Name]:
 			one.purgedBy = -1
@@ -435,7 +531,7 @@ func (y *tidying) waitsForSnapshots(p lake.Purge, snapshots []lake.Snapshot, pur
 	return h
 }
 
-func (y *tidying) waitsForObjects(p lake.Purge, left []unnamed, refused []string) (h holding) {
+func (y *tidying) waitsForObjects(p lake.Purge, left []leftover, refused []string) (h holding) {
 	number, until := 0, time.Time{}
 	foreign, foreignUntil := 0, time.Time{}
 	for _, one := range left {

@@ -30,6 +30,8 @@ type history struct {
 	settings lake.Settings
 	folder   string // of the store
 	location string // of the table
+	uuid     string // that the store has recorded, as the location
+	recorded string
 	mu       sync.Mutex
 	random   *rand.Rand
 	step     int
@@ -81,6 +83,9 @@ var errCrashed = errors.New("crashed")
 func (h *history) commit(o *lake.TableOrder) (r lake.TableReport) {
 	own := *o
 	own.Columns = columns()
+	h.mu.Lock()
+	own.UUID, own.Location = h.uuid, h.recorded
+	h.mu.Unlock()
 	defer func() {
 		if p := recover(); p == errCrashed {
 			h.mu.Lock()
@@ -92,7 +97,13 @@ func (h *history) commit(o *lake.TableOrder) (r lake.TableReport) {
 		}
 		h.date()
 	}()
-	return publish(h.Context(), &own)
+	r = publish(h.Context(), &own)
+	if r.Error == "" {
+		h.mu.Lock()
+		h.uuid, h.recorded = r.UUID, r.Location
+		h.mu.Unlock()
+	}
+	return r
 }
 
 // order returns an order for what the store has.

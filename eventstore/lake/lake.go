@@ -40,6 +40,10 @@ type TableOrder struct {
 	// with a lake.
 	ID     uint32   `json:"id"`
 	Others []uint32 `json:"others,omitempty"`
+	// UUID and Location are those that the store last recorded of the lake table; empty
+	// before its first report. Objects are removed of no other table and in no other place.
+	UUID     string `json:"uuid,omitempty"`
+	Location string `json:"location,omitempty"`
 	// Incarnations lists the lives of the store, oldest first. The last one gives this
 	// order.
 	Incarnations []Incarnation `json:"incarnations"`

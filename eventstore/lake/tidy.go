@@ -193,6 +193,11 @@ const (
 	MetadataFolder = "metadata/"
 )
 
+// LocationProperty is the property of a table with the location at which its objects may be
+// removed. Another location, which somebody has given the table, may have files of others. A
+// person who knows that it has none sets the property to it.
+const LocationProperty = "perigee.location"
+
 // TemporaryPrefix begins the names of files that are not complete.
 const TemporaryPrefix = ".publishing-"
 

@@ -239,7 +239,7 @@ func checksum(all []wanted, columns []manifest.LakeColumn) string {
 }
 
 func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wanted) lake.TableOrder {
-	o := lake.TableOrder{Settings: settingsOf(t), ID: t.ID, Step: m.LastStep, Columns: []lake.Column{}, Files: []lake.File{}}
+	o := lake.TableOrder{Settings: settingsOf(t), ID: t.ID, UUID: t.Lake.UUID, Location: t.Lake.Location, Step: m.LastStep, Columns: []lake.Column{}, Files: []lake.File{}}
 	for _, one := range m.Incarnations {
 		o.Incarnations = append(o.Incarnations, lake.Incarnation{ID: one.ID, Begun: one.Begun, Step: one.Step})
 	}

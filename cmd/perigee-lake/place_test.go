@@ -1,0 +1,224 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/catalog"
+	"github.com/apache/iceberg-go/table"
+
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+// age makes all files of a folder older than any grace time.
+func age(t *testing.T, folder string) {
+	t.Helper()
+	old := time.Now().Add(-100 * time.Hour)
+	if err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Chtimes(path, old, old))
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// orderFor returns an order of another table, by a store of its own.
+func orderFor(t *testing.T, settings lake.Settings, name string) *lake.TableOrder {
+	t.Helper()
+	settings.Table = name
+	o := orderOf(settings, 1, writeFile(t, t.TempDir(), 7, 0, 9))
+	o.Incarnations[0].ID = strings.Repeat("c", 16)
+	o.Files[0].Name = strings.Replace(o.Files[0].Name, strings.Repeat("a", 16), strings.Repeat("c", 16), 1)
+	return o
+}
+
+func setLocation(t *testing.T, o *lake.TableOrder, location string) {
+	t.Helper()
+	c, loaded := load(t, o)
+	if _, _, err := c.CommitTable(t.Context(), loaded.Identifier(), nil, []table.Update{table.NewSetLocationUpdate(location)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTidyPlace tidies tables whose location has files of others. All of these must stay, however
+// often the store looks.
+func TestTidyPlace(t *testing.T) {
+	// Each function returns the folder with files of others.
+	for name, test := range map[string]struct {
+		change       func(t *testing.T, o *lake.TableOrder) string
+		want, action string
+	}{
+		"a folder of others": {func(t *testing.T, o *lake.TableOrder) string {
+			folder := t.TempDir()
+			for _, name := range []string{"data/orders.db", "metadata/notes.txt"} {
+				path := filepath.Join(folder, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("precious"), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			setLocation(t, o, "file://"+folder)
+			return folder
+		}, "was given the location", "set the property perigee.location of the table to file://"},
+		"the location of another table": {func(t *testing.T, o *lake.TableOrder) string {
+			other := orderFor(t, o.Settings, "sales.other")
+			if r := publish(t.Context(), other); r.Error != "" {
+				t.Fatal(r.Error)
+			}
+			_, loaded := load(t, other)
+			setLocation(t, o, loaded.Location())
+			path, _ := localPath(loaded.Location())
+			return path
+		}, "was given the location", "set the location back"},
+		"the location of another table, accepted": {func(t *testing.T, o *lake.TableOrder) string {
+			other := orderFor(t, o.Settings, "sales.other")
+			if r := publish(t.Context(), other); r.Error != "" {
+				t.Fatal(r.Error)
+			}
+			_, loaded := load(t, other)
+			setLocation(t, o, loaded.Location())
+			setProperties(t, o, iceberg.Properties{lake.LocationProperty: loaded.Location()})
+			path, _ := localPath(loaded.Location())
+			return path
+		}, ".metadata.json is metadata of another table", "let one of the two tables have another location"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := orderOf(catalogs(t)["sqlite"], 1, writeFile(t, t.TempDir(), 1, 0, 9))
+			o.Tidy = lake.DefaultTidy()
+			if r := publish(t.Context(), o); r.Error != "" || r.Tidied != nil {
+				t.Fatalf("the first order: %+v, tidied %+v, want nothing to tidy", r, r.Tidied)
+			}
+			others := test.change(t, o)
+			age(t, others)
+			before := readObjects(t, others)
+			for step := 2; step <= 4; step++ {
+				o = orderOf(o.Settings, step, o.Files[0])
+				o.Tidy = lake.DefaultTidy()
+				r := publish(t.Context(), record(t, o))
+				if r.Tidied == nil || !strings.Contains(r.Tidied.Error, test.want) || !strings.Contains(r.Tidied.Hint, test.action) {
+					t.Errorf("step %d: tidied %+v, want the error %q and the hint %q", step, r.Tidied, test.want, test.action)
+				}
+			}
+			after := readObjects(t, others)
+			for name := range before {
+				if _, found := after[name]; !found {
+					t.Errorf("%s was removed", name)
+				}
+			}
+		})
+	}
+}
+
+func setProperties(t *testing.T, o *lake.TableOrder, properties iceberg.Properties) {
+	t.Helper()
+	c, loaded := load(t, o)
+	transaction := loaded.NewTransaction()
+	if err := errors.Join(transaction.SetProperties(properties), commit(t.Context(), c, transaction)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTidyUnrecorded orders to tidy a table that is not the one that the store has recorded.
+func TestTidyUnrecorded(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(o *lake.TableOrder)
+		purges []lake.Purge
+		want   string
+	}{
+		"the first order":              {func(*lake.TableOrder) {}, nil, ""},
+		"the first order, and a purge": {func(*lake.TableOrder) {}, []lake.Purge{{Number: 1}}, errUnrecorded.Error()},
+		"another UUID": {func(o *lake.TableOrder) {
+			record(t, o).UUID = "f79c3e09-677c-4bbd-a479-512f87f8ee4a"
+		}, []lake.Purge{{Number: 1}}, errUnrecorded.Error()},
+		"another location": {func(o *lake.TableOrder) {
+			record(t, o).Location += "-2"
+		}, []lake.Purge{{Number: 1}}, errUnrecorded.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := orderOf(catalogs(t)["sqlite"], 1, writeFile(t, t.TempDir(), 1, 0, 9))
+			o.Tidy = quickTidy(test.purges...)
+			test.change(o)
+			r := publish(t.Context(), o)
+			got := ""
+			if r.Tidied != nil {
+				got = r.Tidied.Error
+			}
+			if r.Error != "" || got != test.want {
+				t.Errorf("tidying failed with %q, want %q; %+v", got, test.want, r)
+			}
+		})
+	}
+}
+
+// TestAcceptLocation gives a table another location, and then accepts it by its property.
+func TestAcceptLocation(t *testing.T) {
+	o := orderOf(catalogs(t)["sqlite"], 1, writeFile(t, t.TempDir(), 1, 0, 9))
+	o.Tidy = lake.DefaultTidy()
+	if r := publish(t.Context(), o); r.Error != "" {
+		t.Fatal(r.Error)
+	}
+	folder := t.TempDir()
+	orphan := filepath.Join(folder, "data", "orphan.parquet")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(orphan), 0o755), os.WriteFile(orphan, []byte("of a failed commit"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	age(t, folder)
+	setLocation(t, o, "file://"+folder)
+	setProperties(t, o, iceberg.Properties{lake.LocationProperty: "file://" + folder + "/"})
+	o = orderOf(o.Settings, 2, o.Files[0])
+	o.Tidy = lake.DefaultTidy()
+	if r := publish(t.Context(), record(t, o)); r.Error != "" || r.Tidied == nil || r.Tidied.Error != "" || r.Tidied.Objects != 1 {
+		t.Errorf("%+v, tidied %+v, want an object removed", r, r.Tidied)
+	}
+	if _, err := os.Stat(orphan); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the orphan: %v, want it removed", err)
+	}
+}
+
+// TestCreateBeside renames a table in the catalog. The store makes a new one beside its files, and
+// tidies that.
+func TestCreateBeside(t *testing.T) {
+	for name, settings := range catalogs(t) {
+		if settings.Catalog == "" {
+			continue // a table in a folder cannot be renamed
+		}
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			o := orderOf(settings, 1, writeFile(t, folder, 1, 0, 9))
+			if r := publish(t.Context(), o); r.Error != "" {
+				t.Fatal(r.Error)
+			}
+			kept := *o
+			c, loaded := load(t, o)
+			kept.Table = "sales.kept" + strings.TrimPrefix(settings.Table, "sales.mails")
+			if _, err := c.RenameTable(t.Context(), loaded.Identifier(), catalog.ToIdentifier(strings.Split(kept.Table, ".")...)); err != nil {
+				t.Skip(err)
+			}
+			o = orderOf(settings, 2, writeFile(t, folder, 2, 10, 19))
+			if r := publish(t.Context(), o); r.Error != "" {
+				t.Fatal(r.Error)
+			}
+			if path, isLocal := localPath(loaded.Location()); isLocal {
+				age(t, path)
+			}
+			o.Tidy = lake.DefaultTidy()
+			o.Tidy.Grace, o.Tidy.ForeignGrace = time.Millisecond, time.Millisecond
+			r := publish(t.Context(), record(t, o))
+			if r.Tidied == nil || r.Tidied.Error != "" {
+				t.Errorf("%+v, tidied %+v", r, r.Tidied)
+			}
+			if o.Location == loaded.Location() {
+				t.Errorf("both tables are at %s", o.Location)
+			}
+			for of, want := range map[*lake.TableOrder]string{&kept: sumsOf(0, 9), o: sumsOf(10, 19)} {
+				if got := sums(t, of); got != want {
+					t.Errorf("table %s has %s, want %s", of.Table, got, want)
+				}
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -49,11 +50,31 @@ func (l location) name(address string) string {
 	return name
 }
 
+// nameOrAddress returns the name of an object below the location, or the address of another one.
+func (l location) nameOrAddress(address string) string {
+	return cmp.Or(l.name(address), address)
+}
+
+// dataFile returns the name of a data file as in lake.State. One elsewhere may be of the store, too:
+// somebody has given the table another location.
+func dataFile(name string) (file string, found bool) {
+	if file, found = strings.CutPrefix(name, lake.DataFolder); found {
+		return file, true
+	}
+	if at := strings.LastIndex(name, "/"+lake.DataFolder); at >= 0 && (strings.HasPrefix(name, "/") || strings.Contains(name, ":")) {
+		return name[at+1+len(lake.DataFolder):], true
+	}
+	return "", false
+}
+
 // A manifest is what a manifest of a table has.
 type manifest struct {
 	file iceberg.ManifestFile
 	live []string // names of files below the location, or whole addresses
 	gone []string // files that it records as deleted: it has bounds of their values
+	// others are data files that no store has written, one for each sequence number with
+	// which such files were added, and othersGone those that it records as deleted.
+	others, othersGone map[int64]string
 }
 
 // references is what a table's metadata names.
@@ -144,16 +165,25 @@ func (m *manifest) read(fs iceio.IO, l location) error {
 }
 
 func (m *manifest) fill(entries []iceberg.ManifestEntry, l location) {
+	m.others, m.othersGone = map[int64]string{}, map[int64]string{}
 	for _, entry := range entries {
 		f := entry.DataFile()
+		if file, _ := dataFile(l.nameOrAddress(f.FilePath())); f.ContentType() == iceberg.EntryContentData && lake.IncarnationOf(file) == "" {
+			sequence := int64(0)
+			if number := entry.FileSequenceNum(); number != nil {
+				sequence = *number
+			}
+			others := m.others
+			if entry.Status() == iceberg.EntryStatusDELETED {
+				others = m.othersGone
+			}
+			others[sequence] = f.FilePath()
+		}
 		for _, address := range []string{f.FilePath(), deref(f.ReferencedDataFile())} {
 			if address == "" {
 				continue
 			}
-			name := l.name(address)
-			if name == "" {
-				name = address
-			}
+			name := l.nameOrAddress(address)
 			if entry.Status() == iceberg.EntryStatusDELETED {
 				m.gone = append(m.gone, name)
 			} else {
@@ -170,8 +200,12 @@ func deref(text *string) string {
 	return *text
 }
 
-// readOrphan reads an object that may be a manifest that no snapshot has. It returns nil if it
-// is none.
+// errTorn reports an object that is neither a manifest nor a list of manifests, such as one that was
+// not written to its end.
+var errTorn = errors.New("neither a manifest nor a list of manifests")
+
+// readOrphan reads an object that may be a manifest that no snapshot has. It returns nil for a
+// list of manifests.
 func readOrphan(fs iceio.IO, address string, l location) (*manifest, error) {
 	f, err := fs.Open(address)
 	if err != nil {
@@ -184,6 +218,9 @@ func readOrphan(fs iceio.IO, address string, l location) (*manifest, error) {
 	m := &manifest{file: iceberg.NewManifestFile(2, address, int64(len(text)), 0, 0).Build()}
 	entries, err := iceberg.ReadManifest(m.file, bytes.NewReader(text), false)
 	if err != nil {
+		if _, err := iceberg.ReadManifestList(bytes.NewReader(text)); err != nil {
+			return nil, errTorn
+		}
 		return nil, nil
 	}
 	m.fill(entries, l)
@@ -233,11 +270,11 @@ func (m *manifest) purgedBy(w *lake.Owner) lake.PurgedBy {
 	return min(purgedBy(w, m.live), purgedBy(w, m.gone))
 }
 
-// purgedBy tells which purges must remove any of the files below the location.
+// purgedBy tells which purges must remove any of the files.
 func purgedBy(w *lake.Owner, names []string) lake.PurgedBy {
 	least := lake.NoPurge
 	for _, name := range names {
-		if file, found := strings.CutPrefix(name, lake.DataFolder); found {
+		if file, found := dataFile(name); found {
 			least = min(least, w.PurgedBy(file))
 		}
 	}

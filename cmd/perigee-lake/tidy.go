@@ -10,7 +10,6 @@ import (
 
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/catalog"
-	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/perigeedb/perigee/event"
@@ -37,8 +36,9 @@ type tidying struct {
 	table      *table.Table
 	owner      *lake.Owner
 	references *references
-	purgedBy   map[*manifest]lake.PurgedBy // of all manifests
-	seen       map[string]bool             // objects that the table named once since the tidying began
+	rewrites   *rewrites
+	traces     map[*manifest]trace // of all manifests
+	seen       map[string]bool     // objects that the table named once since the tidying began
 	done       lake.Tidied
 }
 
@@ -96,14 +96,18 @@ func (y *tidying) claim(ctx context.Context, t *table.Table) (*table.Table, erro
 	if t.Properties()[lake.LocationProperty] != "" || !isNew && !y.isRecorded(t) {
 		return t, nil
 	}
-	transaction := t.NewTransaction()
-	if err := transaction.SetProperties(iceberg.Properties{lake.LocationProperty: t.Location()}); err != nil {
-		return nil, err
-	}
-	if err := commit(ctx, y.catalog, transaction); err != nil {
+	if err := y.setProperty(ctx, t, lake.LocationProperty, t.Location()); err != nil {
 		return nil, err
 	}
 	return y.catalog.LoadTable(ctx, t.Identifier())
+}
+
+func (y *tidying) setProperty(ctx context.Context, t *table.Table, key, value string) error {
+	transaction := t.NewTransaction()
+	if err := transaction.SetProperties(iceberg.Properties{key: value}); err != nil {
+		return err
+	}
+	return commit(ctx, y.catalog, transaction)
 }
 
 // isRecorded reports whether a table is the one that the store has recorded.
@@ -160,26 +164,44 @@ func (y *tidying) load(ctx context.Context) error {
 	for name := range y.references.named {
 		y.seen[name] = true
 	}
-	y.purgedBy = map[*manifest]lake.PurgedBy{}
+	y.rewrites, y.traces = rewritesOf(t.Metadata()), map[*manifest]trace{}
 	for _, m := range y.references.manifests {
-		y.purgedBy[m] = m.purgedBy(y.owner)
+		y.traces[m] = y.traceOf(m.live, m.others).with(y.traceOf(m.gone, m.othersGone))
 	}
 	y.table = t
 	return nil
 }
 
-// isDirty reports whether a purge of the order is one of these.
-func (y *tidying) isDirty(b lake.PurgedBy) bool {
-	return slices.ContainsFunc(y.Purges, b.Includes)
+// isDirty reports whether a purge of the order must remove something with a trace.
+func (y *tidying) isDirty(t trace) bool {
+	return slices.ContainsFunc(y.Purges, func(p lake.Purge) bool { return y.includes(t, p) })
 }
 
-// snapshotPurgedBy tells which purges must remove something of a snapshot.
-func (y *tidying) snapshotPurgedBy(id int64) lake.PurgedBy {
-	least := lake.NoPurge
+func (y *tidying) includes(t trace, p lake.Purge) bool {
+	return t.own.Includes(p) || y.isInOthers(t, p)
+}
+
+// snapshotTrace returns the trace of a snapshot.
+func (y *tidying) snapshotTrace(id int64) trace {
+	t := noTrace
 	for _, m := range y.references.snapshots[id] {
-		least = min(least, y.purgedBy[m])
+		t = t.with(y.traces[m])
 	}
-	return least
+	return t
+}
+
+// mustExpire reports whether a snapshot must expire for a purge. As long as the newest one has files
+// of other engines with the rows, no older one goes for such files.
+func (y *tidying) mustExpire(t, newest trace, p lake.Purge) bool {
+	return t.own.Includes(p) || y.isInOthers(t, p) && !y.isInOthers(newest, p)
+}
+
+// newestTrace returns the trace of the newest snapshot.
+func (y *tidying) newestTrace() trace {
+	if current := y.table.CurrentSnapshot(); current != nil {
+		return y.snapshotTrace(current.SnapshotID)
+	}
+	return noTrace
 }
 
 // commitOnce commits the next change of the table's metadata. settled reports that there is none.
@@ -191,6 +213,9 @@ func (y *tidying) commitOnce(ctx context.Context) (settled bool, err error) {
 	current := y.table.CurrentSnapshot()
 	if current == nil {
 		return true, nil
+	}
+	if value, ok := y.rewrites.next(y.references.manifests, y.table.Metadata().LastSequenceNumber()); ok {
+		return false, y.setProperty(ctx, y.table, rewrittenProperty, value)
 	}
 	if rewrite := y.poorManifests(current.SnapshotID); len(rewrite) > 0 {
 		return false, y.rewriteManifests(ctx, rewrite)
@@ -219,7 +244,7 @@ func (y *tidying) poorManifests(current int64) map[string]bool {
 		if m.file.ManifestContent() != iceberg.ManifestContentData {
 			continue
 		}
-		if y.isDirty(purgedBy(y.owner, m.gone)) {
+		if y.isDirty(y.traceOf(m.gone, m.othersGone)) {
 			dirty[m.file.FilePath()] = true
 		}
 		if m.file.Length() < manifestSize {
@@ -271,9 +296,12 @@ func (y *tidying) snapshots() (all []lake.Snapshot, refs []lake.Ref) {
 			first[*parent] = s.TimestampMs
 		}
 	}
+	newest := y.newestTrace()
 	for _, s := range meta.Snapshots() {
 		later(s.SnapshotID, first[s.SnapshotID])
-		one := lake.Snapshot{ID: s.SnapshotID, Taken: time.UnixMilli(s.TimestampMs), Replaced: replaced[s.SnapshotID], Dirty: y.isDirty(y.snapshotPurgedBy(s.SnapshotID))}
+		t := y.snapshotTrace(s.SnapshotID)
+		isDirty := slices.ContainsFunc(y.Purges, func(p lake.Purge) bool { return y.mustExpire(t, newest, p) })
+		one := lake.Snapshot{ID: s.SnapshotID, Taken: time.UnixMilli(s.TimestampMs), Replaced: replaced[s.SnapshotID], Dirty: isDirty}
 		if s.ParentSnapshotID != nil {
 			one.Parent = *s.ParentSnapshotID
 		}
@@ -342,11 +370,11 @@ func (y *tidying) removeObjects(ctx context.Context) error {
 	for name := range y.seen {
 		dropped[name] = !y.references.named[name]
 	}
-	dirty, err := y.dirtyOrphans(ctx, objects)
+	orphans, err := y.readOrphans(ctx, objects)
 	if err != nil {
 		return err
 	}
-	for name := range dirty {
+	for name := range orphans.dirty {
 		dropped[name] = true
 	}
 	removable := y.owner.Removable(y.Tidy, objects, y.references.named, dropped, now)
@@ -361,7 +389,7 @@ func (y *tidying) removeObjects(ctx context.Context) error {
 			return err
 		}
 	}
-	y.done.Purged = y.purged(objects, dirty, refused)
+	y.done.Purged = y.purged(objects, orphans, dropped, refused)
 	return nil
 }
 
@@ -421,56 +449,69 @@ func (y *tidying) unnamed(objects []lake.Object, suffix string) (names []string)
 	return slices.Compact(names) // an object may have several versions
 }
 
-// dirtyOrphans returns the manifests that no snapshot has and that know values of files that
-// must go: those of commits that failed, and of snapshots that somebody else has expired.
-func (y *tidying) dirtyOrphans(ctx context.Context, objects []lake.Object) (map[string]bool, error) {
+// orphans are manifests that no snapshot has: those of commits that failed, and of snapshots that
+// somebody else has expired.
+type orphans struct {
+	dirty    map[string]bool // they know values of files of the store that must go
+	doubtful map[string]bool // they may know rows that must go, and may yet be committed
+}
+
+func (y *tidying) readOrphans(ctx context.Context, objects []lake.Object) (orphans, error) {
+	all := orphans{map[string]bool{}, map[string]bool{}}
 	if len(y.Purges) == 0 {
-		return nil, nil
+		return all, nil
 	}
 	fs, err := y.table.FS(ctx)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	names := y.unnamed(objects, ".avro")
-	dirty := make([]bool, len(names))
-	err = inParallel(len(names), func(i int) (err error) {
-		dirty[i], err = y.isDirtyOrphan(fs, names[i])
-		return err
+	dirty, doubtful := make([]bool, len(names)), make([]bool, len(names))
+	err = inParallel(len(names), func(i int) error {
+		m, err := readOrphan(fs, y.address(names[i]), y.references.location)
+		switch {
+		case isMissing(err): // unless it is gone, its older versions have them
+			dirty[i] = true
+		case errors.Is(err, errTorn):
+			doubtful[i] = true
+		case err != nil:
+			return err
+		case m != nil:
+			dirty[i] = y.isDirty(trace{m.purgedBy(y.owner), never})
+			doubtful[i] = y.isDirty(y.traceOf(nil, m.others).with(y.traceOf(nil, m.othersGone)))
+		}
+		return nil
 	})
-	found := map[string]bool{}
 	for i, name := range names {
 		if dirty[i] {
-			found[name] = true
+			all.dirty[name] = true
+		} else if doubtful[i] {
+			all.doubtful[name] = true
 		}
 	}
-	return found, err
-}
-
-func (y *tidying) isDirtyOrphan(fs iceio.IO, name string) (bool, error) {
-	m, err := readOrphan(fs, y.address(name), y.references.location)
-	if isMissing(err) {
-		return true, nil // unless it is gone, its older versions have it
-	}
-	return m != nil && y.isDirty(m.purgedBy(y.owner)), err
+	return all, err
 }
 
 // A leftover is an object that no snapshot names, or one of its versions.
 type leftover struct {
 	purgedBy lake.PurgedBy
-	foreign  bool // of another engine
+	foreign  bool // of another engine, or of a commit that failed
 	modified time.Time
+	grace    time.Duration // after which a foreign one is removed
 }
 
-// purged returns how far each purge is, with these objects. dirty are manifests that no snapshot
-// has.
-func (y *tidying) purged(objects []lake.Object, dirty map[string]bool, refused []string) (results []lake.Purged) {
+// purged returns how far each purge is, with these objects.
+func (y *tidying) purged(objects []lake.Object, orphans orphans, dropped map[string]bool, refused []string) (results []lake.Purged) {
 	var left []leftover
 	for _, object := range objects {
 		file, isData := strings.CutPrefix(object.Name, lake.DataFolder)
 		one := leftover{purgedBy: lake.NoPurge, modified: object.Modified}
+		one.grace, _ = y.owner.GraceOf(y.Tidy, object.Name, dropped[object.Name])
 		switch {
-		case dirty[object.Name]:
+		case orphans.dirty[object.Name]:
 			one.purgedBy = -1
+		case orphans.doubtful[object.Name]:
+			one.foreign = true
 		case y.references.named[object.Name] || !isData:
 			continue
 		default:
@@ -479,16 +520,13 @@ func (y *tidying) purged(objects []lake.Object, dirty map[string]bool, refused [
 		left = append(left, one)
 	}
 	snapshots, refs := y.snapshots()
-	purgedBy := make([]lake.PurgedBy, len(snapshots))
+	traces := make([]trace, len(snapshots))
 	for i, s := range snapshots {
-		purgedBy[i] = y.snapshotPurgedBy(s.ID)
+		traces[i] = y.snapshotTrace(s.ID)
 	}
 	for _, p := range y.Purges {
-		result := y.waitsForSnapshots(p, snapshots, purgedBy, refs)
+		result := y.waitsForSnapshots(p, snapshots, traces, refs)
 		result.add(y.waitsForObjects(p, left, refused))
-		if len(y.report.Gone) > 0 {
-			result.hold(time.Time{}, "another engine has rewritten files of this store, and its own may have the rows: delete them there, too")
-		}
 		results = append(results, lake.Purged{Waits: strings.Join(result.reasons, "; "), Until: result.until})
 	}
 	return results
@@ -510,17 +548,25 @@ func (h *holding) add(other holding) {
 	h.until = later(h.until, other.until)
 }
 
-func (y *tidying) waitsForSnapshots(p lake.Purge, snapshots []lake.Snapshot, purgedBy []lake.PurgedBy, refs []lake.Ref) (h holding) {
-	number, until := 0, time.Time{}
+func (y *tidying) waitsForSnapshots(p lake.Purge, snapshots []lake.Snapshot, traces []trace, refs []lake.Ref) (h holding) {
+	number, until, newest := 0, time.Time{}, y.newestTrace()
 	for i, s := range snapshots {
-		if !purgedBy[i].Includes(p) {
+		if !y.includes(traces[i], p) {
 			continue
 		}
 		if at := slices.IndexFunc(refs, func(r lake.Ref) bool { return r.Head == s.ID }); at < 0 {
-			number++
-			until = later(until, s.Replaced.Add(y.Grace))
+			if y.mustExpire(traces[i], newest, p) {
+				number++
+				until = later(until, s.Replaced.Add(y.Grace))
+			}
 		} else if name := refs[at].Name; name == table.MainBranch {
-			h.hold(time.Time{}, "the newest snapshot has files that another engine has rewritten in part: delete the rows there, too")
+			if traces[i].own.Includes(p) {
+				h.hold(time.Time{}, "the newest snapshot has files that another engine has rewritten in part: delete the rows there, too")
+			}
+			if y.isInOthers(traces[i], p) {
+				h.hold(time.Time{}, "another engine has rewritten files of this store, and its own in the newest snapshot, such as %s, may have the rows: delete them there, too, after %s",
+					y.otherFile(s.ID, p), time.UnixMilli(y.rewrittenBy(p)).UTC().Format(time.RFC3339))
+			}
 		} else {
 			h.hold(time.Time{}, "branch or tag %s keeps a snapshot with the rows: drop it", name)
 		}
@@ -529,6 +575,20 @@ func (y *tidying) waitsForSnapshots(p lake.Purge, snapshots []lake.Snapshot, pur
 		h.hold(until, "%d snapshots have files with the rows, and may be read until %s", number, until.UTC().Format(time.RFC3339))
 	}
 	return h
+}
+
+// otherFile returns a file of another engine in a snapshot that may have rows of a purge.
+func (y *tidying) otherFile(snapshot int64, p lake.Purge) (address string) {
+	for _, m := range y.references.snapshots[snapshot] {
+		for _, others := range []map[int64]string{m.othersGone, m.others} {
+			for sequence, one := range others {
+				if y.rewrites.since(sequence) < y.rewrittenBy(p) {
+					address = one
+				}
+			}
+		}
+	}
+	return address
 }
 
 func (y *tidying) waitsForObjects(p lake.Purge, left []leftover, refused []string) (h holding) {
@@ -541,7 +601,7 @@ func (y *tidying) waitsForObjects(p lake.Purge, left []leftover, refused []strin
 			until = later(until, one.modified.Add(y.Grace))
 		case one.foreign && one.modified.Before(p.At.Add(y.Grace)):
 			foreign++
-			foreignUntil = later(foreignUntil, one.modified.Add(y.ForeignGrace))
+			foreignUntil = later(foreignUntil, one.modified.Add(one.grace))
 		}
 	}
 	if number > 0 && len(refused) > 0 {
@@ -550,7 +610,7 @@ func (y *tidying) waitsForObjects(p lake.Purge, left []leftover, refused []strin
 		h.hold(until, "%d objects or versions have the rows until %s", number, until.UTC().Format(time.RFC3339))
 	}
 	if foreign > 0 {
-		h.hold(foreignUntil, "%d files of other engines, which no snapshot has, may have the rows until %s", foreign, foreignUntil.UTC().Format(time.RFC3339))
+		h.hold(foreignUntil, "%d files of other engines or failed commits, which no snapshot has, may have the rows until %s", foreign, foreignUntil.UTC().Format(time.RFC3339))
 	}
 	return h
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -115,9 +116,22 @@ func (s *folder) renew(_ context.Context, name string) error {
 }
 
 func (s *folder) list(_ context.Context, folder string) (all []lake.Object, err error) {
-	err = filepath.WalkDir(filepath.Join(s.path, folder), func(path string, d fs.DirEntry, err error) error {
+	root := filepath.Join(s.path, folder)
+	if _, err := os.Lstat(root); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if root, err = filepath.EvalSymlinks(root); err != nil { // it may be on another disk, which is missing
+		return nil, err
+	}
+	if info, err := os.Stat(root); err != nil || !info.IsDir() {
+		return nil, errors.Join(err, fmt.Errorf("%s is not a folder", root))
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) { // somebody else has removed it
 			return nil
+		}
+		if err == nil && d.Type()&fs.ModeSymlink != 0 {
+			return permanent("put the files there instead of the link; only the folders data and metadata themselves may be links", "%s is a symbolic link", path)
 		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -129,8 +143,8 @@ func (s *folder) list(_ context.Context, folder string) (all []lake.Object, err 
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(s.path, path)
-		all = append(all, lake.Object{Name: filepath.ToSlash(name), Modified: info.ModTime(), Size: info.Size()})
+		name, err := filepath.Rel(root, path)
+		all = append(all, lake.Object{Name: folder + filepath.ToSlash(name), Modified: info.ModTime(), Size: info.Size()})
 		return err
 	})
 	return all, err
@@ -159,8 +173,8 @@ func (s *folder) remove(ctx context.Context, objects []lake.Object) (n int, size
 			n, size, parents[filepath.Dir(path)] = n+1, size+object.Size, true
 		}
 	}
-	for parent := range parents { // succeeds if it is empty; put makes it again
-		_ = os.Remove(parent)
+	for parent := range parents { // succeeds if it is empty and no link; put makes it again
+		_ = syscall.Rmdir(parent)
 	}
 	return n, size, refused, nil
 }

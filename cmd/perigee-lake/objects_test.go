@@ -95,6 +95,55 @@ func TestPut(t *testing.T) {
 	}
 }
 
+// TestFolderLinks lists and removes objects of a folder in which there are symbolic links.
+func TestFolderLinks(t *testing.T) {
+	for name, test := range map[string]struct {
+		link func(path, disk string) error
+		want string // the objects, or the error
+		left bool   // the link is there after all objects were removed
+	}{
+		"no folder": {func(string, string) error { return nil }, "[]", false},
+		"a folder on another disk": {func(path, disk string) error {
+			return errors.Join(os.MkdirAll(path, 0o755), os.Symlink(disk, filepath.Join(path, "data")))
+		}, "[data/day/a.parquet data/b.parquet]", true},
+		"a missing disk": {func(path, disk string) error {
+			return errors.Join(os.MkdirAll(path, 0o755), os.Symlink(disk+"/missing", filepath.Join(path, "data")))
+		}, "no such file", true},
+		"a day on another disk": {func(path, disk string) error {
+			return errors.Join(os.MkdirAll(filepath.Join(path, "data"), 0o755), os.Symlink(disk+"/day", filepath.Join(path, "data", "day")))
+		}, "data/day is a symbolic link", true},
+		"a file in place of the folder": {func(path, disk string) error { return os.Symlink(disk+"/b.parquet", filepath.Join(path, "data")) }, "is not a folder", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, disk := t.TempDir(), t.TempDir()
+			if err := errors.Join(os.Mkdir(filepath.Join(disk, "day"), 0o755), os.WriteFile(filepath.Join(disk, "day", "a.parquet"), nil, 0o600),
+				os.WriteFile(filepath.Join(disk, "b.parquet"), nil, 0o600), test.link(path, disk)); err != nil {
+				t.Fatal(err)
+			}
+			store := &folder{path}
+			all, err := store.list(t.Context(), lake.DataFolder)
+			var names []string
+			for _, object := range all {
+				names = append(names, object.Name)
+			}
+			slices.SortFunc(names, func(a, b string) int { return strings.Compare(b, a) })
+			got := fmt.Sprint(names)
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, test.want) {
+				t.Errorf("listed %s, want %s", got, test.want)
+			}
+			if n, _, refused, err := store.remove(t.Context(), all); n != len(all) || len(refused) > 0 || err != nil {
+				t.Errorf("removed %d of %d, refused %v, %v", n, len(all), refused, err)
+			}
+			if _, err := os.Lstat(filepath.Join(path, "data")); (err == nil) != test.left {
+				t.Errorf("the folder data: %v, want that it is there: %v", err, test.left)
+			}
+		})
+	}
+}
+
 // TestRemoveVersions removes objects of a bucket with versions: those that somebody has deleted,
 // whose older versions remain, and one that the bucket refuses to remove.
 func TestRemoveVersions(t *testing.T) {

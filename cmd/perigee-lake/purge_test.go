@@ -301,13 +301,13 @@ func TestPurgeWaits(t *testing.T) {
 	}
 }
 
-// TestManyManifests tidies a table whose manifests have become many.
-func TestManyManifests(t *testing.T) {
-	settings := catalogs(t)["folder"]
+// publishSnapshots publishes a table with n snapshots, and returns the last order.
+func publishSnapshots(t *testing.T, settings lake.Settings, n int) *lake.TableOrder {
+	t.Helper()
 	folder := t.TempDir()
 	var files []lake.File
 	var o *lake.TableOrder
-	for step := 1; step <= manifestsMax+2; step++ {
+	for step := 1; step <= n; step++ {
 		files = append(files, writeFile(t, folder, step, 2*step, 2*step+2))
 		o = orderOf(settings, step, files...)
 		files = o.Files
@@ -315,6 +315,47 @@ func TestManyManifests(t *testing.T) {
 			t.Fatal(r.Error)
 		}
 	}
+	return record(t, o)
+}
+
+// TestMaxAge expires snapshots by limits of the table and of its branch. Long ones must not wrap.
+func TestMaxAge(t *testing.T) {
+	const n = expiredMin + 4
+	settings := catalogs(t)["sqlite"]
+	o := publishSnapshots(t, settings, n)
+	o.Tidy = &lake.Tidy{Age: time.Millisecond, Keep: 2, Grace: time.Millisecond, ForeignGrace: time.Hour}
+	setAge := func(ms string) { setProperties(t, o, iceberg.Properties{table.MaxSnapshotAgeMsKey: ms}) }
+	setBranch := func(ms int64) {
+		c, loaded := load(t, o)
+		update := table.NewSetSnapshotRefUpdate(table.MainBranch, loaded.CurrentSnapshot().SnapshotID, table.BranchRef, 0, ms, 0)
+		if _, _, err := c.CommitTable(t.Context(), loaded.Identifier(), nil, []table.Update{update}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tidied := func(what string, want int) {
+		t.Helper()
+		time.Sleep(10 * time.Millisecond)
+		r := publish(t.Context(), o)
+		if r.Tidied == nil || r.Tidied.Error != "" || r.Tidied.Expired != want {
+			t.Fatalf("%s: tidied %+v, want %d snapshots expired", what, r.Tidied, want)
+		}
+	}
+	for _, ms := range []string{"9223372036854775807", "99999999999999999999", "31536000000000", "9223372036855", "9000000000000"} {
+		setAge(ms)
+		tidied("the table's limit is "+ms, 0)
+	}
+	setAge("1")
+	for _, ms := range []int64{9223372036854775807, 31536000000000} {
+		setBranch(ms)
+		tidied(fmt.Sprintf("the branch's limit is %d", ms), 0)
+	}
+	setBranch(2)
+	tidied("the branch's limit is 2", n-2)
+}
+
+// TestManyManifests tidies a table whose manifests have become many.
+func TestManyManifests(t *testing.T) {
+	o := publishSnapshots(t, catalogs(t)["folder"], manifestsMax+2)
 	sequences := func() map[string]int64 {
 		_, loaded := load(t, o)
 		fs, err := loaded.FS(t.Context())
@@ -339,7 +380,6 @@ func TestManyManifests(t *testing.T) {
 	}
 	before := sequences()
 	o.Tidy = quickTidy()
-	record(t, o)
 	if r := publish(t.Context(), o); r.Error != "" || r.Tidied.Error != "" || r.Tidied.Kept < manifestsMax {
 		t.Fatalf("%+v %+v", r, r.Tidied)
 	}

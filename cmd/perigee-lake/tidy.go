@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -307,17 +309,14 @@ func (y *tidying) snapshots() (all []lake.Snapshot, refs []lake.Ref) {
 		}
 		all = append(all, one)
 	}
-	age, keep := y.Age, y.Keep
-	if _, found := y.table.Properties()[table.MaxSnapshotAgeMsKey]; found {
-		age = time.Duration(y.table.Properties().GetInt64(table.MaxSnapshotAgeMsKey, y.Age.Milliseconds())) * time.Millisecond
-	}
+	age, keep := y.maxAge(), y.Keep
 	if _, found := y.table.Properties()[table.MinSnapshotsToKeepKey]; found {
 		keep = y.table.Properties().GetInt(table.MinSnapshotsToKeepKey, y.Keep)
 	}
 	for name, ref := range meta.Refs() {
 		one := lake.Ref{Name: name, Head: ref.SnapshotID, Branch: ref.SnapshotRefType == table.BranchRef, Age: age, Keep: keep}
 		if ref.MaxSnapshotAgeMs != nil {
-			one.Age = time.Duration(*ref.MaxSnapshotAgeMs) * time.Millisecond
+			one.Age = milliseconds(*ref.MaxSnapshotAgeMs)
 		}
 		if ref.MinSnapshotsToKeep != nil {
 			one.Keep = *ref.MinSnapshotsToKeep
@@ -327,10 +326,28 @@ func (y *tidying) snapshots() (all []lake.Snapshot, refs []lake.Ref) {
 	return all, refs
 }
 
+// maxAge returns the age at which snapshots of the table expire.
+func (y *tidying) maxAge() time.Duration {
+	value, found := y.table.Properties()[table.MaxSnapshotAgeMsKey]
+	ms, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+	if !found || err != nil && !errors.Is(err, strconv.ErrRange) { // out of range, ms is the nearest number
+		return y.Age
+	}
+	return milliseconds(ms)
+}
+
+// milliseconds returns a duration. One that is too long for the type, such as the greatest number,
+// means for ever.
+func milliseconds(ms int64) time.Duration {
+	return time.Duration(min(max(ms, 0), int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
+}
+
 // expired returns the snapshots that one commit must expire now.
 func (y *tidying) expired(now time.Time) []int64 {
 	all, refs := y.snapshots()
-	expired := y.Expired(all, refs, now)
+	limits := *y.Tidy
+	limits.Age = y.maxAge()
+	expired := limits.Expired(all, refs, now)
 	isUrgent := func(s lake.Snapshot) bool {
 		return slices.Contains(expired, s.ID) && (s.Dirty || now.Sub(s.Taken) > y.Age+y.Age/10)
 	}

@@ -353,6 +353,37 @@ func TestMaxAge(t *testing.T) {
 	tidied("the branch's limit is 2", n-2)
 }
 
+// TestTagWhileExpiring tags a snapshot that is about to expire.
+func TestTagWhileExpiring(t *testing.T) {
+	for name, settings := range catalogs(t) {
+		t.Run(name, func(t *testing.T) {
+			o := publishSnapshots(t, settings, expiredMin+4)
+			o.Tidy = &lake.Tidy{Age: time.Millisecond, Keep: 2, Grace: time.Millisecond, ForeignGrace: time.Hour}
+			time.Sleep(10 * time.Millisecond)
+			defer func(real func(string)) { atPoint = real }(atPoint)
+			tagged := int64(0)
+			atPoint = func(at string) {
+				if at != "expiring" || tagged != 0 {
+					return
+				}
+				c, loaded := load(t, o)
+				tagged = loaded.Metadata().Snapshots()[3].SnapshotID
+				if _, _, err := c.CommitTable(t.Context(), loaded.Identifier(), nil, []table.Update{table.NewSetSnapshotRefUpdate("audit", tagged, table.TagRef, 0, 0, 0)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := publish(t.Context(), o)
+			if r.Tidied == nil || r.Tidied.Error != "" || r.Tidied.Expired == 0 {
+				t.Errorf("tidied %+v, want snapshots expired", r.Tidied)
+			}
+			_, loaded := load(t, o)
+			if got := loaded.SnapshotByName("audit"); got == nil || got.SnapshotID != tagged {
+				t.Errorf("the tag has snapshot %v, want %d", got, tagged)
+			}
+		})
+	}
+}
+
 // TestManyManifests tidies a table whose manifests have become many.
 func TestManyManifests(t *testing.T) {
 	o := publishSnapshots(t, catalogs(t)["folder"], manifestsMax+2)

@@ -134,6 +134,9 @@ func (y *tidying) checkPlace(t *table.Table) error {
 	return nil
 }
 
+// errChanged reports a table that was changed since it was loaded.
+var errChanged = errors.New("the table was changed meanwhile")
+
 // load reads the table and all that it names.
 func (y *tidying) load(ctx context.Context) error {
 	t, err := y.catalog.LoadTable(ctx, catalog.ToIdentifier(strings.Split(y.order.Table, ".")...))
@@ -225,6 +228,16 @@ func (y *tidying) commitOnce(ctx context.Context) (settled bool, err error) {
 	expired := y.expired(time.Now())
 	if len(expired) == 0 {
 		return true, nil
+	}
+	atPoint("expiring")
+	// No requirement excludes a branch or tag that was made since the table was loaded. So load it
+	// again: only during the commit itself may a new one lose its snapshot.
+	now, err := y.catalog.LoadTable(ctx, y.table.Identifier())
+	if err == nil && now.MetadataLocation() != y.table.MetadataLocation() {
+		err = errChanged
+	}
+	if err != nil {
+		return false, err
 	}
 	requirements := []table.Requirement{table.AssertTableUUID(y.table.Metadata().TableUUID())}
 	for name, ref := range y.table.Metadata().Refs() {

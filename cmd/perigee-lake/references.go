@@ -106,7 +106,7 @@ func readReferences(ctx context.Context, t *table.Table, known map[string]*manif
 	}
 	snapshots := meta.Snapshots()
 	lists := make([][]iceberg.ManifestFile, len(snapshots))
-	if err := inParallel(len(snapshots), func(i int) (err error) {
+	if err := inParallel(ctx, len(snapshots), func(i int) (err error) {
 		lists[i], err = snapshots[i].Manifests(fs)
 		return err
 	}); err != nil {
@@ -129,7 +129,7 @@ func readReferences(ctx context.Context, t *table.Table, known map[string]*manif
 			r.snapshots[s.SnapshotID] = append(r.snapshots[s.SnapshotID], m)
 		}
 	}
-	if err := inParallel(len(unread), func(i int) error { return unread[i].read(fs, r.location) }); err != nil {
+	if err := inParallel(ctx, len(unread), func(i int) error { return unread[i].read(fs, r.location) }); err != nil {
 		return nil, err
 	}
 	for _, m := range r.manifests {
@@ -281,14 +281,18 @@ func purgedBy(w *lake.Owner, names []string) lake.PurgedBy {
 	return least
 }
 
-// inParallel calls do with the numbers below n, some at once, and returns their errors.
-func inParallel(n int, do func(i int) error) error {
+// inParallel calls do with the numbers below n, some at once, and returns their errors. Each call is
+// progress of the publication; none begins after its end.
+func inParallel(ctx context.Context, n int, do func(i int) error) error {
 	var all sync.WaitGroup
 	slots, failed := make(chan struct{}, readersMax), make([]error, n)
 	for i := range n {
 		slots <- struct{}{}
 		all.Go(func() {
-			failed[i] = do(i)
+			if failed[i] = context.Cause(ctx); failed[i] == nil {
+				failed[i] = do(i)
+			}
+			progress(ctx)
 			<-slots
 		})
 	}

@@ -443,7 +443,7 @@ func (y *tidying) checkNeighbours(ctx context.Context, objects []lake.Object) er
 	}
 	names := y.unnamed(objects, ".metadata.json")
 	uuids := make([]string, len(names))
-	err = inParallel(len(names), func(i int) (err error) {
+	err = inParallel(ctx, len(names), func(i int) (err error) {
 		uuids[i], err = readUUID(fs, y.address(names[i]))
 		if isMissing(err) { // somebody else has removed it
 			return nil
@@ -497,7 +497,7 @@ func (y *tidying) readOrphans(ctx context.Context, objects []lake.Object) (orpha
 	}
 	names := y.unnamed(objects, ".avro")
 	dirty, doubtful := make([]bool, len(names)), make([]bool, len(names))
-	err = inParallel(len(names), func(i int) error {
+	err = inParallel(ctx, len(names), func(i int) error {
 		m, err := readOrphan(fs, y.address(names[i]), y.references.location)
 		switch {
 		case isMissing(err): // unless it is gone, its older versions have them

@@ -343,7 +343,10 @@ func TestLakeCompactedBySpark(t *testing.T) {
 			t.Fatalf("Spark says %s (%v)", out, err)
 		}
 		grow(2 + r.IntN(4))
-		if err := s.mergeUnlessChanged(t.Context()); err != nil {
+		s.compacting.Lock() // as the compactor does
+		err = s.mergeUnlessChanged(t.Context())
+		s.compacting.Unlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 		grow(1)

@@ -57,7 +57,7 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 			report.Hint = "give this copy another table of the lake, or remove lake from one of the two"
 			return report
 		case errors.Is(err, lake.ErrRewritten), errors.Is(err, errDeleteFiles):
-			report.Hint = "drop the table in the lake: it is then published again"
+			report.Hint = "drop the table in the lake, with its files (PURGE): it is then published again"
 			return report
 		case event.IsPermanent(err), errors.Is(err, errTurn), attempt == attempts, ctx.Err() != nil:
 			report.Hint = event.HintOf(err)

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/catalog"
+	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 
 	"github.com/perigeedb/perigee/eventstore/lake"
@@ -220,5 +224,39 @@ func TestCreateBeside(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestReadUUID(t *testing.T) {
+	zip := func(text string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, _ = io.WriteString(w, text)
+		_ = w.Close()
+		return b.String()
+	}
+	const metadata = `{"format-version":2,"properties":{"table-uuid":"no"},"table-uuid":"yes","location":"/lake"}`
+	for name, test := range map[string]struct{ content, want string }{
+		"metadata":                        {metadata, "yes"},
+		"compressed":                      {zip(metadata), "yes"},
+		"torn behind it":                  {metadata[:len(metadata)-10], "yes"},
+		"torn before it":                  {metadata[:50], ""},
+		"torn within it":                  {metadata[:strings.Index(metadata, "yes")+1], ""},
+		"compressed and torn":             {zip(metadata)[:30], ""},
+		"compressed and damaged":          {zip(metadata)[:12] + strings.Repeat("\xff", 40), ""},
+		"the first bytes of a compressed": {"\x1f\x8b", ""},
+		"without one":                     {`{"format-version":2}`, ""},
+		"a number":                        {`{"table-uuid":7}`, ""},
+		"a list":                          {`["table-uuid"]`, ""},
+		"no JSON":                         {"PAR1", ""},
+		"empty":                           {"", ""},
+	} {
+		path := filepath.Join(t.TempDir(), "v1.metadata.json")
+		if err := os.WriteFile(path, []byte(test.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readUUID(iceio.LocalFS{}, path); got != test.want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, test.want)
+		}
 	}
 }

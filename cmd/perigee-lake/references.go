@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
+	"compress/flate"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -227,42 +229,50 @@ func readOrphan(fs iceio.IO, address string, l location) (*manifest, error) {
 	return m, nil
 }
 
-// readUUID reads the UUID of the table whose metadata an object has. It is empty if the object has
-// none, such as one that was not written to its end.
-func readUUID(fs iceio.IO, address string) (string, error) {
+// readUUID reads the UUID of the table whose metadata an object has, which is near its beginning. It is
+// empty if the object has none, such as one that was not written to its end.
+func readUUID(fs iceio.IO, address string) (uuid string, err error) {
 	f, err := fs.Open(address)
 	if err != nil {
 		return "", err
 	}
-	text, err := io.ReadAll(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", err
+	defer f.Close()
+	buffered := bufio.NewReader(f)
+	text := io.Reader(buffered)
+	if head, _ := buffered.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
+		text, err = gzip.NewReader(buffered)
 	}
-	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
-		if unzipped, err := gzip.NewReader(bytes.NewReader(text)); err == nil {
-			text, _ = io.ReadAll(unzipped) // up to where it is torn
-		}
+	if err == nil {
+		uuid, err = decodeUUID(json.NewDecoder(text))
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+	_, isTorn := errors.AsType[*json.SyntaxError](err)
+	_, isCorrupt := errors.AsType[flate.CorruptInputError](err)
+	if isTorn || isCorrupt || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
 		return "", nil
 	}
-	for decoder.More() {
+	return uuid, err
+}
+
+func decodeUUID(metadata *json.Decoder) (uuid string, err error) {
+	if start, err := metadata.Token(); err != nil || start != json.Delim('{') {
+		return "", err
+	}
+	for metadata.More() {
 		var value json.RawMessage
-		key, err := decoder.Token()
+		key, err := metadata.Token()
 		if err == nil {
-			err = decoder.Decode(&value)
+			err = metadata.Decode(&value)
 		}
 		if err != nil {
-			return "", nil
+			return "", err
 		}
 		if key == "table-uuid" {
-			var uuid string
-			_ = json.Unmarshal(value, &uuid)
+			_ = json.Unmarshal(value, &uuid) // a number is none
 			return uuid, nil
 		}
 	}
-	return "", nil
+	_, err = metadata.Token() // the end, or what the decoder could not read
+	return "", err
 }
 
 // purgedBy tells which purges must remove files that a manifest names, or knows values of.

@@ -51,7 +51,7 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 			report.RolledBack = true
 			return report
 		case errors.As(err, &widened):
-			report.Widened, report.Hint = widened, "nothing need be done: the store writes its files anew, and then publishes them"
+			report.Widened, report.Hint = widened, "nothing need be done: the store writes its files again, and then publishes them"
 			return report
 		case errors.Is(err, lake.ErrSuperseded):
 			report.Hint = "give this copy another table of the lake, or remove lake from one of the two"

@@ -210,6 +210,29 @@ func publishAll(t *testing.T, s *Store) {
 	})
 }
 
+// growTypes appends n rows, seals them, and returns docs with them.
+func growTypes(t *testing.T, s *Store, p *Partition, r *rand.Rand, docs []string, n int, wide bool) []string {
+	t.Helper()
+	more := typeDocs(r, len(docs), n, wide)
+	appendDocs(t, p, uint64(len(docs)), more...)
+	seal(t, s)
+	return append(docs, more...)
+}
+
+// widenInLake widens a column and waits until the lake has it.
+func widenInLake(t *testing.T, s *Store, column string) {
+	t.Helper()
+	if _, err := s.WidenInLake("events", column); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, s, func() bool {
+		if err := s.publish(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		return s.LakeStates()[0].Widening == ""
+	})
+}
+
 // TestLakeTypes publishes a table whose columns become wider. Values that no longer fit must be
 // in _rest of the lake, and only there.
 func TestLakeTypes(t *testing.T) {
@@ -218,10 +241,7 @@ func TestLakeTypes(t *testing.T) {
 	var docs []string
 	grow := func(n int, wide bool) {
 		t.Helper()
-		more := typeDocs(r, len(docs), n, wide)
-		appendDocs(t, p, uint64(len(docs)), more...)
-		docs = append(docs, more...)
-		seal(t, s)
+		docs = growTypes(t, s, p, r, docs, n, wide)
 	}
 	kinds := map[string]string{"a": "long", "b": "long", "c": "double", "d": "string", "e": "boolean", "f": "json"}
 	grow(100, false)
@@ -277,15 +297,7 @@ func TestLakeAfterDelete(t *testing.T) {
 		t.Errorf("%d files are left, want 1 (%v)", len(filesOf(s)), err)
 	}
 	for _, field := range []string{"b", "c"} {
-		if _, err := s.WidenInLake("events", field); err != nil {
-			t.Fatal(err)
-		}
-		waitUntil(t, s, func() bool {
-			if err := s.publish(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
-				t.Fatal(err)
-			}
-			return s.LakeStates()[0].Widening == ""
-		})
+		widenInLake(t, s, field)
 	}
 }
 
@@ -298,10 +310,7 @@ func TestLakeWiden(t *testing.T) {
 	var docs []string
 	grow := func(n int, wide bool) {
 		t.Helper()
-		more := typeDocs(r, len(docs), n, wide)
-		appendDocs(t, p, uint64(len(docs)), more...)
-		docs = append(docs, more...)
-		seal(t, s)
+		docs = growTypes(t, s, p, r, docs, n, wide)
 	}
 	kinds := map[string]string{"a": "long", "b": "long", "c": "double", "d": "string", "e": "boolean", "f": "json"}
 	grow(60, false)
@@ -388,22 +397,7 @@ func TestLakeRestoredBeforeWidening(t *testing.T) {
 	var docs []string
 	grow := func(n int, wide bool) {
 		t.Helper()
-		more := typeDocs(r, len(docs), n, wide)
-		appendDocs(t, p, uint64(len(docs)), more...)
-		docs = append(docs, more...)
-		seal(t, s)
-	}
-	widen := func(field string) {
-		t.Helper()
-		if _, err := s.WidenInLake("events", field); err != nil {
-			t.Fatal(err)
-		}
-		waitUntil(t, s, func() bool {
-			if err := s.publish(t.Context(), time.Now().Add(24*time.Hour)); err != nil {
-				t.Fatal(err)
-			}
-			return s.LakeStates()[0].Widening == ""
-		})
+		docs = growTypes(t, s, p, r, docs, n, wide)
 	}
 	grow(60, false)
 	publishAll(t, s)
@@ -427,12 +421,12 @@ func TestLakeRestoredBeforeWidening(t *testing.T) {
 				return s.LakeStates()[0].Widening == ""
 			})
 			kinds["d"] = "json"
-			widen("e")
+			widenInLake(t, s, "e")
 			kinds["e"] = "json"
 		} else {
-			widen("a")
+			widenInLake(t, s, "a")
 			kinds["a"] = "double"
-			widen("b")
+			widenInLake(t, s, "b")
 			kinds["b"] = "json"
 		}
 		grow(20, true)

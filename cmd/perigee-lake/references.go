@@ -267,7 +267,7 @@ func decodeUUID(metadata *json.Decoder) (uuid string, err error) {
 			return "", err
 		}
 		if key == "table-uuid" {
-			_ = json.Unmarshal(value, &uuid) // a number is none
+			_ = json.Unmarshal(value, &uuid) // a value that is not a string is ignored
 			return uuid, nil
 		}
 	}

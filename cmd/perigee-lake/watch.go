@@ -35,7 +35,7 @@ const (
 	// the memory of one publication.
 	catalogsMax = 4
 	// tidyStall is how many times longer a table may make no progress while it is tidied:
-	// the library reads its metadata without a word.
+	// the library reports no progress while it reads metadata and commits.
 	tidyStall = 4
 )
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/perigeedb/perigee/admin"
+	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/internal/terminal"
 	"github.com/perigeedb/perigee/pipeline"
 )
@@ -20,7 +21,8 @@ type statusCommand struct {
 
 func (statusCommand) Help() string {
 	return `Shows the pipelines of the engine that runs in the data folder. The rate covers the last half second;
-lag counts the events that are not yet committed in a sink.
+lag counts the events that are not yet committed in a sink. Below them are the tables whose last attempt
+to publish them in a lake failed.
 
 Exit code: 0 if every pipeline reads, 1 if one does not or no engine runs. With --live it is 0 while an
 engine answers, whatever its pipelines do, as a health check of a container wants it.
@@ -53,6 +55,9 @@ func (s *statusCommand) Run(c *console) error {
 		if s.Format == "json" {
 			err = newEncoder(c.out).Encode(all)
 		} else if err = printStatus(c.out, all); err == nil {
+			// What keeps the tables from being listed keeps their pipelines from running.
+			tables, _ := eventservice.Tables(ctx, a.Data())
+			printLakeFailures(c.out, tables)
 			printData(c.out, a.Data())
 		}
 		for _, one := range all {

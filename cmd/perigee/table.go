@@ -18,6 +18,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/internal/nearest"
+	"github.com/perigeedb/perigee/internal/terminal"
 )
 
 type tableCommand struct {
@@ -69,14 +70,25 @@ func (l *tableListCommand) Run(c *console) error {
 	if len(tables) > 0 {
 		fmt.Fprintln(c.out, t.Render())
 	}
-	for _, one := range tables {
-		if one.Lake != nil && one.Lake.Error != "" {
-			fmt.Fprintf(c.out, "table %s is not published in its lake: %s%s\n", one.Name, one.Lake.Error, hintText(one.Lake.Hint))
-		}
-	}
+	printLakeFailures(c.out, tables)
 	fmt.Fprintln(c.out, countOf(len(tables), "table"))
 	printData(c.out, data)
 	return nil
+}
+
+// printLakeFailures has a line for each table whose last attempt to be published failed.
+func printLakeFailures(w io.Writer, tables []catalog.Table) {
+	for _, t := range tables {
+		l := t.Lake
+		if l == nil || l.Error == "" {
+			continue
+		}
+		waiting := ""
+		if l.WaitingFiles > 0 {
+			waiting = fmt.Sprintf("; %s with %s waiting since %s UTC", countOf(l.WaitingFiles, "file"), byteCount(uint64(l.WaitingBytes)), timeText(l.WaitingSince))
+		}
+		fmt.Fprintf(w, "table %s is not published in its lake: %s%s\n", t.Name, terminal.Escape(l.Error+hintText(l.Hint)), waiting)
+	}
 }
 
 type tableShowCommand struct {

@@ -40,7 +40,6 @@ type Cache struct {
 	temp    string // folder for files that are being fetched
 	limit   int64
 	objects objects
-	slots   chan struct{} // limits concurrent fetches
 	running sync.WaitGroup
 
 	mu      sync.Mutex
@@ -48,7 +47,8 @@ type Cache struct {
 	entries map[string]*entry // by path
 	stays   map[string]bool   // paths of files that came back to stay: the cache does not own them
 	clock   uint64
-	changed chan struct{} // closed and replaced when a file is unpinned
+	changed chan struct{}            // closed and replaced when a file is unpinned
+	slots   map[string]chan struct{} // limits concurrent fetches of a bucket; those of folders have the name ""
 }
 
 // An entry is a file that is on disk, or on its way.
@@ -69,12 +69,13 @@ type fetch struct {
 	err    error // once done is closed
 }
 
-// fetchesMax is the maximum number of files fetched at once.
+// fetchesMax is the maximum number of files fetched at once from a bucket: one that is slow holds up no
+// other.
 const fetchesMax = 4
 
 // New returns a cache of up to limit bytes. temp is a folder on the file system of the store.
 func New(temp string, limit int64) *Cache {
-	return &Cache{temp: temp, limit: limit, slots: make(chan struct{}, fetchesMax), entries: map[string]*entry{}, stays: map[string]bool{}, changed: make(chan struct{})}
+	return &Cache{temp: temp, limit: limit, slots: map[string]chan struct{}{}, entries: map[string]*entry{}, stays: map[string]bool{}, changed: make(chan struct{})}
 }
 
 // Close ends running fetches. Nothing may be pinned any more.
@@ -133,14 +134,28 @@ func (c *Cache) Stay(path string) {
 	c.stays[path] = true
 }
 
+// slotsOf returns the slots for fetches of a bucket.
+func (c *Cache) slotsOf(address string) chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	bucket, _, _ := keyOf(address)
+	if c.slots[bucket] == nil {
+		c.slots[bucket] = make(chan struct{}, fetchesMax)
+	}
+	return c.slots[bucket]
+}
+
 // Remove removes a file that no reader needs, and forgets it.
 func (c *Cache) Remove(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.stays, path)
-	if e := c.entries[path]; e != nil && e.pins == 0 {
+	switch e := c.entries[path]; {
+	case e == nil: // such as one that was to leave and stayed
+		_ = os.Remove(path)
+	case e.pins == 0:
 		c.remove(e)
-	} else if e != nil {
+	default:
 		e.dropped, e.leaving = true, false
 	}
 }

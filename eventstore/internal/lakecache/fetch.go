@@ -21,9 +21,10 @@ var errFull = errors.New("the disk is full")
 // fetchFile makes a file from its object and its footer. The file is durable before it has its
 // name, so that a name on disk always means a whole file.
 func (c *Cache) fetchFile(ctx context.Context, f *File) error {
+	slots := c.slotsOf(f.Remote.Address)
 	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

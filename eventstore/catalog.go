@@ -33,6 +33,9 @@ func (s *Store) Tables() ([]catalog.Table, error) {
 		if u, found := unique[entry.Name]; found {
 			all[i].Unique = &u
 		}
+		if hasDeletesInLake(entry) {
+			all[i].Deletes = s.withError(entry, all[i].Deletes)
+		}
 		if live := s.tableByID(entry.ID); live != nil { // it was not dropped meanwhile
 			all[i].Recomputes = s.recomputesOf(live, entry)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
@@ -113,6 +114,18 @@ func deletesOf(t *manifest.Table) []catalog.Delete {
 	return all
 }
 
+// withError adds to running deletes of a table why a file in its lake could not be fetched for them.
+func (s *Store) withError(t *manifest.Table, deletes []catalog.Delete) []catalog.Delete {
+	if err := s.lakes.fetchError(t.ID); err != nil {
+		for i := range deletes {
+			if deletes[i].Lake == "" {
+				deletes[i].Error, deletes[i].Hint = err.Error(), event.HintOf(err)
+			}
+		}
+	}
+	return deletes
+}
+
 func describeDelete(table string, d *manifest.Delete) catalog.Delete {
 	return catalog.Delete{Number: d.Number, Table: table, Where: d.Predicate, RequestedAt: d.RequestedAt}
 }
@@ -167,9 +180,9 @@ func isCarriedOut(m *manifest.Manifest, t *manifest.Table, d *manifest.Delete) b
 	return d.Before.Compare(first) <= 0 && !slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Deleted < d.Number })
 }
 
-// rewriteForDeletes rewrites the files that have deleted rows. wait lets files in lakes wait while
-// isFull.
-func (s *Store) rewriteForDeletes(ctx context.Context, wait bool) error {
+// rewriteForDeletes rewrites the files that have deleted rows, except those in lakes that are not
+// fetched yet.
+func (s *Store) rewriteForDeletes(ctx context.Context) error {
 	var errs []error
 	for _, t := range s.current().Tables {
 		last := lastDelete(t)
@@ -177,13 +190,15 @@ func (s *Store) rewriteForDeletes(ctx context.Context, wait bool) error {
 			continue
 		}
 		var groups [][]*manifest.File
-		var remote []*manifest.File
+		var gone []*manifest.File
 		for _, f := range t.Files {
 			switch {
 			case f.Deleted >= last:
-			case f.Remote != nil:
-				remote = append(remote, f)
-			default:
+			case t.HasLost(f):
+				without := *f
+				without.Deleted = last
+				gone = append(gone, &without)
+			case s.isHere(t, f):
 				groups = append(groups, []*manifest.File{f})
 			}
 		}
@@ -193,14 +208,20 @@ func (s *Store) rewriteForDeletes(ctx context.Context, wait bool) error {
 				break
 			}
 		}
-		if err := s.deleteInLake(ctx, t, remote, last, wait); err != nil { // other tables may have another lake
-			errs = append(errs, err)
-		}
-		if err := s.replaceFiles(t.ID, nil, nil); err != nil { // prune deletes that no file needs
+		if err := s.exchangeEntries(t.ID, gone); err != nil { // also prunes deletes that no file needs
 			return err
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// exchangeEntries changes the entries of files.
+func (s *Store) exchangeEntries(table uint32, changed []*manifest.File) error {
+	names := map[string]bool{}
+	for _, f := range changed {
+		names[f.Name] = true
+	}
+	return s.replaceFiles(table, names, changed)
 }
 
 // deleteIn rewrites files of a table without the deleted rows.
@@ -211,33 +232,6 @@ func (s *Store) deleteIn(ctx context.Context, t *manifest.Table, groups [][]*man
 	}
 	if err != nil {
 		return fmt.Errorf("delete rows of table %s: %w", t.Name, err)
-	}
-	return nil
-}
-
-// deleteInLake fetches files whose data are in a lake, and rewrites those that have deleted rows.
-// If wait is set, it stops while isFull.
-func (s *Store) deleteInLake(ctx context.Context, t *manifest.Table, files []*manifest.File, last uint64, wait bool) error {
-	for _, f := range files {
-		if wait && s.isFull(s.current().TableByID(t.ID)) {
-			return nil // the publisher wakes the compactor
-		}
-		if f.Gone { // its rows are no longer the store's, and queries do not read them
-			without := *f
-			without.Deleted = last
-			if err := s.replaceFiles(t.ID, map[string]bool{f.Name: true}, []*manifest.File{&without}); err != nil {
-				return err
-			}
-			continue
-		}
-		release, err := s.pinFiles(ctx, t, f)
-		if err == nil {
-			err = s.deleteIn(ctx, t, [][]*manifest.File{{f}})
-			release()
-		}
-		if err != nil {
-			return fmt.Errorf("delete rows of table %s: %w", t.Name, err)
-		}
 	}
 	return nil
 }

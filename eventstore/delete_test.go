@@ -170,13 +170,13 @@ func TestFailedUpkeepOfDeletes(t *testing.T) {
 	s.changing.Lock() // the compactor may be saving the manifest
 	unblock := blockManifest(t, folder)
 	s.changing.Unlock()
-	if err := s.rewriteForDeletes(t.Context(), true); !isBlocked(err) {
+	if err := s.rewriteForDeletes(t.Context()); !isBlocked(err) {
 		t.Errorf("without a manifest: %v", err)
 	}
 	s.changing.Lock()
 	unblock()
 	s.changing.Unlock()
-	if err := s.rewriteForDeletes(t.Context(), true); err != nil {
+	if err := s.rewriteForDeletes(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if got := ask(t, s, `SELECT sum(a) FROM events`); got != "2" || len(runningDeletes(s)) != 1 {

@@ -31,20 +31,32 @@ const (
 	// how long that may take.
 	lookAge  = time.Minute
 	lookTime = 20 * time.Second
-	// leavingMax is the maximum number of files that leave the disk in one round.
+	// fetchingFactor is the number of queries that may wait for files of lakes for each one that may run.
+	fetchingFactor = 4
+	// leavingMax is the maximum number of files of a table that leave the disk in one round, and
+	// leaveTime bounds how long that takes.
 	leavingMax = 64
+	leaveTime  = 5 * time.Minute
 )
 
 // A lakes holds what the store knows of its lakes besides the manifest.
 type lakes struct {
 	cache   *lakecache.Cache
-	looking sync.Mutex // held while the committer looks at tables
+	looking chan struct{} // has an element while the committer looks at tables
 
 	mu       sync.Mutex
-	looked   map[uint32]time.Time // when the committer last reported of a table
-	orders   int                  // number of orders that it was given
-	running  int                  // of these
-	returned map[string]bool      // paths of files that came back and whose footers readers may still need
+	looked   map[uint32]time.Time  // when the committer last reported of a table
+	failed   map[uint32]failedLook // the last look at a table that failed
+	orders   int                   // number of orders that it was given
+	running  int                   // of these
+	returned map[string]bool       // paths of files that came back and whose footers readers may still need
+	fetches  map[uint32]*lakeFetch // for maintenance, by table
+}
+
+// A failedLook is a look that failed. Callers that have waited for its end fail like it.
+type failedLook struct {
+	at  time.Time
+	err error
 }
 
 // runPublisher publishes tables in their lakes until the store is closed, at most once a minute.
@@ -182,20 +194,26 @@ func sameLakes(a, b *manifest.Manifest) bool {
 }
 
 // look makes sure that the committer has reported of the tables not long ago.
-func (s *Store) look(ctx context.Context, tables []uint32) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookTime, fmt.Errorf("no answer within %v", lookTime))
+func (s *Store) look(parent context.Context, tables []uint32) error {
+	ctx, cancel := context.WithTimeoutCause(parent, lookTime, fmt.Errorf("no answer within %v", lookTime))
 	defer cancel()
+	begun := time.Now()
 	if len(s.lakes.unseen(tables)) == 0 {
 		return nil
 	}
-	s.lakes.looking.Lock() // the committer takes less than lookTime
-	defer s.lakes.looking.Unlock()
+	select {
+	case s.lakes.looking <- struct{}{}:
+		defer func() { <-s.lakes.looking }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	old := s.lakes.unseen(tables)
 	if len(old) == 0 {
 		return nil
 	}
-	if err := context.Cause(ctx); err != nil {
-		return err
+	old, failed := s.lakes.withoutFailed(old, begun)
+	if len(old) == 0 {
+		return failed
 	}
 	s.lakes.mu.Lock()
 	orders, running := s.lakes.orders, s.lakes.running
@@ -207,19 +225,37 @@ func (s *Store) look(ctx context.Context, tables []uint32) error {
 	alone := running == 0 && orders == s.lakes.orders
 	s.lakes.mu.Unlock()
 	for i := range report.Tables {
-		if !alone { // the store itself may have removed them
-			report.Tables[i].Gone, report.Tables[i].Lost = nil, nil
+		if !alone {
+			publishing.KeepOthers(s.current(), &order.Tables[i], &report.Tables[i])
 		}
 	}
 	err = errors.Join(err, s.applyReport(order, report, now))
-	if !alone { // what other engines did meanwhile is not known yet
-		s.lakes.mu.Lock()
-		defer s.lakes.mu.Unlock()
-		for _, id := range old {
-			delete(s.lakes.looked, id)
+	if err != nil && parent.Err() == nil {
+		s.lakes.fail(s.lakes.unseen(old), err)
+	}
+	return errors.Join(failed, err)
+}
+
+// withoutFailed leaves out the tables at which a look has failed since a time, and returns its errors.
+func (l *lakes) withoutFailed(tables []uint32, since time.Time) (others []uint32, failed error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range tables {
+		if look, found := l.failed[id]; found && look.at.After(since) {
+			failed = errors.Join(failed, look.err)
+		} else {
+			others = append(others, id)
 		}
 	}
-	return err
+	return others, failed
+}
+
+func (l *lakes) fail(tables []uint32, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range tables {
+		l.failed[id] = failedLook{time.Now(), err}
+	}
 }
 
 // unseen returns the tables of which the committer has not reported for a while.
@@ -229,28 +265,17 @@ func (l *lakes) unseen(tables []uint32) []uint32 {
 	return slices.DeleteFunc(slices.Clone(tables), func(id uint32) bool { return time.Since(l.looked[id]) < lookAge })
 }
 
-// rewriteForLake rewrites some of the files that cannot be published as they are, and one whose
-// data are in the lake. If more may remain, it wakes the compactor again.
+// rewriteForLake rewrites some of the files that cannot be published as they are, and those of the lake
+// that were fetched. If more may remain, it wakes the compactor again.
 func (s *Store) rewriteForLake(ctx context.Context) error {
 	var failed error
 	for _, t := range s.current().Tables {
 		var groups [][]*manifest.File
-		var remote *manifest.File
 		for _, f := range publishing.NeedRewrite(t) {
 			switch {
-			case f.Remote != nil:
-				remote = f
-			case !s.unmerged[f.Name] && len(groups) < rewriteMax:
+			case !s.isHere(t, f):
+			case f.Remote != nil || !s.unmerged[f.Name] && len(groups) < rewriteMax:
 				groups = append(groups, []*manifest.File{f})
-			}
-		}
-		if remote != nil {
-			release, err := s.pinFiles(ctx, t, remote)
-			if err != nil {
-				failed = errors.Join(failed, fmt.Errorf("rewrite files of table %s for its lake: %w", t.Name, err))
-			} else {
-				defer release()
-				groups = append(groups, []*manifest.File{remote})
 			}
 		}
 		if len(groups) == 0 {
@@ -335,15 +360,29 @@ func (s *Store) leave(ctx context.Context, now time.Time) error {
 		if t == nil || slices.Contains(unseen, id) {
 			continue
 		}
-		for _, f := range s.leavingFiles(t, now) {
-			if err := s.leaveFile(ctx, m, t, f); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("file %s of table %s stays on this disk: %w", f.Name, t.Name, err))
-				break
-			}
+		if err := s.leaveFiles(ctx, m, t, s.leavingFiles(t, now)); err != nil {
+			failed = errors.Join(failed, err)
 		}
 	}
 	wake(s.compactor) // a delete may wait for room
 	return failed
+}
+
+// leaveFiles lets the data of files of a table leave the disk. A slow lake holds up the others for at
+// most leaveTime.
+func (s *Store) leaveFiles(ctx context.Context, m *manifest.Manifest, t *manifest.Table, files []*manifest.File) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, leaveTime, fmt.Errorf("it took longer than %v", leaveTime))
+	defer cancel()
+	for i, f := range files {
+		err := s.leaveFile(ctx, m, t, f)
+		if err != nil && i > 0 && context.Cause(ctx) != nil { // the next round goes on
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("file %s of table %s stays on this disk: %w", f.Name, t.Name, err)
+		}
+	}
+	return nil
 }
 
 // leavingFiles returns files whose data may leave the disk: they are old, their lake has exactly
@@ -425,22 +464,19 @@ func (s *Store) leaveFile(ctx context.Context, m *manifest.Manifest, t *manifest
 	return err
 }
 
-// returnFiles takes back a file of each table whose lake is no longer that of the table, or has lost
-// the file: any of them, so that one that cannot come back does not keep the others there. If more
-// may remain, it wakes the compactor again.
-func (s *Store) returnFiles(ctx context.Context) error {
+// returnFiles takes back the files that were fetched and whose lake is no longer that of their table, or
+// has lost them.
+func (s *Store) returnFiles() error {
 	var failed error
 	for _, t := range s.current().Tables {
-		files := slices.DeleteFunc(slices.Clone(t.Files), func(f *manifest.File) bool { return !t.MustReturn(f) })
-		if len(files) == 0 {
-			continue
+		for _, f := range t.Files {
+			if !t.MustReturn(f) || !s.isHere(t, f) {
+				continue
+			}
+			if err := s.returnFile(t, f); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("take back file %s of table %s: %w", f.Name, t.Name, err))
+			}
 		}
-		f := files[rand.IntN(len(files))]
-		if err := s.returnFile(ctx, t, f); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("take back file %s of table %s: %w", f.Name, t.Name, err))
-			continue
-		}
-		wake(s.compactor)
 	}
 	return failed
 }
@@ -463,18 +499,13 @@ func (l *lakes) setReturned(path string, is bool) {
 	}
 }
 
-func (s *Store) returnFile(ctx context.Context, t *manifest.Table, f *manifest.File) error {
-	pinned, err := s.lakes.cache.Pin(ctx, []lakecache.File{lakecache.Of(s.folder, t, f)}, true)
-	if err != nil {
-		return err
-	}
-	defer pinned.Release()
+func (s *Store) returnFile(t *manifest.Table, f *manifest.File) error {
 	path := t.Path(s.folder, f.Name)
 	defer s.lakes.cache.Stay(path) // also after an error: the manifest may be saved
 	back := *f
 	back.Remote = nil
 	s.lakes.setReturned(path, true) // after an error, until the store is opened again
-	err = s.change(func(next *manifest.Manifest) error {
+	err := s.change(func(next *manifest.Manifest) error {
 		entry := next.TableByID(t.ID)
 		if entry == nil {
 			return errUnchanged
@@ -509,23 +540,157 @@ func (s *Store) removeData(t *manifest.Table, f *manifest.File) error {
 	return t.RemoveFile(s.folder, manifest.FooterName(f.Name))
 }
 
-// pinFiles brings files of a table to the disk and keeps them there until release, for
-// maintenance.
-func (s *Store) pinFiles(ctx context.Context, t *manifest.Table, files ...*manifest.File) (release func(), err error) {
-	var remote []lakecache.File
-	for _, f := range files {
-		if f.Remote != nil {
-			remote = append(remote, lakecache.Of(s.folder, t, f))
+// A lakeFetch brings a file whose data are in a lake to the disk, for maintenance.
+type lakeFetch struct {
+	file   string // its name
+	pinned *lakecache.Pinned
+	err    error
+	ended  time.Time // zero while it runs
+	inUse  bool      // by the running round of the compactor
+}
+
+// fetchTime bounds how long a file is fetched for maintenance.
+const fetchTime = 30 * time.Minute
+
+// isHere reports whether maintenance can read a file now.
+func (s *Store) isHere(t *manifest.Table, f *manifest.File) bool {
+	if f.Remote == nil {
+		return true
+	}
+	s.lakes.mu.Lock()
+	defer s.lakes.mu.Unlock()
+	fetch := s.lakes.fetches[t.ID]
+	return fetch != nil && fetch.inUse && fetch.pinned != nil && fetch.file == f.Name
+}
+
+// fetchNext begins to fetch a file of each table that maintenance needs, unless one is being fetched. A
+// lake that is slow or away holds up only its own tables.
+func (s *Store) fetchNext(ctx context.Context) {
+	s.lakes.mu.Lock()
+	defer s.lakes.mu.Unlock()
+	for _, t := range s.current().Tables {
+		if last := s.lakes.fetches[t.ID]; last != nil && (last.err == nil || time.Since(last.ended) < maintenanceRetry) {
+			continue
+		}
+		delete(s.lakes.fetches, t.ID)
+		f := s.neededFile(t)
+		if f == nil {
+			continue
+		}
+		fetch := &lakeFetch{file: f.Name}
+		s.lakes.fetches[t.ID] = fetch
+		s.background.Go(func() {
+			pinned, err := s.fetchFile(ctx, t.ID, f.Name)
+			s.lakes.mu.Lock()
+			fetch.pinned, fetch.err, fetch.ended = pinned, err, time.Now()
+			s.lakes.mu.Unlock()
+			s.mu.Lock()
+			s.signalChange() // for awaitDeletesInLake
+			s.mu.Unlock()
+			wake(s.compactor)
+		})
+	}
+}
+
+// neededFile returns a file of a table that maintenance needs and whose data are in a lake, or nil: any
+// of them, so that one that cannot be fetched does not keep the others there.
+func (s *Store) neededFile(t *manifest.Table) *manifest.File {
+	var files []*manifest.File
+	last, isFull, rewrite, live := lastDelete(t), s.isFull(t), publishing.NeedRewrite(t), s.tableByID(t.ID)
+	for _, f := range t.Files {
+		isNeeded := t.MustReturn(f) || slices.Contains(rewrite, f) || !isFull && (f.Deleted < last || f.Undivided || live.needsRecompute(t, f))
+		if f.Remote != nil && !t.HasLost(f) && isNeeded {
+			files = append(files, f)
 		}
 	}
-	if len(remote) == 0 {
-		return func() {}, nil
+	if len(files) == 0 {
+		return nil
 	}
-	pinned, err := s.lakes.cache.Pin(ctx, remote, true)
-	if err != nil {
+	return files[rand.IntN(len(files))]
+}
+
+// fetchFile brings a file to the disk, unless it is there or its rows are no longer the store's.
+func (s *Store) fetchFile(ctx context.Context, table uint32, name string) (*lakecache.Pinned, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, fmt.Errorf("it took longer than %v", fetchTime))
+	defer cancel()
+	lost, err := s.isLost(ctx, table, name)
+	if err != nil || lost {
 		return nil, err
 	}
-	return pinned.Release, nil
+	t, f := fileOf(s.current(), protocol.NeededFile{Table: table, Name: name})
+	if f == nil || f.Remote == nil {
+		return nil, nil
+	}
+	return s.lakes.cache.Pin(ctx, []lakecache.File{lakecache.Of(s.folder, t, f)}, true)
+}
+
+// isLost reports whether other engines have rewritten a file whose data are in a lake; see
+// manifest.Table.HasLost. It returns an error if they may have deleted rows of it by other means: a
+// change of the store would show them again.
+func (s *Store) isLost(ctx context.Context, table uint32, name string) (bool, error) {
+	one := protocol.NeededFile{Table: table, Name: name}
+	t, f := fileOf(s.current(), one)
+	if f == nil || f.Remote == nil || t.MustReturn(f) || t.Lake.UUID == "" {
+		return false, nil
+	}
+	if err := s.look(ctx, []uint32{table}); err != nil {
+		return false, fmt.Errorf("ask the lake what other engines have changed: %w", err)
+	}
+	t, f = fileOf(s.current(), one)
+	switch {
+	case f == nil || f.Remote == nil || t.MustReturn(f):
+		return false, nil
+	case f.Gone:
+		return true, nil
+	case t.Lake.Deletes > 0:
+		return false, &event.Fault{Message: fmt.Sprintf("another engine has deleted rows of table %s in the lake, by %d delete files, and the data of file %s are only there", t.Name, t.Lake.Deletes, name),
+			Hint: "compact the lake table with that engine"}
+	}
+	return false, nil
+}
+
+// useFetched lets a round of the compactor use the files that were fetched since the last one.
+func (s *Store) useFetched() (failed error) {
+	s.lakes.mu.Lock()
+	defer s.lakes.mu.Unlock()
+	for table, fetch := range s.lakes.fetches {
+		if fetch.ended.IsZero() || fetch.inUse {
+			continue
+		}
+		fetch.inUse = true
+		if fetch.err == nil {
+			continue
+		}
+		if t := s.current().TableByID(table); t != nil {
+			failed = errors.Join(failed, fmt.Errorf("fetch file %s of table %s: %w", fetch.file, t.Name, fetch.err))
+		} else {
+			delete(s.lakes.fetches, table)
+		}
+	}
+	return failed
+}
+
+// releaseFetched ends the use of files by a round of the compactor. What is known of failed fetches
+// stays until the next attempt.
+func (s *Store) releaseFetched() {
+	s.lakes.mu.Lock()
+	defer s.lakes.mu.Unlock()
+	for table, fetch := range s.lakes.fetches {
+		if fetch.inUse && fetch.err == nil {
+			fetch.pinned.Release()
+			delete(s.lakes.fetches, table)
+		}
+	}
+}
+
+// fetchError returns why the last file of a table could not be fetched for maintenance, or nil.
+func (l *lakes) fetchError(table uint32) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if fetch := l.fetches[table]; fetch != nil {
+		return fetch.err
+	}
+	return nil
 }
 
 // isFull reports whether many files that were fetched and rewritten have yet to be published. They
@@ -540,117 +705,11 @@ func (s *Store) isFull(t *manifest.Table) bool {
 	return bytes > max(s.options.LakeCache, lakeCacheDefault)
 }
 
-// A pins keeps the files of lakes on disk that one query reads.
-type pins struct {
-	store    *Store
-	snapshot snapshot
-	mu       sync.Mutex
-	ended    bool
-	pinned   *lakecache.Pinned
-}
-
-// fetch brings files to the disk, and gives up those of an earlier call. The worker may have a
-// newer manifest than the snapshot.
-func (p *pins) fetch(ctx context.Context, needed []protocol.NeededFile) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pinned.Release()
-	p.pinned = nil
-	s := p.store
-	var files []lakecache.File
-	var tables []uint32
-	for _, one := range needed {
-		t, f := fileOf(p.snapshot.manifest, one)
-		if f != nil && f.Remote == nil { // it left meanwhile, but the snapshot keeps it
-			continue
-		}
-		if f == nil {
-			if t, f = fileOf(s.current(), one); f == nil {
-				return &event.Fault{Message: "a file that the query needs was replaced meanwhile", Hint: "try again"}
-			}
-			if f.Remote == nil {
-				continue
-			}
-		}
-		files = append(files, lakecache.Of(s.folder, t, f))
-		if !slices.Contains(tables, t.ID) {
-			tables = append(tables, t.ID)
-		}
-	}
-	if len(files) == 0 || p.ended {
-		return nil
-	}
-	if s.options.ReadOnly {
-		for _, f := range files {
-			if !lakecache.Has(f) {
-				return &event.Fault{Message: "the query needs rows that are in a lake, and the store is open to read only", Hint: "open it to write, which fetches them; or narrow the query by time"}
-			}
-		}
-		return nil
-	}
-	if err := s.checkLakes(ctx, needed, tables); err != nil {
-		return err
-	}
-	pinned, err := s.lakes.cache.Pin(ctx, files, false)
-	p.pinned = pinned
-	return err
-}
-
-// release gives up the files.
-func (p *pins) release() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended = true
-	p.pinned.Release()
-}
-
-// fileOf returns a file of a manifest, or nil.
-func fileOf(m *manifest.Manifest, one protocol.NeededFile) (*manifest.Table, *manifest.File) {
-	t := m.TableByID(one.Table)
-	if t == nil {
-		return nil, nil
-	}
-	i := slices.IndexFunc(t.Files, func(f *manifest.File) bool { return f.Name == one.Name })
-	if i < 0 {
-		return t, nil
-	}
-	return t, t.Files[i]
-}
-
-// checkLakes returns an error if other engines have changed rows of the needed files in a lake: the
-// store's own data would show rows that were deleted there.
-func (s *Store) checkLakes(ctx context.Context, needed []protocol.NeededFile, tables []uint32) error {
-	m := s.current()
-	tables = slices.DeleteFunc(tables, func(id uint32) bool { // its files are about to come back
-		t := m.TableByID(id)
-		return t == nil || t.Lake == nil || t.Lake.UUID == ""
-	})
-	if err := s.look(ctx, tables); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return &event.Fault{Message: "the query needs rows that are in a lake, which cannot be reached: " + err.Error(),
-			Hint: "narrow it by time to rows that are on this disk, or try again. " + event.HintOf(err)}
-	}
-	m = s.current()
-	for _, one := range needed {
-		t, f := fileOf(m, one)
-		switch {
-		case t == nil || t.Lake == nil || f != nil && f.Remote == nil:
-		case t.Lake.Deletes > 0:
-			return &event.Fault{Message: fmt.Sprintf("another engine has deleted rows of table %s in the lake, by %d delete files, and the query needs files that are only there", t.Name, t.Lake.Deletes),
-				Hint: "compact the lake table with that engine and read those rows there; or narrow the query by time to rows that are on this disk"}
-		case f != nil && f.Gone:
-			return &event.Fault{Message: fmt.Sprintf("another engine has rewritten file %s of table %s in the lake, and may have changed or deleted its rows", f.Name, t.Name),
-				Hint: "read those rows in the lake; or narrow the query by time to rows that are on this disk"}
-		}
-	}
-	return nil
-}
-
 // adoptFiles takes over the files of lakes that an earlier process has fetched.
 func (s *Store) adoptFiles() {
-	s.lakes.looked, s.lakes.returned = map[uint32]time.Time{}, map[string]bool{}
+	s.lakes.looking = make(chan struct{}, 1)
+	s.lakes.looked, s.lakes.failed, s.lakes.returned = map[uint32]time.Time{}, map[uint32]failedLook{}, map[string]bool{}
+	s.lakes.fetches = map[uint32]*lakeFetch{}
 	limit := s.options.LakeCache
 	if limit == 0 {
 		limit = lakeCacheDefault

@@ -605,40 +605,45 @@ func TestLakeLocalChanged(t *testing.T) {
 	if got := ask(t, s, sumIDs); got != want { // they are on disk now
 		t.Fatalf("got %s, want %s", got, want)
 	}
-	script := fmt.Sprintf(`from pyiceberg.catalog.rest import RestCatalog
-RestCatalog("perigee", uri="%s", warehouse="s3://tables", credential="%s:%s", **{"s3.endpoint": "%s", "s3.access-key-id": "%[2]s", "s3.secret-access-key": "%[3]s", "s3.region": "us-east-1"}).load_table("test.events").delete("id = 6")`,
-		server.Catalog(), testserver.S3AccessKey, testserver.S3SecretKey, server.Endpoint())
-	if out, err := exec.Command(python, "-c", script).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	s.lakes.mu.Lock()
-	clear(s.lakes.looked) // as after a minute
-	s.lakes.mu.Unlock()
-	expectFault(t, s, sumIDs, "another engine has rewritten file")
-	remote, _ := remoteFiles(s)
-	gone, day := 0, ""
-	for _, f := range remote {
-		if f.Gone {
-			gone, day = gone+1, f.Day
+	deleteElsewhere := func(id string) {
+		script := fmt.Sprintf(`from pyiceberg.catalog.rest import RestCatalog
+RestCatalog("perigee", uri="%s", warehouse="s3://tables", credential="%s:%s", **{"s3.endpoint": "%s", "s3.access-key-id": "%[2]s", "s3.secret-access-key": "%[3]s", "s3.region": "us-east-1"}).load_table("test.events").delete("id = %[5]s")`,
+			server.Catalog(), testserver.S3AccessKey, testserver.S3SecretKey, server.Endpoint(), id)
+		if out, err := exec.Command(python, "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
 		}
+		s.lakes.mu.Lock()
+		clear(s.lakes.looked) // as after a minute
+		s.lakes.mu.Unlock()
 	}
-	if gone != 1 {
-		t.Errorf("%d files are gone", gone)
+	const rowsOf = "SELECT count(*) FROM events WHERE moment >= TIMESTAMP '2026-11-%[1]d' AND moment < TIMESTAMP '2026-11-%[1]d' + INTERVAL 1 DAY"
+	day := func(d int) string { return fmt.Sprintf(rowsOf, d) }
+	ids := map[int][]string{} // two of each day
+	for d := 22; d < 25; d++ {
+		ids[d] = strings.Fields(ask(t, s, strings.Replace(day(d), "count(*)", "min(id)::VARCHAR || ' ' || max(id)", 1)))
 	}
-	d, err := s.Delete(t.Context(), "events", "id = 9") // does not wait for rows that are not the store's
+
+	// A delete of the store does not wait for rows that are no longer its own, and does not show them again.
+	deleteElsewhere(ids[22][0])
+	d, err := s.Delete(t.Context(), "events", "id = "+ids[22][1])
 	if err == nil {
 		err = s.WaitDeleted(t.Context(), d)
 	}
 	if err != nil {
 		t.Error(err)
 	}
-	s2 := fmt.Sprintf("SELECT count(*) FROM events WHERE moment >= TIMESTAMP '%s' AND moment < TIMESTAMP '%[1]s' + INTERVAL 1 DAY", "2026-11-23")
-	if day == "2026-11-23" {
-		s2 = strings.ReplaceAll(s2, "23", "24")
-	}
-	if got := ask(t, s, s2); got == "0" {
+	expectFault(t, s, day(22), "another engine has rewritten file")
+
+	// An order that runs meanwhile hides nothing.
+	deleteElsewhere(ids[23][0])
+	end := s.lakes.begin()
+	expectFault(t, s, day(23), "another engine has rewritten file")
+	end()
+	if got := ask(t, s, day(24)); got == "0" {
 		t.Errorf("a day without rewritten files has %s rows", got)
 	}
+
+	// What delete files may have deleted stays refused.
 	if err := s.change(func(next *manifest.Manifest) error { // what the committer reports of delete files
 		entry := next.Table("events")
 		known := *entry.Lake
@@ -647,7 +652,87 @@ RestCatalog("perigee", uri="%s", warehouse="s3://tables", credential="%s:%s", **
 	}, nil); err != nil {
 		t.Fatal(err)
 	}
-	expectFault(t, s, s2, "another engine has deleted rows", "3 delete files")
+	expectFault(t, s, day(24), "another engine has deleted rows", "3 delete files")
+	if _, err := s.Delete(t.Context(), "events", "id = "+ids[24][1]); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, s, func() bool {
+		tables, err := s.Tables()
+		return err == nil && slices.ContainsFunc(tables[0].Deletes, func(d catalog.Delete) bool { return strings.Contains(d.Error, "3 delete files") })
+	})
+	expectFault(t, s, day(24), "another engine has deleted rows")
+	if err := s.DropColumn(t.Context(), "events", "amount"); err == nil || !strings.Contains(err.Error(), "3 delete files") {
+		t.Errorf("a column is dropped beside a delete that waits: %v", err)
+	}
+}
+
+// TestLakeSlow has a lake that does not answer: what does not need it goes on.
+func TestLakeSlow(t *testing.T) {
+	s, folder, _ := newLocal(t, 0, 3000)
+	config := lakeConfig(folder)
+	config.Lake.Table = "test.other"
+	other, err := s.Table("other", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendDocs(t, take(t, other), 0, `{"id":1,"moment":1764200000000000000,"kind":"a"}`)
+	s.lakes.looking <- struct{}{} // as a committer that waits for an answer
+	s.lakes.mu.Lock()
+	clear(s.lakes.looked)
+	s.lakes.mu.Unlock()
+	if _, err := s.Delete(t.Context(), "events", "id = 9"); err != nil {
+		t.Fatal(err)
+	}
+	var queries sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 2 * cap(s.slots) {
+		queries.Go(func() {
+			if _, err := s.Query(ctx, sumIDs); err == nil || ctx.Err() == nil {
+				t.Errorf("a query of the lake ended with %v before it was canceled", err)
+			}
+		})
+	}
+	for len(s.fetching) < 2*cap(s.slots) && !t.Failed() {
+		time.Sleep(time.Millisecond)
+	}
+	begun := time.Now()
+	if got := ask(t, s, "SELECT sum(id) FROM other"); got != "1" {
+		t.Errorf("rows on disk: %s", got)
+	}
+	if err := s.RenameTable(t.Context(), "other", "another", true); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	queries.Wait()
+	if took := time.Since(begun); took > lookTime/2 {
+		t.Errorf("a query of rows on disk, a new name, and canceling took %v", took)
+	}
+	<-s.lakes.looking
+	waitUntil(t, s, func() bool { return len(s.current().Table("events").Deletes) == 0 })
+}
+
+// TestLakeDropFetched drops a table whose files were fetched.
+func TestLakeDropFetched(t *testing.T) {
+	s, folder, want := newLocal(t, 0, 3000)
+	if got := ask(t, s, sumIDs); got != want {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+	if err := s.DropTable(t.Context(), "events"); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, s, func() bool { return !s.hasGarbage(0, s.current().Version) })
+	if bytes, files := s.lakes.cache.Size(); files > 0 {
+		t.Errorf("the cache has %d files with %d bytes, want none", files, bytes)
+	}
+	err := filepath.WalkDir(filepath.Join(folder, "store", "tables"), func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			t.Errorf("%s is left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // TestLakeLocalLost loses the catalog: the store takes its data back and publishes them again.
@@ -857,6 +942,13 @@ func TestLakeGoneStaysGone(t *testing.T) {
 			return errors.Join(err, s.WaitDeleted(t.Context(), d))
 		},
 		"another time column": func(s *Store) error {
+			err := s.SetTime(t.Context(), "events", TimeColumn{Name: "id", Unit: event.Seconds})
+			return errors.Join(err, s.WaitDivided(t.Context(), "events"))
+		},
+		"another time column, without the objects": func(s *Store) error {
+			if err := os.RemoveAll(lakecache.Address(s.current().Table("events").Lake.Location, "")); err != nil {
+				return err
+			}
 			err := s.SetTime(t.Context(), "events", TimeColumn{Name: "id", Unit: event.Seconds})
 			return errors.Join(err, s.WaitDivided(t.Context(), "events"))
 		},

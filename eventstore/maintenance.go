@@ -57,11 +57,19 @@ func (s *Store) runCompactor() {
 	ctx, cancel := s.untilClosed(context.Background())
 	defer cancel()
 	for !s.isClosed() {
-		s.compacting.Lock()
-		err := errors.Join(s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx, true), s.divideFile(ctx), s.recomputeFile(ctx), s.rewriteForLake(ctx), s.returnFiles(ctx), s.mergeUnlessChanged(ctx))
-		s.compacting.Unlock()
-		s.pause(err, s.compactor)
+		s.pause(s.compact(ctx), s.compactor)
 	}
+}
+
+// compact is one round of runCompactor. Files whose data are in lakes are fetched between the rounds.
+func (s *Store) compact(ctx context.Context) error {
+	s.compacting.Lock()
+	defer s.compacting.Unlock()
+	failed := s.useFetched()
+	failed = errors.Join(failed, s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.divideFile(ctx), s.recomputeFile(ctx), s.rewriteForLake(ctx), s.returnFiles())
+	s.releaseFetched()
+	s.fetchNext(ctx)
+	return errors.Join(failed, s.mergeUnlessChanged(ctx))
 }
 
 // pause waits until a maintenance loop has work. After an error it waits for a shorter time.

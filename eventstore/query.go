@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/lakecache"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
@@ -148,6 +150,26 @@ func (s *Store) acquireSlot(ctx context.Context) error {
 
 func (s *Store) releaseSlot() { <-s.slots }
 
+// A querySlot is the slot of a running query. While files of lakes are fetched for it, it has a
+// slot in Store.fetching instead, so that a slow lake does not keep other queries from running.
+type querySlot struct {
+	in chan struct{}
+}
+
+// moveTo changes the slot. After an error, the query keeps the former one.
+func (q *querySlot) moveTo(ctx context.Context, slots chan struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		q.release()
+		q.in = slots
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (q *querySlot) release() { <-q.in }
+
 // startQuery waits for a slot and starts the query.
 func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	ctx, cancel := s.untilClosed(running.ctx)
@@ -157,7 +179,8 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	}
 	running.start()
 	snapshot := s.snapshot()
-	pins := &pins{store: s, snapshot: snapshot}
+	slot := &querySlot{s.slots}
+	pins := &pins{store: s, snapshot: snapshot, slot: slot}
 	result, err := s.worker.Query(ctx, sqlclient.Query{
 		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: statement.DescribeRequired(snapshot.manifest, q.SQL), Params: q.Params, External: s.systemTables(q.SQL),
 		Limits: q.Limits, Parquet: q.Format == FormatParquet, Fetch: pins.fetch,
@@ -169,7 +192,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 		pins.release()
 		snapshot.release()
 		cancel()
-		s.releaseSlot()
+		slot.release()
 		return nil, err
 	}
 	return &Rows{result: result, format: q.Format, shown: q.Shown, running: running, end: func() {
@@ -177,9 +200,123 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 		pins.release()
 		snapshot.release()
 		cancel()
-		s.releaseSlot()
+		slot.release()
 		s.endQuery(running, result.Err())
 	}}, nil
+}
+
+// A pins keeps the files of lakes on disk that one query reads.
+type pins struct {
+	store    *Store
+	snapshot snapshot
+	slot     *querySlot
+	mu       sync.Mutex
+	ended    bool
+	pinned   *lakecache.Pinned
+}
+
+// fetch brings files to the disk, and gives up those of an earlier call. The worker may have a
+// newer manifest than the snapshot.
+func (p *pins) fetch(ctx context.Context, needed []protocol.NeededFile) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pinned.Release()
+	p.pinned = nil
+	s := p.store
+	var files []lakecache.File
+	var tables []uint32
+	for _, one := range needed {
+		t, f := fileOf(p.snapshot.manifest, one)
+		if f != nil && f.Remote == nil { // it left meanwhile, but the snapshot keeps it
+			continue
+		}
+		if f == nil {
+			if t, f = fileOf(s.current(), one); f == nil {
+				return &event.Fault{Message: "a file that the query needs was replaced meanwhile", Hint: "try again"}
+			}
+			if f.Remote == nil {
+				continue
+			}
+		}
+		files = append(files, lakecache.Of(s.folder, t, f))
+		if !slices.Contains(tables, t.ID) {
+			tables = append(tables, t.ID)
+		}
+	}
+	if len(files) == 0 || p.ended {
+		return nil
+	}
+	if s.options.ReadOnly {
+		for _, f := range files {
+			if !lakecache.Has(f) {
+				return &event.Fault{Message: "the query needs rows that are in a lake, and the store is open to read only", Hint: "open it to write, which fetches them; or narrow the query by time"}
+			}
+		}
+		return nil
+	}
+	if err := p.slot.moveTo(ctx, s.fetching); err != nil {
+		return err
+	}
+	err := s.checkLakes(ctx, needed, tables)
+	if err == nil {
+		p.pinned, err = s.lakes.cache.Pin(ctx, files, false)
+	}
+	if err != nil {
+		return err
+	}
+	return p.slot.moveTo(ctx, s.slots)
+}
+
+// release gives up the files.
+func (p *pins) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	p.pinned.Release()
+}
+
+// fileOf returns a file of a manifest, or nil.
+func fileOf(m *manifest.Manifest, one protocol.NeededFile) (*manifest.Table, *manifest.File) {
+	t := m.TableByID(one.Table)
+	if t == nil {
+		return nil, nil
+	}
+	i := slices.IndexFunc(t.Files, func(f *manifest.File) bool { return f.Name == one.Name })
+	if i < 0 {
+		return t, nil
+	}
+	return t, t.Files[i]
+}
+
+// checkLakes returns an error if other engines have changed rows of the needed files in a lake: the
+// store's own data would show rows that were deleted there.
+func (s *Store) checkLakes(ctx context.Context, needed []protocol.NeededFile, tables []uint32) error {
+	m := s.current()
+	tables = slices.DeleteFunc(tables, func(id uint32) bool { // its files are about to come back
+		t := m.TableByID(id)
+		return t == nil || t.Lake == nil || t.Lake.UUID == ""
+	})
+	if err := s.look(ctx, tables); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return &event.Fault{Message: "the query needs rows that are in a lake, which cannot be reached: " + err.Error(),
+			Hint: "narrow it by time to rows that are on this disk, or try again. " + event.HintOf(err)}
+	}
+	m = s.current()
+	for _, one := range needed {
+		t, f := fileOf(m, one)
+		switch {
+		case t == nil || t.Lake == nil || f != nil && f.Remote == nil:
+		case t.Lake.Deletes > 0:
+			return &event.Fault{Message: fmt.Sprintf("another engine has deleted rows of table %s in the lake, by %d delete files, and the query needs files that are only there", t.Name, t.Lake.Deletes),
+				Hint: "compact the lake table with that engine and read those rows there; or narrow the query by time to rows that are on this disk"}
+		case f != nil && f.Gone:
+			return &event.Fault{Message: fmt.Sprintf("another engine has rewritten file %s of table %s in the lake, and may have changed or deleted its rows", f.Name, t.Name),
+				Hint: "read those rows in the lake; or narrow the query by time to rows that are on this disk"}
+		}
+	}
+	return nil
 }
 
 // Rows is the result of a query. It is not safe for concurrent use.

@@ -185,10 +185,8 @@ func (s *Store) recomputeFile(ctx context.Context) error {
 	for _, entry := range m.Tables {
 		t := s.tableByID(entry.ID)
 		var newest *manifest.File
-		full := s.isFull(entry)
 		for _, f := range entry.Files {
-			r := entry.NextRecompute(f)
-			if r != nil && (f.Remote == nil || !full) && t.computedColumn(entry.Current().ByID(r.Column).Name) != nil && isSooner(f, newest) {
+			if (s.isHere(entry, f) || entry.HasLost(f)) && t.needsRecompute(entry, f) && (newest == nil || f.MaxTime > newest.MaxTime) {
 				newest = f
 			}
 		}
@@ -211,6 +209,12 @@ func (s *Store) recomputeFile(ctx context.Context) error {
 	return failed
 }
 
+// needsRecompute reports whether a file waits for a recompute by a function of the running engine.
+func (t *Table) needsRecompute(entry *manifest.Table, f *manifest.File) bool {
+	r := entry.NextRecompute(f)
+	return r != nil && t.computedColumn(entry.Current().ByID(r.Column).Name) != nil
+}
+
 // recomputeIn rewrites a file for the oldest recompute that it needs.
 func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table, f *manifest.File) error {
 	entry := m.TableByID(t.id)
@@ -225,16 +229,11 @@ func (s *Store) recomputeIn(ctx context.Context, m *manifest.Manifest, t *Table,
 		_, err := s.Recompute(ctx, t.Name(), c.Name)
 		return err
 	}
-	if f.Gone && f.Remote != nil { // its rows are no longer the store's, and queries do not read them
+	if entry.HasLost(f) {
 		computed := *f
 		computed.Computed = r.Number
-		return s.replaceFiles(t.id, map[string]bool{f.Name: true}, []*manifest.File{&computed})
+		return s.exchangeEntries(t.id, []*manifest.File{&computed})
 	}
-	release, err := s.pinFiles(ctx, entry, f)
-	if err != nil {
-		return err
-	}
-	defer release()
 	w := &recomputeWork{table: t, column: column, recompute: r.Number}
 	s.rewriting.RLock()
 	defer s.rewriting.RUnlock()

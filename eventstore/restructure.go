@@ -92,7 +92,12 @@ func (s *Store) DropTable(ctx context.Context, name string) error {
 		err := t.changeTable(func(next *manifest.Manifest, _ *manifest.Table) error {
 			next.Tables = slices.DeleteFunc(next.Tables, func(other *manifest.Table) bool { return other.ID == t.id })
 			return nil
-		}, &garbage{table: t.id, remove: func() error { return entry.RemoveAll(s.folder) }})
+		}, &garbage{table: t.id, remove: func() (err error) {
+			for _, f := range entry.Files { // the cache may have some
+				err = errors.Join(err, s.removeData(entry, f))
+			}
+			return errors.Join(err, entry.RemoveAll(s.folder))
+		}})
 		if err != nil {
 			return err
 		}
@@ -165,8 +170,42 @@ func (t *Table) rename(to string) {
 // rewritten. If the field appears again, or a configuration declares it, it becomes a new
 // column.
 func (s *Store) DropColumn(ctx context.Context, table, column string) error {
-	return s.restructure(ctx, table, func(ctx context.Context, t *Table) error {
-		return s.retryForDeletes(ctx, t, func() error { return t.dropColumn(column) })
+	return s.restructureWithoutDeletes(ctx, table, func(_ context.Context, t *Table) error { return t.dropColumn(column) })
+}
+
+// restructureWithoutDeletes is like restructure, but carries out the table's deletes if change returns
+// errDeleting, and calls it again. It holds no lock while files are fetched from a lake for that.
+func (s *Store) restructureWithoutDeletes(ctx context.Context, table string, change func(ctx context.Context, t *Table) error) error {
+	for {
+		id := uint32(0)
+		err := s.restructure(ctx, table, func(ctx context.Context, t *Table) error {
+			id = t.id
+			return s.retryForDeletes(ctx, t, func() error { return change(ctx, t) })
+		})
+		if !errors.Is(err, errDeleting) {
+			return err
+		}
+		if err := s.awaitDeletesInLake(ctx, id); err != nil {
+			return fmt.Errorf("table %s: %w", table, err)
+		}
+	}
+}
+
+// awaitDeletesInLake waits until no file in a lake has rows of the table's deletes.
+func (s *Store) awaitDeletesInLake(ctx context.Context, table uint32) error {
+	var failed error
+	err := s.awaitChange(ctx, func() bool {
+		failed = s.lakes.fetchError(table)
+		return failed != nil || !hasDeletesInLake(s.current().TableByID(table))
+	})
+	return errors.Join(err, failed)
+}
+
+// hasDeletesInLake reports whether a file of a table, which may be nil, has rows of a delete and its data
+// only in a lake.
+func hasDeletesInLake(t *manifest.Table) bool {
+	return t != nil && slices.ContainsFunc(t.Files, func(f *manifest.File) bool {
+		return f.Remote != nil && !t.HasLost(f) && f.Deleted < lastDelete(t)
 	})
 }
 
@@ -174,7 +213,7 @@ func (s *Store) DropColumn(ctx context.Context, table, column string) error {
 var errDeleting = errors.New("a delete is running")
 
 // retryForDeletes retries change while it returns errDeleting, until the table's deletes are
-// done.
+// done. It returns errDeleting if they need files of a lake.
 func (s *Store) retryForDeletes(ctx context.Context, t *Table, change func() error) error {
 	for {
 		err := change()
@@ -184,8 +223,11 @@ func (s *Store) retryForDeletes(ctx context.Context, t *Table, change func() err
 		if err := s.sealAll(ctx); err != nil {
 			return err
 		}
-		if err := s.rewriteForDeletes(ctx, false); err != nil {
+		if err := s.rewriteForDeletes(ctx); err != nil {
 			return err
+		}
+		if hasDeletesInLake(s.current().TableByID(t.id)) {
+			return errDeleting
 		}
 	}
 }

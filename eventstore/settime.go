@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/lakecache"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/sqlclient"
@@ -38,16 +40,21 @@ func (c TimeColumn) kind() event.Type {
 // rewritten in the background, one per day; this resumes after a crash. WaitDivided waits for
 // it.
 func (s *Store) SetTime(ctx context.Context, table string, c TimeColumn) error {
+	defer wake(s.compactor)
 	read := map[string]sqlclient.FileTimes{}
-	if err := s.readTimes(ctx, table, c, read); err != nil { // while appends continue
-		return fmt.Errorf("table %s: %w", table, err)
+	for {
+		if err := s.readTimes(ctx, table, c, read); err != nil { // while appends continue
+			return fmt.Errorf("table %s: %w", table, err)
+		}
+		err := s.restructureWithoutDeletes(ctx, table, func(ctx context.Context, t *Table) error { return t.setTime(ctx, c, read) })
+		if !errors.Is(err, errUnread) {
+			return err
+		}
 	}
-	err := s.restructure(ctx, table, func(ctx context.Context, t *Table) error {
-		return s.retryForDeletes(ctx, t, func() error { return t.setTime(ctx, c, read) })
-	})
-	wake(s.compactor)
-	return err
 }
+
+// errUnread reports a file whose data are in a lake and whose times are not read yet.
+var errUnread = errors.New("a file must be fetched first")
 
 // readTimes reads the times of the table's current files. It skips files that a delete has
 // yet to rewrite; they are read later.
@@ -62,21 +69,52 @@ func (s *Store) readTimes(ctx context.Context, table string, c TimeColumn, read 
 	if err != nil {
 		return err
 	}
+	for _, f := range planned.Files {
+		if _, known := read[f.Name]; known || f.Remote == nil {
+			continue
+		}
+		if read[f.Name], err = s.remoteTimes(ctx, planned, f); err != nil {
+			return fmt.Errorf("read the times of file %s: %w", f.Name, err)
+		}
+	}
 	return s.addTimes(ctx, planned, read)
 }
 
-// addTimes reads the times of those files of a planned table that are not in read.
+// remoteTimes reads the times of a file whose data are in a lake.
+func (s *Store) remoteTimes(ctx context.Context, planned *manifest.Table, f *manifest.File) (times sqlclient.FileTimes, err error) {
+	lost, err := s.isLost(ctx, planned.ID, f.Name)
+	if err != nil {
+		return times, err
+	}
+	pinned, err := s.lakes.cache.Pin(ctx, []lakecache.File{lakecache.Of(s.folder, planned, f)}, true)
+	switch {
+	case lost && errors.Is(err, lakecache.ErrMissing):
+		return anyTime, nil
+	case err != nil:
+		return times, err
+	}
+	defer pinned.Release()
+	if times, err = s.worker.FileTimes(ctx, planned, f); lost {
+		times.Missing = 0
+	}
+	return times, err
+}
+
+// anyTime are the times of a file whose rows are no longer the store's and whose object is gone:
+// queries of any time are refused, since it may have rows for them.
+var anyTime = sqlclient.FileTimes{Least: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro(), Greatest: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).UnixMicro()}
+
+// addTimes reads the times of those files of a planned table that are not in read. It returns
+// errUnread if one is not on this disk.
 func (s *Store) addTimes(ctx context.Context, planned *manifest.Table, read map[string]sqlclient.FileTimes) error {
 	for _, f := range planned.Files {
 		if _, known := read[f.Name]; known {
 			continue
 		}
-		release, err := s.pinFiles(ctx, planned, f)
-		if err != nil {
-			return err
+		if f.Remote != nil {
+			return errUnread
 		}
 		times, err := s.worker.FileTimes(ctx, planned, f)
-		release()
 		if err != nil {
 			return fmt.Errorf("read the times of file %s: %w", f.Name, err)
 		}
@@ -153,15 +191,15 @@ func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlcl
 	})
 }
 
-// divideFile splits one file of each table whose time column changed into a file per day. Files in
-// lakes wait while isFull. If more files remain, it wakes the compactor again.
+// divideFile splits one file of each table whose time column changed into a file per day, the newest
+// first, except those in lakes that are not fetched yet. If more files remain, it wakes the compactor
+// again.
 func (s *Store) divideFile(ctx context.Context) error {
 	var failed error
 	for _, t := range s.current().Tables {
 		var newest *manifest.File
-		full := s.isFull(t)
 		for _, f := range t.Files {
-			if f.Undivided && (f.Remote == nil || !full) && isSooner(f, newest) {
+			if f.Undivided && (s.isHere(t, f) || t.HasLost(f)) && (newest == nil || f.MaxTime > newest.MaxTime) {
 				newest = f
 			}
 		}
@@ -177,26 +215,12 @@ func (s *Store) divideFile(ctx context.Context) error {
 	return failed
 }
 
-// isSooner reports whether a file is to be rewritten before another one, if there is one: those on
-// this disk before those in a lake, which can be away, and then newer ones first.
-func isSooner(f, other *manifest.File) bool {
-	if other == nil || (f.Remote == nil) != (other.Remote == nil) {
-		return other == nil || f.Remote == nil
-	}
-	return f.MaxTime > other.MaxTime
-}
-
 func (s *Store) divide(ctx context.Context, table uint32, f *manifest.File) error {
-	if f.Gone && f.Remote != nil { // its rows are no longer the store's, and queries do not read them
+	if s.current().TableByID(table).HasLost(f) {
 		whole := *f
 		whole.Undivided = false
-		return s.replaceFiles(table, map[string]bool{f.Name: true}, []*manifest.File{&whole})
+		return s.exchangeEntries(table, []*manifest.File{&whole})
 	}
-	release, err := s.pinFiles(ctx, s.current().TableByID(table), f)
-	if err != nil {
-		return err
-	}
-	defer release()
 	s.rewriting.RLock()
 	defer s.rewriting.RUnlock()
 	m := s.current() // includes the deletes that run now
@@ -207,7 +231,7 @@ func (s *Store) divide(ctx context.Context, table uint32, f *manifest.File) erro
 		s.options.Log.Warn("event store: a file keeps the rows of several days, because dividing it needs too much memory", "table", t.Name, "file", f.Name)
 		whole := *f
 		whole.Undivided = false
-		return s.replaceFiles(t.ID, map[string]bool{f.Name: true}, []*manifest.File{&whole})
+		return s.exchangeEntries(t.ID, []*manifest.File{&whole})
 	}
 	if err != nil {
 		return err

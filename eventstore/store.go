@@ -78,6 +78,7 @@ type Store struct {
 	queries    queries
 	slow       slowQueries
 	slots      chan struct{} // limits concurrent queries
+	fetching   chan struct{} // limits queries that wait for files of lakes
 	closing    chan struct{}
 	once       sync.Once
 	background sync.WaitGroup
@@ -135,7 +136,7 @@ func Open(folder string, o Options) (*Store, error) {
 	s := &Store{
 		opening: manifest.NewID(),
 		folder:  folder, options: o, lock: lock, manifests: manifest.NewWriter(folder),
-		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), compactor: make(chan struct{}, 1), publisher: make(chan struct{}, 1),
+		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), fetching: make(chan struct{}, fetchingFactor*cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), compactor: make(chan struct{}, 1), publisher: make(chan struct{}, 1),
 		unmerged: map[string]bool{}, canceled: map[uint64]bool{}, pins: map[uint64]int{}, tables: map[string]*Table{},
 	}
 	s.changed, s.backlog.changed = make(chan struct{}), make(chan struct{})
@@ -320,6 +321,9 @@ func (s *Store) Close() error {
 		close(s.closing)
 		for range cap(s.slots) { // wait for the last query
 			s.slots <- struct{}{}
+		}
+		for range cap(s.fetching) {
+			s.fetching <- struct{}{}
 		}
 		s.background.Wait()
 		s.restructures.wait()

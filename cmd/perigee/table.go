@@ -178,8 +178,11 @@ func printTable(w io.Writer, t *catalog.Table) {
 	}
 	for _, d := range t.Deletes {
 		state := "is running"
-		if d.Lake != "" {
+		switch {
+		case d.Lake != "":
 			state = purgeText(d)
+		case d.Error != "":
+			state += ", and cannot fetch a file from the lake: " + d.Error + hintText(d.Hint)
 		}
 		fmt.Fprintf(w, "delete %d, requested %s UTC, %s: WHERE %s\n", d.Number, d.RequestedAt.UTC().Format(timeLayout), state, firstLine(d.Where, 100))
 	}

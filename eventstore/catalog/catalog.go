@@ -59,6 +59,9 @@ type Delete struct {
 	// none. Until is when it is asked again.
 	Lake  string    `json:"lake,omitempty"`
 	Until time.Time `json:"until,omitzero"`
+	// Error says why the last file in the lake could not be fetched, to rewrite it without the rows.
+	Error string `json:"error,omitempty"`
+	Hint  string `json:"hint,omitempty"`
 }
 
 // A Recompute fills a computed column, file by file, for the rows that the table had when the

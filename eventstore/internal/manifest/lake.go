@@ -227,6 +227,11 @@ func (m *Manifest) SharesLake(t *Table) *Table {
 // table is another one, or has lost the file.
 func (t *Table) MustReturn(f *File) bool { return f.Remote != nil && (t.Lake == nil || f.Step == 0) }
 
+// HasLost reports whether the rows of a file are no longer the store's: its data are only in the lake,
+// and another engine has rewritten them there. Queries do not read it, and changes of rows pass
+// over it.
+func (t *Table) HasLost(f *File) bool { return f.Gone && f.Remote != nil && !t.MustReturn(f) }
+
 func (m *Manifest) checkLake(t *Table, f *File) error {
 	if r := f.Remote; r != nil && (r.Address == "" || r.Data <= 0 || r.Data >= f.Bytes || r.Data >= r.Size || len(r.Sum) != 64) {
 		return fmt.Errorf("file %s has an invalid place in a lake", f.Name)

@@ -27,6 +27,21 @@ func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report, now 
 	return rolledBack
 }
 
+// KeepOthers drops from the report of a look what the store itself may have caused by another order
+// at that time. What no order removes are files that a later manifest, m, still has only in the lake.
+func KeepOthers(m *manifest.Manifest, o *lake.TableOrder, r *lake.TableReport) {
+	var wanted []string
+	for _, t := range m.Tables {
+		for _, f := range t.Files {
+			if IsOf(t, o) && f.Remote != nil && f.Step > 0 {
+				wanted = append(wanted, nameOf(m, f))
+			}
+		}
+	}
+	r.Gone = slices.DeleteFunc(r.Gone, func(name string) bool { return !slices.Contains(wanted, name) })
+	r.Lost = nil
+}
+
 // IsOf reports whether an order is of a table.
 func IsOf(t *manifest.Table, o *lake.TableOrder) bool {
 	return t.Lake != nil && settingsOf(t) == o.Settings

@@ -39,6 +39,9 @@ func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := checkAddresses(s); err != nil {
+		return nil, err
+	}
 	if path := strings.TrimPrefix(warehouse, "file://"); warehouse != s.Warehouse {
 		if err := durable.MkdirAll(path, 0o755); err != nil {
 			return nil, fmt.Errorf("make the warehouse: %w", err)
@@ -56,7 +59,20 @@ func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error)
 	case "sqlite":
 		return openSQL("sqlite", "file:"+strings.TrimPrefix(rest, "//")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)", sqlcatalog.SQLite, properties)
 	}
-	return nil, permanent("", "catalog %q is not an address of a REST catalog (http, https) or a database (postgres, sqlite)", s.Catalog)
+	return nil, permanent("", "the catalog is not an address of a REST catalog (http, https) or a database (postgres, sqlite)")
+}
+
+// checkAddresses returns an error if the addresses of a table cannot be parsed. Errors of package url
+// repeat the address, or a part of it, which may be a password.
+func checkAddresses(s *lake.Settings) error {
+	const hint = "correct it in the configuration of the table"
+	if _, err := url.Parse(s.Catalog); err != nil && strings.HasPrefix(s.Catalog, "http") { // other clients do not use package url
+		return permanent(hint, "the catalog's address cannot be parsed")
+	}
+	if _, err := url.Parse(s.Warehouse); err != nil && strings.Contains(s.Warehouse, "://") {
+		return permanent(hint, "the warehouse's address cannot be parsed")
+	}
+	return nil
 }
 
 // warehouseOf returns the address of a warehouse.

@@ -46,8 +46,11 @@ func openObjects(location string) (objectStore, error) {
 		return &folder{path}, nil
 	}
 	u, err := url.Parse(location)
-	if err != nil || u.Scheme != "s3" && u.Scheme != "s3a" {
-		return nil, fmt.Errorf("location %q is neither a folder nor in S3", location)
+	if err != nil { // which repeats the location
+		return nil, errors.New("the location of the table cannot be parsed")
+	}
+	if u.Scheme != "s3" && u.Scheme != "s3a" {
+		return nil, fmt.Errorf("location %q is neither a folder nor in S3", u.Redacted())
 	}
 	c, err := s3client.New(s3client.Settings{}, os.LookupEnv, func(*s3client.Client) http.RoundTripper { return watchedTransport{http.DefaultTransport} })
 	if err != nil {

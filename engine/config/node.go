@@ -235,10 +235,38 @@ func (d *document) rawText(masked string) string {
 // addFault adds an error. It quotes the original source line, with the names of variables.
 func (d *document) addFault(at place, hint, format string, args ...any) {
 	e := &Error{File: d.file, Line: at.line, Column: at.column, Message: d.mask(fmt.Sprintf(format, args...)), Hint: d.mask(hint)}
-	if at.line >= 1 && at.line <= len(d.lines) {
-		e.Source = d.mask(d.lines[at.line-1])
+	if line := d.lineAt(at.line); line != nil {
+		e.Source = d.mask(*line)
 	}
 	d.faults = append(d.faults, e)
+}
+
+// hide takes the text of a scalar out of the lines that errors quote: it may have a secret that no
+// pattern finds. The name of a variable is shown.
+func (d *document) hide(n *node) {
+	line := d.lineAt(n.at.line)
+	if m := inside.FindStringSubmatch(n.raw); line == nil || m != nil && m[2] == "" {
+		return
+	}
+	before := firstRunes(*line, n.at.column-1)
+	if rest := (*line)[len(before):]; strings.Contains(rest, n.raw) {
+		*line = before + strings.Replace(rest, n.raw, maskedSecret, 1)
+	} else { // it is written with escapes, or on several lines
+		*line = ""
+	}
+	for _, e := range d.faults {
+		if e.Line == n.at.line {
+			e.Source = d.mask(*line)
+		}
+	}
+}
+
+// lineAt returns line n, counted from 1, or nil.
+func (d *document) lineAt(n int) *string {
+	if n < 1 || n > len(d.lines) {
+		return nil
+	}
+	return &d.lines[n-1]
 }
 
 func placeOfToken(n ast.Node) place {

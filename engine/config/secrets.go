@@ -14,11 +14,13 @@ var tellingName = regexp.MustCompile(telling)
 func isTelling(name string) bool { return tellingName.MatchString(name) }
 
 // secretPatterns match secrets: the literal value of a key with a telling name, also in a list
-// or a mapping, where it is a mistake, and a password in a URL. They search the text, because errors quote invalid YAML too.
+// or a mapping, where it is a mistake, and a password in a URL, which may have a / or an @ that
+// should be escaped. They search the text, because errors quote invalid YAML too.
 var secretPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`["']?[\w-]*` + telling + `[\w-]*["']?[ \t]*:[ \t]*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([^\s"'{\[,#}][^,#}\n]*))`),
 	regexp.MustCompile(`["']?[\w-]*` + telling + `[\w-]*["']?[ \t]*:\s*(?:\[|\{|-[ \t])[ \t]*([^\]}\n#]{3,})`),
 	regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@"']*:([^@/\s"']+)@`),
+	regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@"']*:([^\s"']+)@`),
 }
 
 const maskedSecret = "(secret)"

@@ -3,8 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"net/url"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -228,31 +226,6 @@ func (d *document) checkTable(n *node, t *Table, known Known) {
 		}
 	}
 }
-
-// checkLake checks where a table is published. The tags of catalog.Lake have its patterns, for the schema.
-func (d *document) checkLake(n *node, t *Table) {
-	if warehouse := t.Lake.Warehouse; n.get("warehouse") != nil && !filepath.IsAbs(warehouse) && !strings.HasPrefix(warehouse, "s3://") {
-		d.addFault(n.get("warehouse").value.at, "write an absolute path, or s3://BUCKET/PREFIX", "warehouse %s is neither a folder nor in S3", quoteShort(warehouse))
-	}
-	if strings.HasPrefix(t.Lake.Warehouse, "s3://") && t.Lake.Catalog == "" {
-		d.addFault(n.at, "add catalog: the address of a REST catalog (http, https) or of a database (postgres://…, sqlite:///…)", "a lake in S3 needs a catalog: a bucket cannot be its own, as a folder can")
-	}
-	scheme, _, _ := strings.Cut(t.Lake.Catalog, ":")
-	if known := []string{"http", "https", "postgres", "postgresql", "sqlite"}; t.Lake.Catalog != "" && !slices.Contains(known, scheme) {
-		d.addFault(n.get("catalog").value.at, "write the address of a REST catalog (http, https) or of a database (postgres://…, sqlite:///…)", "unknown kind of catalog %s", quoteShort(scheme))
-	}
-	if address, err := url.Parse(t.Lake.Catalog); err == nil {
-		if _, has := address.User.Password(); has || address.Query().Has("password") { // the store keeps the address
-			d.addFault(n.get("catalog").value.at, "remove it, and set it in the environment of the engine: PGPASSWORD, or PGPASSFILE", "the catalog's address has a password")
-		}
-	}
-	if name := t.Lake.Table; name != "" && !lakeTable.MatchString(name) {
-		d.addFault(n.get("table").value.at, "write NAMESPACE.TABLE, with letters, digits and _", "invalid lake table %s", quoteShort(name))
-	}
-}
-
-// lakeTable matches the names of tables that all engines take.
-var lakeTable = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$`)
 
 // checkColumn checks column i of a table, declared in n.
 func (d *document) checkColumn(n *node, t *Table, i int, known Known) {

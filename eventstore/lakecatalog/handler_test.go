@@ -238,3 +238,12 @@ func TestReadObject(t *testing.T) {
 		t.Errorf("with a wrong key: %v", err)
 	}
 }
+
+// TestAddressIsNotRepeated: clients, and the log, get no part of an address that may be a key.
+func TestAddressIsNotRepeated(t *testing.T) {
+	for _, address := range []string{"s3://KEY:100%hunter22@bucket/m.json", "s3://KEY:hunter22/x@bucket/m.json", "gs://KEY:hunter22@bucket/m.json"} {
+		if _, _, err := readMetadata(t.Context(), address); err == nil || strings.Contains(err.Error(), "hunter22") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

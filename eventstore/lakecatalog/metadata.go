@@ -32,8 +32,8 @@ var versionPattern = regexp.MustCompile(`^v(\d+)\.metadata\.json$`)
 // another engine has committed since.
 func readMetadata(ctx context.Context, address string) (location string, metadata json.RawMessage, err error) {
 	u, err := url.Parse(address)
-	if err != nil {
-		return "", nil, err
+	if err != nil { // which repeats the address
+		return "", nil, errors.New("the address of the metadata cannot be parsed")
 	}
 	var content io.ReadCloser
 	switch u.Scheme {
@@ -45,7 +45,7 @@ func readMetadata(ctx context.Context, address string) (location string, metadat
 		location = address
 		content, err = openObject(ctx, u.Host, strings.TrimPrefix(u.Path, "/"))
 	default:
-		err = fmt.Errorf("the metadata is at %s, which is neither a folder nor S3", address)
+		err = fmt.Errorf("the metadata is at %s, which is neither a folder nor S3", u.Redacted())
 	}
 	if err != nil {
 		return "", nil, err

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+// TestErrorsHaveNoPassword: the log and the report have the errors of addresses that an engine would
+// refuse, and not what may be a password in them.
+func TestErrorsHaveNoPassword(t *testing.T) {
+	folder := t.TempDir()
+	for name, settings := range map[string]lake.Settings{
+		"REST, escape":      {Catalog: "https://u:100%secret@127.0.0.1:1/"},
+		"REST, port":        {Catalog: "https://u:secret/x@127.0.0.1:1/"},
+		"REST":              {Catalog: "http://u:secret@127.0.0.1:1/"},
+		"database, escape":  {Catalog: "postgres://u:100%secret@127.0.0.1:1/lake"},
+		"database":          {Catalog: "postgres://u:secret@127.0.0.1:1/lake?sslmode=x"},
+		"words":             {Catalog: "postgres:host=127.0.0.1 port=1 password=secret"},
+		"no address":        {Catalog: "host=127.0.0.1 password=secret"},
+		"warehouse, escape": {Warehouse: "s3://KEY:100%secret@bucket/lake", Catalog: "sqlite://" + filepath.Join(folder, "catalog.db")},
+		"warehouse, port":   {Warehouse: "s3://KEY:secret/x@bucket/lake", Catalog: "sqlite://" + filepath.Join(folder, "catalog.db")},
+	} {
+		if settings.Warehouse == "" {
+			settings.Warehouse = folder
+		}
+		if c, err := openCatalog(t.Context(), &settings); err == nil {
+			closeCatalog(c)
+			t.Errorf("%s: opened", name)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	if _, err := openObjects("s3://KEY:secret/x@bucket/lake"); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the error of a location is %v", err)
+	}
+	if _, err := openObjects("gs://KEY:secret@bucket/lake"); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the error of another location is %v", err)
+	}
+}

@@ -19,6 +19,7 @@ const (
 	AnswerTime     = 10 * time.Second // to read a part of the answer
 	KeepAliveTime  = time.Minute      // between two requests
 	headerBytesMax = 16 << 10
+	answerPart     = 64 << 10 // of an answer, which a client must read within AnswerTime
 	ConnectionsMax = 1000
 )
 
@@ -128,9 +129,16 @@ func (w *timedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *timedWriter) Write(p []byte) (int, error) {
-	w.begin()
-	return w.ResponseWriter.Write(p)
+// Write writes in parts, so that a slow client gets a whole answer that a handler writes at once.
+func (w *timedWriter) Write(p []byte) (n int, err error) {
+	for {
+		part := p[n:min(n+answerPart, len(p))]
+		w.begin()
+		written, err := w.ResponseWriter.Write(part)
+		if n += written; err != nil || n >= len(p) {
+			return n, err
+		}
+	}
 }
 
 func (w *timedWriter) begin() {

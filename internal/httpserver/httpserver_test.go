@@ -2,11 +2,13 @@ package httpserver
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -156,4 +158,61 @@ func TestWhichConnectionIsClosed(t *testing.T) {
 	add()
 	add()
 	check("two have ended", idle, refused)
+}
+
+// A recordedWriter remembers how much was written under each deadline.
+type recordedWriter struct {
+	http.ResponseWriter
+	parts []int // bytes, one for each deadline
+	room  int   // that remains
+}
+
+func (w *recordedWriter) SetWriteDeadline(time.Time) error {
+	w.parts = append(w.parts, 0)
+	return nil
+}
+
+func (w *recordedWriter) Write(p []byte) (int, error) {
+	n := min(len(p), w.room)
+	w.room -= n
+	w.parts[len(w.parts)-1] += n
+	if n < len(p) {
+		return n, io.ErrShortWrite
+	}
+	return n, nil
+}
+
+// TestLongWriteHasManyDeadlines: a client that reads a long answer slowly, which a handler writes at
+// once, has time for each part of it.
+func TestLongWriteHasManyDeadlines(t *testing.T) {
+	for _, test := range []struct {
+		size, room int
+		want       []int
+	}{
+		{0, answerPart, []int{0}},
+		{1, answerPart, []int{1}},
+		{answerPart, answerPart, []int{answerPart}},
+		{2*answerPart + 7, 1 << 20, []int{answerPart, answerPart, 7}},
+		{3 * answerPart, answerPart + 5, []int{answerPart, 5}},
+	} {
+		w := &recordedWriter{ResponseWriter: httptest.NewRecorder(), room: test.room}
+		n, err := (&timedWriter{ResponseWriter: w, control: http.NewResponseController(w)}).Write(make([]byte, test.size))
+		if !slices.Equal(w.parts, test.want) || n != min(test.size, test.room) || (err != nil) != (test.size > test.room) {
+			t.Errorf("%d bytes: wrote %d of them, %v, in parts of %v, want %v", test.size, n, err, w.parts, test.want)
+		}
+	}
+}
+
+// TestLongAnswer reads a long answer, which a handler writes at once, over a connection.
+func TestLongAnswer(t *testing.T) {
+	want := bytes.Repeat([]byte("0123456789abcde\n"), 3*answerPart/16+1)
+	address := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(want) })
+	answer, err := http.Get("http://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if got, err := io.ReadAll(answer.Body); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %d bytes, %v, want %d", len(got), err, len(want))
+	}
 }

@@ -2,6 +2,7 @@
 package s3client
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -61,6 +62,9 @@ func New(s Settings, lookup func(string) (string, bool), transport func(*Client)
 	var err error
 	c.URL, err = url.Parse(s.Endpoint)
 	if err != nil || c.URL.Host == "" || c.URL.Scheme != "http" && c.URL.Scheme != "https" || strings.Trim(c.URL.Path, "/") != "" {
+		if strings.Contains(s.Endpoint, "@") { // it may have keys
+			return nil, errors.New("invalid s3 endpoint: use http://host:port or https://host, without keys")
+		}
 		return nil, fmt.Errorf("s3 endpoint %q: want http://host:port or https://host", s.Endpoint)
 	}
 	options := &minio.Options{Secure: c.URL.Scheme == "https", Region: s.Region, MaxRetries: 1, Transport: transport(c)}
@@ -68,7 +72,7 @@ func New(s Settings, lookup func(string) (string, bool), transport func(*Client)
 		options.Creds = credentials.NewStaticV4(s.AccessKey, s.SecretKey, "")
 	}
 	if c.Core, err = minio.NewCore(c.URL.Host, options); err != nil {
-		return nil, fmt.Errorf("s3 endpoint %q: %w", s.Endpoint, err)
+		return nil, fmt.Errorf("s3 endpoint %s: %w", c.URL.Host, err)
 	}
 	return c, nil
 }

@@ -62,8 +62,15 @@ func TestLocateRefuses(t *testing.T) {
 		"s3://bucket/":      "s3://bucket/key",
 		"file://etc/a.lua":  "file:///",
 		"https://ho st/%zz": "invalid URL",
+
+		"https://me:100%hunter22@host/a.lua": "invalid URL",
+		"https://me:hunter22/x@host/a.lua":   "invalid URL",
+		"file://me:hunter22@host/a.lua":      "names the host host",
+		"https://me:hunter22@/a.lua":         "has no host",
+		"s3://KEY:hunter22@bucket/":          "s3://bucket/ has no object",
+		"https:///a.lua?token=hunter22":      "has no host",
 	} {
-		if got, err := loader.Locate(text, "/etc", "x"); err == nil || !strings.Contains(err.Error(), part) {
+		if got, err := loader.Locate(text, "/etc", "x"); err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "hunter22") {
 			t.Errorf("Locate(%q) is %q, %v; want an error with %q", text, got, err, part)
 		}
 	}

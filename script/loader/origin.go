@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"path"
@@ -68,7 +69,7 @@ func IsAddress(text string) bool { return schemePattern.MatchString(text) }
 func locateURL(text string) (Origin, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return Origin{}, fmt.Errorf("invalid URL %q", text)
+		return Origin{}, errors.New("invalid URL") // it may have a password
 	}
 	u.Scheme = strings.ToLower(u.Scheme)
 	switch {
@@ -76,13 +77,13 @@ func locateURL(text string) (Origin, error) {
 		return Origin{}, fmt.Errorf("unknown scheme %s://; use %s", u.Scheme, strings.Join(Schemes(), ", "))
 	case u.Scheme == "file":
 		if u.Host != "" && u.Host != "localhost" {
-			return Origin{}, fmt.Errorf("%s names the host %s; a local file has three slashes, file:///", text, u.Host)
+			return Origin{}, fmt.Errorf("%s names the host %s; a local file has three slashes, file:///", Origin{url: u}, u.Hostname())
 		}
 		return Origin{path: filepath.FromSlash(path.Clean(u.Path))}, nil
 	case u.Host == "":
-		return Origin{}, fmt.Errorf("URL %s has no host", text)
+		return Origin{}, fmt.Errorf("URL %s has no host", Origin{url: u})
 	case u.Scheme == "s3" && strings.Trim(u.Path, "/") == "":
-		return Origin{}, fmt.Errorf("URL %s has no object; use s3://bucket/key", text)
+		return Origin{}, fmt.Errorf("URL %s has no object; use s3://bucket/key", Origin{url: u})
 	}
 	pin, err := parsePin(u.Fragment)
 	if err != nil {

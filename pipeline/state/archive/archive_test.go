@@ -524,3 +524,18 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
+
+// TestLocateRefuses: errors have no part of an address that may be a key.
+func TestLocateRefuses(t *testing.T) {
+	lookup := func(string) (string, bool) { return "", false }
+	for _, text := range []string{"", "https://me:hunter22@host/", "s3://KEY:hunter22@bucket/states", "s3://KEY:100%hunter22@bucket", "s3://KEY:hunter22/x@bucket", "s3://bucket?key=hunter22"} {
+		if place, err := Locate(text, "/", s3client.Settings{}, lookup); err == nil || strings.Contains(err.Error(), "hunter22") {
+			t.Errorf("%q is %v, %v", text, place, err)
+		}
+	}
+	for _, endpoint := range []string{"KEY:hunter22@host:9000", "http://KEY:100%hunter22@host:9000", "http://KEY:hunter22/x@host"} {
+		if place, err := Locate("s3://bucket/states", "/", s3client.Settings{Endpoint: endpoint}, lookup); err == nil || strings.Contains(err.Error(), "hunter22") {
+			t.Errorf("the endpoint %q: %v, %v", endpoint, place, err)
+		}
+	}
+}

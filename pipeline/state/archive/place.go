@@ -10,7 +10,6 @@ package archive
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -58,11 +57,11 @@ func Locate(text, base string, settings s3client.Settings, lookup func(string) (
 		}
 		return folder(filepath.Clean(text)), nil
 	case scheme != "s3":
-		return nil, fmt.Errorf("an archive cannot be at %q: use a folder or s3://BUCKET/PREFIX", text)
+		return nil, errors.New("an archive is a folder or s3://BUCKET/PREFIX") // the address may have keys
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("invalid place of an archive %q: use s3://BUCKET/PREFIX", text)
+		return nil, errors.New("invalid place of an archive: use s3://BUCKET/PREFIX")
 	}
 	return newBucket(u.Host, strings.Trim(u.Path, "/"), settings, lookup)
 }

@@ -399,4 +399,24 @@ func TestLakeOfTwoTables(t *testing.T) {
 	if err := openTableNamed("events", "perigee.events"); err == nil {
 		t.Error("a table may move to the lake table of another one, want a refusal")
 	}
+
+	// When it is free, the other table publishes all its rows there.
+	config.Lake.Table = "perigee.others"
+	appendDocs(t, take(t, openTable(t, s, config)), 0, lakeDocs(testseed.New(t), 0, 100)...)
+	seal(t, s)
+	if err := openTableNamed("mails", "perigee.moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := openTableNamed("events", "perigee.events"); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, s, func() bool { // mails takes its data back, and tells that it is elsewhere
+		_ = s.publish(t.Context(), time.Now().Add(48*time.Hour))
+		return !slices.ContainsFunc(s.LakeStates(), func(l catalog.LakeState) bool { return l.Error != "" || l.Committed.IsZero() || l.WaitingFiles > 0 })
+	})
+	for _, state := range s.LakeStates() {
+		if state.Gone > 0 {
+			t.Errorf("after the move, %d files of table %s count as rewritten by another engine, want none", state.Gone, state.Table)
+		}
+	}
 }

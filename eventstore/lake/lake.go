@@ -36,10 +36,9 @@ type Order struct {
 // A TableOrder is what a store wants of one lake table.
 type TableOrder struct {
 	Settings
-	// ID is the number of the table in the store, and Others are those of its other tables
-	// with a lake.
-	ID     uint32   `json:"id"`
-	Others []uint32 `json:"others,omitempty"`
+	// ID is the number of the table in the store, and Others are its other tables with a lake.
+	ID     uint32  `json:"id"`
+	Others []Other `json:"others,omitempty"`
 	// UUID and Location are those that the store last recorded of the lake table; empty
 	// before its first report. Objects are removed of no other table and in no other place.
 	UUID     string `json:"uuid,omitempty"`
@@ -58,6 +57,12 @@ type TableOrder struct {
 	Tidy *Tidy `json:"tidy,omitempty"`
 	// Look asks for a report only: the committer neither makes nor changes anything.
 	Look bool `json:"look,omitempty"`
+}
+
+// An Other is another table of the store.
+type Other struct {
+	ID   uint32 `json:"id"`
+	UUID string `json:"uuid,omitempty"` // of its lake table; empty while unknown
 }
 
 // Settings say where a lake table is.

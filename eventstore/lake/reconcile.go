@@ -11,6 +11,7 @@ import (
 
 // A State is what a lake table has.
 type State struct {
+	UUID       string
 	Properties map[string]string
 	// Files are the names of its data files, below the folder data of its location. A file
 	// that is elsewhere has its whole address.
@@ -70,9 +71,12 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(o.Others, records[current.ID].Table) {
+	if slices.ContainsFunc(o.Others, func(other Other) bool {
+		return other.ID == records[current.ID].Table && (other.UUID == "" || other.UUID == s.UUID)
+	}) {
 		return nil, ErrOtherTable
 	}
+	forgetOthers(o, records)
 	covered := records[current.ID].Step
 	if covered > o.Step && !o.Look { // one that only looks may be late
 		return nil, fmt.Errorf("%w: the table covers step %d of incarnation %s, and the order is step %d", ErrRolledBack, covered, current.ID, o.Step)
@@ -153,6 +157,17 @@ func readRecords(properties map[string]string) (map[string]record, error) {
 		records[id] = r
 	}
 	return records, nil
+}
+
+// forgetOthers removes the steps that another table of the store has recorded, which published into
+// the lake table before. They say nothing of the files of this one.
+func forgetOthers(o *TableOrder, records map[string]record) {
+	for id, r := range records {
+		if r.Table != 0 && r.Table != o.ID {
+			r.Step, r.Opening = 0, ""
+			records[id] = r
+		}
+	}
 }
 
 // ownedBy returns the incarnations whose files belong to the store of an order: its own, and

@@ -256,7 +256,7 @@ func TestReconcileKeepsRows(t *testing.T) {
 // TestReconcileRefuses has orders that differ in one thing from one that is carried out.
 func TestReconcileRefuses(t *testing.T) {
 	a := file(1, 1, 1)
-	order := TableOrder{ID: 7, Others: []uint32{8}, Incarnations: []Incarnation{incarnation(2, 1)}, Openings: []Opening{{"monday", 1}, {"tuesday", 3}}, Step: 3, Files: []File{a}}
+	order := TableOrder{ID: 7, Others: []Other{{8, ""}, {9, "here"}, {10, "elsewhere"}}, Incarnations: []Incarnation{incarnation(2, 1)}, Openings: []Opening{{"monday", 1}, {"tuesday", 3}}, Step: 3, Files: []File{a}}
 	record := func(text string) map[string]string {
 		return map[string]string{propertyPrefix + order.Incarnations[0].ID: `{"begun":"2026-11-29T02:00:00Z",` + text + "}"}
 	}
@@ -273,13 +273,19 @@ func TestReconcileRefuses(t *testing.T) {
 		"a later step":                         {record(`"step":4,"opening":"tuesday"`), false, ErrRolledBack},
 		"a later step, and it only looks":      {record(`"step":4,"opening":"wednesday"`), true, nil},
 		"another table":                        {record(`"step":2,"table":8`), false, ErrOtherTable},
-		"a table that was dropped":             {record(`"step":2,"table":9`), false, nil},
+		"another table that is known here":     {record(`"step":2,"table":9`), false, ErrOtherTable},
+		"another table that has moved":         {record(`"step":2,"table":10`), false, nil},
+		"a table that was dropped":             {record(`"step":4,"table":11,"opening":"monday"`), false, nil},
 		"a copy with a clock that is behind":   {property(1, 3, 2), false, ErrSuperseded},
 	} {
 		o := order
 		o.Look = test.look
-		if _, err := Reconcile(&o, State{Properties: test.properties}); !errors.Is(err, test.want) {
+		plan, err := Reconcile(&o, State{UUID: "here", Properties: test.properties})
+		if !errors.Is(err, test.want) {
 			t.Errorf("%s: got %v, want %v", name, err, test.want)
+		}
+		if strings.HasPrefix(name, "a table that was") && (plan == nil || len(plan.Add) != 1 || len(plan.Gone) > 0) {
+			t.Errorf("%s: got the plan %+v, want all files added", name, plan)
 		}
 	}
 }

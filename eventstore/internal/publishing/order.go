@@ -248,7 +248,7 @@ func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wante
 	}
 	for _, other := range m.Tables {
 		if other.ID != t.ID && other.Lake != nil {
-			o.Others = append(o.Others, other.ID)
+			o.Others = append(o.Others, lake.Other{ID: other.ID, UUID: other.Lake.UUID})
 		}
 	}
 	for i, c := range t.Lake.Ordering() {

@@ -5,6 +5,7 @@
 package catalog
 
 import (
+	"path"
 	"strings"
 	"time"
 )
@@ -118,11 +119,28 @@ func (l Lake) IsAt(other Lake) bool {
 // DefaultLakeTable returns the name in the lake of a table whose configuration has none.
 func DefaultLakeTable(table string) string { return "perigee." + table }
 
-// Shares reports whether l and other may be the same table of the same lake: some catalogs ignore
-// the case of names, and a slash at the end of an address means nothing.
+// Shares reports whether l and other may be the same table of the same catalog: some catalogs ignore
+// the case of names. The tables of all folders without a catalog are in that of the engine. A REST
+// catalog may have the name once for each warehouse.
 func (l Lake) Shares(other Lake) bool {
-	isSame := func(a, b string) bool { return strings.TrimRight(a, "/") == strings.TrimRight(b, "/") }
-	return isSame(l.Warehouse, other.Warehouse) && isSame(l.Catalog, other.Catalog) && strings.EqualFold(l.Table, other.Table)
+	isREST := strings.HasPrefix(l.Catalog, "http")
+	return strings.EqualFold(l.Table, other.Table) && plainAddress(l.Catalog) == plainAddress(other.Catalog) && (!isREST || plainAddress(l.Warehouse) == plainAddress(other.Warehouse))
+}
+
+// plainAddress returns one of the spellings of an address.
+func plainAddress(address string) string {
+	scheme, rest, found := strings.Cut(address, ":")
+	if !found {
+		return path.Clean(address)
+	}
+	if scheme == "postgresql" {
+		scheme = "postgres"
+	}
+	host, rest, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
+	if scheme == "sqlite" {
+		return path.Clean("/" + host + "/" + rest)
+	}
+	return scheme + "://" + strings.ToLower(host) + path.Clean("/"+rest)
 }
 
 // A UniqueState describes the keys that a table has seen.

@@ -105,7 +105,13 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 	}
 	defer s.lakes.begin()()
 	report, failed := s.askCommitter(ctx, order)
-	for _, r := range report.Tables {
+	if failed != nil && s.isClosed() { // the next order tells what became of this one
+		return failed
+	}
+	for i, r := range report.Tables {
+		if i < len(order.Tables) && r.UUID != "" && order.Tables[i].UUID != "" && r.UUID != order.Tables[i].UUID {
+			s.options.Log.Warn("event store: the lake table was gone: a new one was made, and all rows are published again", "lake table", r.Table, "location", r.Location)
+		}
 		if len(r.Gone) > 0 {
 			s.options.Log.Warn("event store: another engine has rewritten files in the lake: they are not published again", "lake table", r.Table, "files", len(r.Gone))
 		}
@@ -142,8 +148,11 @@ func (l *lakes) begin() (end func()) {
 
 // askCommitter gives an order to the committer. An error is also in the report.
 func (s *Store) askCommitter(ctx context.Context, order *lake.Order) (*lake.Report, error) {
-	snapshot := s.snapshot() // keeps the files
-	defer snapshot.release()
+	for _, t := range s.current().Tables {
+		if slices.ContainsFunc(order.Tables, func(o lake.TableOrder) bool { return publishing.IsOf(t, &o) }) {
+			defer s.keepFiles(t.ID)()
+		}
+	}
 	report, failed := publishing.Run(ctx, order)
 	if failed != nil {
 		report = &lake.Report{}

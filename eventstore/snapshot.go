@@ -5,7 +5,6 @@ package eventstore
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 
@@ -26,21 +25,37 @@ type snapshot struct {
 func (s *Store) snapshot() snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.manifest
-	s.pins[m.Version]++
-	var once sync.Once
-	return snapshot{manifest: m, ends: s.log.Ends(), release: func() { once.Do(func() { s.unpin(m.Version) }) }}
+	return snapshot{manifest: s.manifest, ends: s.log.Ends(), release: s.pin(0)}
 }
 
-func (s *Store) unpin(version uint64) {
+// keepFiles keeps the present files of a table until release.
+func (s *Store) keepFiles(table uint32) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pins[version]--; s.pins[version] == 0 {
-		delete(s.pins, version)
-		if len(s.garbage) > 0 {
-			wake(s.sealer)
+	return s.pin(table)
+}
+
+// A pin keeps the files of a version of the manifest: those of a table, or of all tables and the log
+// if table is 0.
+type pin struct {
+	version uint64
+	table   uint32
+}
+
+// pin keeps files of the present manifest until release. The caller holds s.mu.
+func (s *Store) pin(table uint32) (release func()) {
+	p := pin{s.manifest.Version, table}
+	s.pins[p]++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.pins[p]--; s.pins[p] == 0 {
+			delete(s.pins, p)
+			if len(s.garbage) > 0 {
+				wake(s.sealer)
+			}
 		}
-	}
+	})
 }
 
 // A garbage removes files that no manifest from version on needs.
@@ -73,11 +88,14 @@ func (s *Store) collectGarbage() error {
 func (s *Store) unreadGarbage() []*garbage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	oldest := uint64(math.MaxUint64)
-	for version := range s.pins {
-		oldest = min(oldest, version)
-	}
-	return keep(s.garbage, func(g *garbage) bool { return g.version <= oldest })
+	return keep(s.garbage, func(g *garbage) bool {
+		for p := range s.pins {
+			if p.version < g.version && (p.table == 0 || p.table == g.table) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // hasGarbage reports whether files that may have rows of a table, dropped by a manifest up to

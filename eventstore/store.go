@@ -110,7 +110,7 @@ type Store struct {
 	segment  uint64 // last segment number used
 	manifest *manifest.Manifest
 	canceled map[uint64]bool   // deletes, by number
-	pins     map[uint64]int    // number of readers per manifest version
+	pins     map[pin]int       // number of readers
 	garbage  []*garbage        // oldest version first
 	changed  chan struct{}     // closed and replaced when the manifest changes or garbage is removed
 	tables   map[string]*Table // by lower-case name
@@ -137,7 +137,7 @@ func Open(folder string, o Options) (*Store, error) {
 		opening: manifest.NewID(),
 		folder:  folder, options: o, lock: lock, manifests: manifest.NewWriter(folder),
 		slots: make(chan struct{}, cmp.Or(o.Queries, queriesDefault)), fetching: make(chan struct{}, fetchingFactor*cmp.Or(o.Queries, queriesDefault)), closing: make(chan struct{}), sealer: make(chan struct{}, 1), compactor: make(chan struct{}, 1), publisher: make(chan struct{}, 1),
-		unmerged: map[string]bool{}, canceled: map[uint64]bool{}, pins: map[uint64]int{}, tables: map[string]*Table{},
+		unmerged: map[string]bool{}, canceled: map[uint64]bool{}, pins: map[pin]int{}, tables: map[string]*Table{},
 	}
 	s.changed, s.backlog.changed = make(chan struct{}), make(chan struct{})
 	s.options.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))

@@ -268,6 +268,10 @@ func (t *Table) configure(c TableConfig) error {
 	if err := checkLake(t.store.current(), &wants); err != nil {
 		return err
 	}
+	if l := have.Lake; l != nil && len(l.Purges) > 0 && (wants.Lake == nil || !wants.Lake.IsAt(l.Lake)) {
+		t.store.options.Log.Warn("event store: deletes of the table are not carried out in the lake table that it had, which may have the rows: drop that table with its files, or expire its snapshots",
+			"table", have.Name, "lake table", l.Table, "warehouse", l.Warehouse, "deletes", len(l.Purges))
+	}
 	wants.Schemas = []*manifest.Schema{&wanted.Schema}
 	if err := t.setUnique(&wants); err != nil {
 		return err

@@ -131,23 +131,30 @@ func (s *session) answer(q *protocol.Query, in *job) error {
 		return err
 	}
 	params := protocol.DecodeParams(q.Params)
-	last, err := s.createViews(q, parsed, params, in)
+	steps, minRows, err := s.chooseSteps(q, parsed, params)
 	if err != nil {
 		return err
 	}
-	if q.Parquet && len(last.steps) > 0 {
-		last.steps = last.steps[len(last.steps)-1:] // a file is written once
+	if q.Parquet {
+		steps = steps[len(steps)-1:] // a file is written once
 	}
-	for i, step := range last.steps {
-		if err := in.fetch(s.ctx, needed(nil, last.table, step)); err != nil {
-			return err
-		}
-		if err := s.createView(last.table, step); err != nil {
-			return err
-		}
-		minRows := last.rows
-		if i == len(last.steps)-1 {
+	for i, step := range steps {
+		if i == len(steps)-1 {
 			minRows = 0
+		}
+		if files := step.remoteFiles(); len(files) > 0 {
+			if i == 0 { // no step before has bound the statement
+				err = s.bindLocally(q, params, step)
+			}
+			if err == nil {
+				err = in.fetch(s.ctx, files)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := s.createViews(step); err != nil {
+			return err
 		}
 		done, err := s.execute(q, params, minRows, in)
 		if done || err != nil {
@@ -158,35 +165,33 @@ func (s *session) answer(q *protocol.Query, in *job) error {
 		}
 		s.closeViews()
 	}
-	_, err = s.execute(q, params, 0, in)
-	return err
+	return nil
 }
 
-// A latest describes a search for the newest rows of a table, in smaller parts of it first.
-type latest struct {
+// A step is one attempt to answer a query: the rows of each table that it reads.
+type step []tableRows
+
+type tableRows struct {
 	table *manifest.Table
-	rows  int64 // number of rows needed
-	steps []tableview.Selection
+	rows  tableview.Selection
 }
 
-// createViews creates views for the tables that a statement reads, except for a table of
-// which the statement needs only the newest rows.
-func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, params []protocol.Param, in *job) (last latest, err error) {
+// chooseSteps returns the steps of a query, and the number of rows with which a step but the
+// last is enough. A query has several if it needs only the newest rows of a table.
+func (s *session) chooseSteps(q *protocol.Query, parsed *statement.Statement, params []protocol.Param) (steps []step, minRows int64, err error) {
 	m, err := s.worker.manifests.load(q.Version)
 	if err != nil {
-		return last, err
+		return nil, 0, err
 	}
 	if s.log, err = s.worker.log.Open(m.LogStart, q.Ends); err != nil {
-		return last, err
+		return nil, 0, err
 	}
 	read := slices.DeleteFunc(slices.Clone(m.Tables), func(t *manifest.Table) bool { return !parsed.Reads(t.Name) })
 	if err := parsed.CheckOffsets(read, params); err != nil {
-		return last, err
+		return nil, 0, err
 	}
 	all := parsed.ReadsUnknown(m, q.External)
-	var tables []*manifest.Table
-	var selections []tableview.Selection
-	var files []protocol.NeededFile
+	var always step
 	for _, t := range m.Tables {
 		if !all && !parsed.Reads(t.Name) {
 			continue
@@ -198,30 +203,62 @@ func (s *session) createViews(q *protocol.Query, parsed *statement.Statement, pa
 			from = from.Local()
 		}
 		if n := tableview.LatestOf(parsed, t); n > 0 {
-			last = latest{table: t, rows: n, steps: from.LatestSteps(n)}
+			minRows = n
+			for _, newest := range from.LatestSteps(n) {
+				steps = append(steps, step{{t, newest}})
+			}
 			continue
 		}
-		tables, selections, files = append(tables, t), append(selections, from), needed(files, t, from)
+		always = append(always, tableRows{t, from})
 	}
-	if err := in.fetch(s.ctx, files); err != nil {
-		return last, err
+	if steps == nil {
+		steps = []step{nil}
 	}
-	for i, t := range tables {
-		if err := s.createView(t, selections[i]); err != nil {
-			return last, err
-		}
+	for i := range steps {
+		steps[i] = append(steps[i], always...)
 	}
-	return last, nil
+	return steps, minRows, nil
 }
 
-// needed appends the files of a selection whose data are in a lake.
-func needed(files []protocol.NeededFile, t *manifest.Table, from tableview.Selection) []protocol.NeededFile {
-	for _, f := range from.Files {
-		if f.Remote != nil {
-			files = append(files, protocol.NeededFile{Table: t.ID, Name: f.Name})
+// remoteFiles returns the files of a step whose data are in a lake.
+func (p step) remoteFiles() (files []protocol.NeededFile) {
+	for _, r := range p {
+		for _, f := range r.rows.Files {
+			if f.Remote != nil {
+				files = append(files, protocol.NeededFile{Table: r.table.ID, Name: f.Name})
+			}
 		}
 	}
 	return files
+}
+
+// bindLocally binds the statement to the rows on disk, so that an invalid statement fails before
+// its files are fetched.
+func (s *session) bindLocally(q *protocol.Query, params []protocol.Param, p step) error {
+	local := slices.Clone(p)
+	for i := range local {
+		local[i].rows = local[i].rows.Local()
+	}
+	defer s.closeViews()
+	if err := s.createViews(local); err != nil {
+		return err
+	}
+	stmt, err := s.prepare(q.SQL, true)
+	if err != nil {
+		return err
+	}
+	defer duck.DestroyPrepare(&stmt)
+	return duckdb.Bind(stmt, params)
+}
+
+// createViews creates views of the tables with the rows of a step.
+func (s *session) createViews(p step) error {
+	for _, r := range p {
+		if err := s.createView(r.table, r.rows); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *session) createView(t *manifest.Table, from tableview.Selection) error {

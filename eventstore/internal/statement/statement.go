@@ -35,6 +35,9 @@ const (
 // of its EXPLAIN.
 var explainWords = regexp.MustCompile(`(?i)^\s*EXPLAIN\s+(ANALYZE\s+)?(\(\s*((ANALYZE|FORMAT\s+\w+)\s*,?\s*)+\)\s*)?`)
 
+// analyzeWord matches the word of an EXPLAIN that also executes the query.
+var analyzeWord = regexp.MustCompile(`(?i)\bANALYZE\b`)
+
 // pivotWord matches a PIVOT. DuckDB may need to read its values first, with several
 // statements.
 var pivotWord = regexp.MustCompile(`(?i)\bPIVOT(_WIDER)?\b`)
@@ -66,9 +69,9 @@ type Statement struct {
 	Tree   map[string]any
 	Tables []string // lower-case names of the tables that it reads, including those of WITH and perigee.NAME
 	system bool     // it reads the catalog
-	rows   []string // those of Tables that it does not only describe
+	rows   []string // those of Tables that it does not only describe or plan
 
-	Explained bool // EXPLAIN without execution
+	Explained bool // EXPLAIN, with or without execution
 	source    source
 }
 
@@ -109,7 +112,7 @@ func Parse(c Runner, sql string) (*Statement, error) {
 		return nil, err
 	}
 	s := &Statement{Tree: tree.Statements[0], Explained: plain != sql, source: from}
-	return s, s.checkTables(s.Tree, true)
+	return s, s.checkTables(s.Tree, !s.Explained || analyzeWord.MatchString(sql[:from.prefix]))
 }
 
 // SystemSchema is the schema of the external tables. A name without a schema refers first to
@@ -123,7 +126,8 @@ var schemas = []string{"", "main", "temp", SystemSchema, "information_schema", "
 var catalogs = []string{"", "events", "temp", "system"}
 
 // checkTables collects the tables that a statement reads. It rejects names with a dot, a
-// slash or a star, which DuckDB would take for files. rows is not set below a DESCRIBE.
+// slash or a star, which DuckDB would take for files. rows is not set below a DESCRIBE
+// and an EXPLAIN that does not execute.
 func (s *Statement) checkTables(node any, rows bool) error {
 	switch node := node.(type) {
 	case []any:

@@ -38,6 +38,33 @@ func TestTablesOfStatements(t *testing.T) {
 	}
 }
 
+// TestStatementsWithoutRows: a statement that describes a table or shows its plan reads no rows.
+func TestStatementsWithoutRows(t *testing.T) {
+	db, err := duckdb.Open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer duck.Close(&db)
+	c, err := duckdb.Connect(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for sql, rows := range map[string]bool{
+		"FROM wanted": true, "SUMMARIZE wanted": true, "DESCRIBE wanted": false, "EXPLAIN FROM wanted": false, "explain\n(format json) FROM wanted": false,
+		"EXPLAIN ANALYZE FROM wanted": true, "explain (analyze) FROM wanted": true, "EXPLAIN (FORMAT json, ANALYZE) FROM wanted": true,
+	} {
+		s, err := Parse(c, sql)
+		if err != nil || s == nil {
+			t.Errorf("%s: %v", sql, err)
+			continue
+		}
+		if s.ReadsRows("WANTED") != rows {
+			t.Errorf("%s reads rows: %v, want %v", sql, !rows, rows)
+		}
+	}
+}
+
 // TestDepthIsBounded: every construct around a list counts as one level of the syntax tree.
 func TestDepthIsBounded(t *testing.T) {
 	around := map[string]func(list any) any{

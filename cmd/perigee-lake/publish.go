@@ -34,9 +34,9 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
-		progress(ctx)
 		report.Columns = o.Columns
 		if err == nil {
+			progress(ctx)
 			report.Error, report.Hint = "", ""
 			if o.Tidy != nil && report.Covered == o.Step {
 				allowStall(ctx, tidyStall)

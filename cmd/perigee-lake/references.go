@@ -291,8 +291,8 @@ func purgedBy(w *lake.Owner, names []string) lake.PurgedBy {
 	return least
 }
 
-// inParallel calls do with the numbers below n, some at once, and returns their errors. Each call is
-// progress of the publication; none begins after its end.
+// inParallel calls do with the numbers below n, some at once, and returns their errors. Each call
+// without an error is progress of the publication; none begins after its end.
 func inParallel(ctx context.Context, n int, do func(i int) error) error {
 	var all sync.WaitGroup
 	slots, failed := make(chan struct{}, readersMax), make([]error, n)
@@ -302,7 +302,9 @@ func inParallel(ctx context.Context, n int, do func(i int) error) error {
 			if failed[i] = context.Cause(ctx); failed[i] == nil {
 				failed[i] = do(i)
 			}
-			progress(ctx)
+			if failed[i] == nil {
+				progress(ctx)
+			}
 			<-slots
 		})
 	}

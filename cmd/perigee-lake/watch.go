@@ -126,7 +126,8 @@ func watchOf(ctx context.Context) *watch {
 	return w
 }
 
-// progress records that the publication of a context makes progress.
+// progress records that the publication of a context makes progress. A failed step makes none: a
+// catalog that does not answer would otherwise have the time again with each attempt.
 func progress(ctx context.Context) {
 	if w := watchOf(ctx); w != nil && ctx.Err() == nil {
 		w.mu.Lock()
@@ -151,7 +152,7 @@ func isTurnOver(ctx context.Context) bool {
 	return w != nil && time.Now().After(w.turn)
 }
 
-// A watchedReader makes progress with each read.
+// A watchedReader makes progress with each read that has data.
 type watchedReader struct {
 	ctx context.Context
 	io.Reader
@@ -159,7 +160,9 @@ type watchedReader struct {
 
 func (r watchedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	progress(r.ctx)
+	if n > 0 {
+		progress(r.ctx)
+	}
 	return n, err
 }
 
@@ -168,6 +171,8 @@ type watchedTransport struct{ http.RoundTripper }
 
 func (t watchedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.RoundTripper.RoundTrip(r)
-	progress(r.Context())
+	if err == nil {
+		progress(r.Context())
+	}
 	return response, err
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/lake"
@@ -81,6 +83,75 @@ func TestPublishAllStallsOnce(t *testing.T) {
 		if !strings.Contains(r.Error, "no progress within") {
 			t.Errorf("table %d: got the error %q", i, r.Error)
 		}
+	}
+}
+
+// TestFailedAttemptsStall has a catalog that ends each connection without an answer, so that every
+// attempt fails long before the table may stall. All of them together take longer, and must not.
+func TestFailedAttemptsStall(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			connection, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = connection.Close()
+		}
+	}()
+	stall := (1<<attempts - 2) * firstWait / 2 * 4 / 5 // of all waits, and longer than the longest of them
+	order := &lake.Order{Tables: []lake.TableOrder{*orderOf(lake.Settings{Warehouse: t.TempDir(), Catalog: "http://" + l.Addr().String(), Table: "sales.mails"}, 1)}}
+	report := publishAll(t.Context(), order, limits{stall: stall, turns: time.Minute, abandon: 100 * time.Millisecond})
+	if r := report.Tables[0]; !strings.Contains(r.Error, "no progress within") {
+		t.Errorf("got the error %q", r.Error)
+	}
+}
+
+// A failingTransport is one of a server that does not answer.
+type failingTransport struct{}
+
+func (failingTransport) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("no answer")
+}
+
+// TestFailedRequestsStall lets a watch see requests and reads that fail, until it ends them.
+func TestFailedRequestsStall(t *testing.T) {
+	for name, step := range map[string]func(ctx context.Context){
+		"requests": func(ctx context.Context) {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if response, err := (watchedTransport{failingTransport{}}).RoundTrip(request); err == nil {
+				_ = response.Body.Close()
+				t.Error("the request has an answer")
+			}
+		},
+		"reads": func(ctx context.Context) {
+			_, _ = watchedReader{ctx, iotest.ErrReader(errors.New("broken"))}.Read(make([]byte, 1))
+		},
+		"calls in parallel": func(ctx context.Context) {
+			_ = inParallel(ctx, 1, func(int) error { return errors.New("broken") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			w := &watch{stall: 300 * time.Millisecond}
+			w.timer = time.AfterFunc(w.stall, func() { cancel(errors.New("stalled")) })
+			for end := time.Now().Add(10 * time.Second); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("nothing ended them")
+				}
+				step(context.WithValue(ctx, watchKey{}, w))
+			}
+		})
 	}
 }
 

@@ -639,7 +639,10 @@ func (s *Store) fetchFile(ctx context.Context, table uint32, name string) (*lake
 func (s *Store) isLost(ctx context.Context, table uint32, name string) (bool, error) {
 	one := protocol.NeededFile{Table: table, Name: name}
 	t, f := fileOf(s.current(), one)
-	if f == nil || f.Remote == nil || t.MustReturn(f) || t.Lake.UUID == "" {
+	switch {
+	case f != nil && t.HasLost(f):
+		return true, nil
+	case f == nil || f.Remote == nil || t.MustReturn(f) || t.Lake.UUID == "":
 		return false, nil
 	}
 	if err := s.look(ctx, []uint32{table}); err != nil {
@@ -647,10 +650,10 @@ func (s *Store) isLost(ctx context.Context, table uint32, name string) (bool, er
 	}
 	t, f = fileOf(s.current(), one)
 	switch {
+	case f != nil && t.HasLost(f):
+		return true, nil
 	case f == nil || f.Remote == nil || t.MustReturn(f):
 		return false, nil
-	case f.Gone:
-		return true, nil
 	case t.Lake.Deletes > 0:
 		return false, &event.Fault{Message: fmt.Sprintf("another engine has deleted rows of table %s in the lake, by %d delete files, and the data of file %s are only there", t.Name, t.Lake.Deletes, name),
 			Hint: "compact the lake table with that engine"}

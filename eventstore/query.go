@@ -307,13 +307,14 @@ func (s *Store) checkLakes(ctx context.Context, needed []protocol.NeededFile, ta
 	for _, one := range needed {
 		t, f := fileOf(m, one)
 		switch {
-		case t == nil || t.Lake == nil || f != nil && f.Remote == nil:
-		case t.Lake.Deletes > 0:
-			return &event.Fault{Message: fmt.Sprintf("another engine has deleted rows of table %s in the lake, by %d delete files, and the query needs files that are only there", t.Name, t.Lake.Deletes),
-				Hint: "compact the lake table with that engine and read those rows there; or narrow the query by time to rows that are on this disk"}
+		case t == nil || f != nil && f.Remote == nil:
 		case f != nil && f.Gone:
 			return &event.Fault{Message: fmt.Sprintf("another engine has rewritten file %s of table %s in the lake, and may have changed or deleted its rows", f.Name, t.Name),
 				Hint: "read those rows in the lake; or narrow the query by time to rows that are on this disk"}
+		case t.Lake == nil:
+		case t.Lake.Deletes > 0:
+			return &event.Fault{Message: fmt.Sprintf("another engine has deleted rows of table %s in the lake, by %d delete files, and the query needs files that are only there", t.Name, t.Lake.Deletes),
+				Hint: "compact the lake table with that engine and read those rows there; or narrow the query by time to rows that are on this disk"}
 		}
 	}
 	return nil

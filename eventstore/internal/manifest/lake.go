@@ -178,7 +178,8 @@ func (t *Table) Publication(f *File) Publication {
 }
 
 // SetLake publishes the table elsewhere, or nowhere if settings is nil. Data that have left the
-// disk for the former lake are still read there, until the store has taken them back.
+// disk for the former lake are still read there, until the store has taken them back. Those that it has
+// lost stay there.
 func (t *Table) SetLake(settings *catalog.Lake) {
 	if settings == nil && t.Lake == nil {
 		return
@@ -207,7 +208,7 @@ func (t *Table) SetLake(settings *catalog.Lake) {
 	}
 	for i, f := range t.Files {
 		file := *f
-		file.Step, file.Replaces, file.Changed, file.Gone = 0, nil, false, false
+		file.Step, file.Replaces, file.Changed, file.Gone = 0, nil, false, t.HasLost(f)
 		t.Files[i] = &file
 	}
 }
@@ -225,12 +226,13 @@ func (m *Manifest) SharesLake(t *Table) *Table {
 
 // MustReturn reports whether the data of a file must come back to the disk: the lake of the
 // table is another one, or has lost the file.
-func (t *Table) MustReturn(f *File) bool { return f.Remote != nil && (t.Lake == nil || f.Step == 0) }
+func (t *Table) MustReturn(f *File) bool {
+	return f.Remote != nil && !f.Gone && (t.Lake == nil || f.Step == 0)
+}
 
-// HasLost reports whether the rows of a file are no longer the store's: its data are only in the lake,
-// and another engine has rewritten them there. Queries do not read it, and changes of rows pass
-// over it.
-func (t *Table) HasLost(f *File) bool { return f.Gone && f.Remote != nil && !t.MustReturn(f) }
+// HasLost reports whether the rows of a file are no longer the store's: its data are only in a lake, and
+// another engine has rewritten them there. Queries do not read it, and changes of rows pass over it.
+func (t *Table) HasLost(f *File) bool { return f.Gone && f.Remote != nil }
 
 func (m *Manifest) checkLake(t *Table, f *File) error {
 	if r := f.Remote; r != nil && (r.Address == "" || r.Data <= 0 || r.Data >= f.Bytes || r.Data >= r.Size || len(r.Sum) != 64) {

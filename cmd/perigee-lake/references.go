@@ -82,19 +82,23 @@ type manifest struct {
 // references is what a table's metadata names.
 type references struct {
 	location  location
-	named     map[string]bool       // objects below the location
-	manifests map[string]*manifest  // by address
-	snapshots map[int64][]*manifest // those of each snapshot
+	named     map[string]bool                   // objects below the location
+	manifests map[string]*manifest              // by address
+	snapshots map[int64][]*manifest             // those of each snapshot
+	lists     map[string][]iceberg.ManifestFile // of manifests, by address
 }
 
-// readReferences reads what a table names, without the manifests that known has read already. It
-// fails if it cannot read any part of it.
-func readReferences(ctx context.Context, t *table.Table, known map[string]*manifest) (*references, error) {
+// readReferences reads what a table names, without the lists and manifests that known, which may be
+// nil, has read already: they never change. It fails if it cannot read any part of it.
+func readReferences(ctx context.Context, t *table.Table, known *references) (*references, error) {
 	fs, err := t.FS(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &references{location: locationOf(t), named: map[string]bool{}, manifests: map[string]*manifest{}, snapshots: map[int64][]*manifest{}}
+	r := &references{location: locationOf(t), named: map[string]bool{}, manifests: map[string]*manifest{}, snapshots: map[int64][]*manifest{}, lists: map[string][]iceberg.ManifestFile{}}
+	if known == nil {
+		known = &references{}
+	}
 	meta := t.Metadata()
 	r.add(t.MetadataLocation())
 	for entry := range meta.PreviousFiles() {
@@ -109,6 +113,10 @@ func readReferences(ctx context.Context, t *table.Table, known map[string]*manif
 	snapshots := meta.Snapshots()
 	lists := make([][]iceberg.ManifestFile, len(snapshots))
 	if err := inParallel(ctx, len(snapshots), func(i int) (err error) {
+		if list, found := known.lists[snapshots[i].ManifestList]; found {
+			lists[i] = list
+			return nil
+		}
 		lists[i], err = snapshots[i].Manifests(fs)
 		return err
 	}); err != nil {
@@ -117,11 +125,14 @@ func readReferences(ctx context.Context, t *table.Table, known map[string]*manif
 	var unread []*manifest
 	for i, s := range snapshots {
 		r.add(s.ManifestList)
+		if s.ManifestList != "" {
+			r.lists[s.ManifestList] = lists[i]
+		}
 		for _, file := range lists[i] {
 			address := file.FilePath()
 			m := r.manifests[address]
 			if m == nil {
-				if m = known[address]; m == nil {
+				if m = known.manifests[address]; m == nil {
 					m = &manifest{file: file}
 					unread = append(unread, m)
 				}

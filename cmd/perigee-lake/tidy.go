@@ -159,11 +159,7 @@ func (y *tidying) load(ctx context.Context) error {
 	if y.owner, err = lake.OwnerOf(y.order, t.Properties()); err != nil {
 		return err
 	}
-	known := map[string]*manifest{}
-	if y.references != nil {
-		known = y.references.manifests
-	}
-	if y.references, err = readReferences(ctx, t, known); err != nil {
+	if y.references, err = readReferences(ctx, t, y.references); err != nil {
 		return err
 	}
 	for name := range y.references.named {

@@ -16,7 +16,6 @@ import (
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/catalog/hadoop"
-	"github.com/apache/iceberg-go/catalog/rest"
 	sqlcatalog "github.com/apache/iceberg-go/catalog/sql"
 	"github.com/apache/iceberg-go/table"
 
@@ -27,10 +26,6 @@ import (
 
 // catalogName is the name of the catalog in an SQL database, which may hold several.
 const catalogName = "perigee"
-
-// tokenVariable is the environment variable with the token of a REST catalog, or with its
-// credential in the form CLIENT:SECRET.
-const tokenVariable = "PERIGEE_LAKE_TOKEN"
 
 // openCatalog opens the catalog of a table.
 func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error) {
@@ -103,20 +98,6 @@ type sqlCatalog struct {
 }
 
 func (c *sqlCatalog) Close() error { return errors.Join(c.Catalog.Close(), c.db.Close()) }
-
-func openREST(ctx context.Context, address, warehouse string, properties iceberg.Properties) (catalog.Catalog, error) {
-	delete(properties, "warehouse")
-	options := []rest.Option{rest.WithAdditionalProps(properties)}
-	if !strings.HasPrefix(warehouse, "file:") {
-		options = append(options, rest.WithWarehouseLocation(warehouse))
-	}
-	if token := os.Getenv(tokenVariable); strings.Contains(token, ":") {
-		options = append(options, rest.WithCredential(token))
-	} else if token != "" {
-		options = append(options, rest.WithOAuthToken(token))
-	}
-	return rest.NewCatalog(ctx, catalogName, address, options...)
-}
 
 // fileProperties returns the properties for reading and writing files, from the environment
 // variables of S3 clients.

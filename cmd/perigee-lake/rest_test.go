@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/lake"
+)
+
+// TestWrongRESTAddresses opens what is no REST catalog, or one that takes another token. The errors
+// must tell the answer, and the hints what to check; an answer that stays the same is permanent.
+func TestWrongRESTAddresses(t *testing.T) {
+	const page, xml = "<html>no</html>", `<?xml version="1.0"?><Error><Code>AccessDenied</Code></Error>`
+	for name, test := range map[string]struct {
+		token      string
+		status     int
+		body       string
+		want, hint string
+		again      bool   // the answer may change
+		noText     string // of the body
+	}{
+		"another server":                   {"", 404, page, "the catalog answered 404 Not Found to GET ADDRESS/v1/config", "check the address: ADDRESS/v1/config must answer", false, "html"},
+		"another server, with no text":     {"", 404, "", "the catalog answered 404 Not Found to GET ADDRESS/v1/config", "check the address: ADDRESS/v1/config must answer", false, ""},
+		"another server, with a client":    {"c:secret", 404, page, "the catalog answered 404 Not Found to POST ADDRESS/v1/oauth/tokens", "check the address: ADDRESS/v1/config must answer", false, "html"},
+		"S3":                               {"", 403, xml, "the catalog answered 403 Forbidden to GET ADDRESS/v1/config", "set PERIGEE_LAKE_TOKEN", false, "Access"},
+		"S3, with a client":                {"c:secret", 403, xml, "the catalog answered 403 Forbidden to POST ADDRESS/v1/oauth/tokens", "set PERIGEE_LAKE_TOKEN", false, "Access"},
+		"a wrong token":                    {"secret", 401, `{"error": {"message": "who is this", "type": "NotAuthorizedException", "code": 401}}`, "the catalog answered 401 Unauthorized to GET ADDRESS/v1/config: NotAuthorizedException: who is this", "set PERIGEE_LAKE_TOKEN", false, ""},
+		"a wrong client":                   {"c:secret", 400, `{"error": "invalid_client"}`, "the catalog answered 400 Bad Request to POST ADDRESS/v1/oauth/tokens: invalid_client", "set PERIGEE_LAKE_TOKEN", false, ""},
+		"a page":                           {"", 200, page, "the answer of the catalog to GET ADDRESS/v1/config", "check the address: ADDRESS/v1/config must answer", true, ""},
+		"a catalog that cannot answer now": {"", 503, "", "the catalog answered 503 Service Unavailable to GET ADDRESS/v1/config", "", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(tokenVariable, test.token)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if strings.HasPrefix(test.body, "{") {
+					w.Header().Set("Content-Type", "application/json")
+				}
+				w.WriteHeader(test.status)
+				_, _ = fmt.Fprint(w, test.body)
+			}))
+			defer server.Close()
+			address := server.URL + "/below"
+			c, err := openCatalog(t.Context(), &lake.Settings{Warehouse: "s3://bucket/lake", Catalog: address + "/", Table: "sales.mails"})
+			if err == nil {
+				closeCatalog(c)
+				t.Fatal("opened")
+			}
+			got, gotHint := err.Error(), event.HintOf(err)
+			want, hint := strings.ReplaceAll(test.want, "ADDRESS", address), strings.ReplaceAll(test.hint, "ADDRESS", address)
+			if !strings.HasPrefix(got, want) || !strings.HasPrefix(gotHint, hint) || (hint == "") != (gotHint == "") {
+				t.Errorf("got the error %q and the hint %q, want %q… and %q…", got, gotHint, want, hint)
+			}
+			if test.noText != "" && got != want || strings.Contains(got+gotHint, "secret") {
+				t.Errorf("the error is %q", got)
+			}
+			if event.IsPermanent(err) == test.again {
+				t.Errorf("an attempt to open it again: %t", test.again)
+			}
+		})
+	}
+}

@@ -40,3 +40,21 @@ func TestErrorsHaveNoPassword(t *testing.T) {
 		t.Errorf("the error of another location is %v", err)
 	}
 }
+
+// TestSQLitePath: what is no absolute path would be a temporary database, or a file in the working folder.
+func TestSQLitePath(t *testing.T) {
+	for rest, want := range map[string]string{
+		"///srv/lake.db": "/srv/lake.db", "////srv/lake.db": "/srv/lake.db", "/srv/lake.db": "/srv/lake.db", "///srv//lake.db": "/srv//lake.db",
+		"": "", "//": "", "///": "", "////": "", "///srv/": "", "//lake.db": "", "//srv/lake.db": "", "lake.db": "", ":memory:": "",
+	} {
+		if got, err := sqlitePath(rest); got != want || (err == nil) != (want != "") {
+			t.Errorf("sqlite:%s: got %q, %v, want %q", rest, got, err, want)
+		}
+	}
+	address := "sqlite:///" + filepath.Join(t.TempDir(), "catalog.db")
+	c, err := openCatalog(t.Context(), &lake.Settings{Warehouse: t.TempDir(), Catalog: address})
+	if err != nil {
+		t.Fatalf("%s: %v", address, err)
+	}
+	closeCatalog(c)
+}

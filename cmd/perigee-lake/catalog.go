@@ -52,7 +52,11 @@ func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error)
 	case "postgres", "postgresql":
 		return openSQL("pgx", s.Catalog, sqlcatalog.Postgres, properties)
 	case "sqlite":
-		return openSQL("sqlite", "file:"+strings.TrimPrefix(rest, "//")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)", sqlcatalog.SQLite, properties)
+		path, err := sqlitePath(rest)
+		if err != nil {
+			return nil, err
+		}
+		return openSQL("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)", sqlcatalog.SQLite, properties)
 	}
 	return nil, permanent("", "the catalog is not an address of a REST catalog (http, https) or a database (postgres, sqlite)")
 }
@@ -77,6 +81,16 @@ func warehouseOf(s *lake.Settings) (string, error) {
 	}
 	path, err := filepath.Abs(s.Warehouse)
 	return "file://" + path, err
+}
+
+// sqlitePath returns the path in an address of SQLite without its scheme. Four slashes are those of
+// other programs, in which the fourth begins an absolute path.
+func sqlitePath(rest string) (string, error) {
+	path := strings.TrimPrefix(rest, "//")
+	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") { // that is a temporary database, or a file in the working folder
+		return "", permanent("write sqlite:///srv/lake.db", "a sqlite catalog needs the absolute path of a file")
+	}
+	return "/" + strings.TrimLeft(path, "/"), nil
 }
 
 func openSQL(driver, address string, dialect sqlcatalog.SupportedDialect, properties iceberg.Properties) (catalog.Catalog, error) {

@@ -39,6 +39,8 @@ func (d *document) checkWarehouse(n *node, warehouse string) {
 	case isS3 && strings.ContainsAny(bucket, ":@") || hasCredentials(warehouse):
 		d.hide(n)
 		d.addFault(n.at, "write s3://BUCKET/PREFIX, and set the address and the keys of S3 in the environment of the engine: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY", "the warehouse's address has more than the bucket and a prefix")
+	case isS3 && bucket == "":
+		d.addFault(n.at, "write s3://BUCKET/PREFIX", "the warehouse's address has no bucket")
 	case !isS3:
 		d.addFault(n.at, "write an absolute path, or s3://BUCKET/PREFIX", "warehouse %s is neither a folder nor in S3", quoteShort(n.raw))
 	case err != nil: // repeats the address
@@ -62,6 +64,11 @@ func (d *document) checkCatalog(n *node, address string) {
 		d.addFault(n.at, "remove it, and set it in the environment of the engine: PGPASSWORD, or PGPASSFILE; write %40 for any other @", "the catalog's address has a password")
 	case hasScheme && n.raw == n.text && schemeOnly.MatchString(scheme) && !slices.Contains(known, scheme):
 		d.addFault(n.at, "write the address of a REST catalog (http, https) or of a database (postgres://…, sqlite:///…)", "unknown kind of catalog %s", quoteShort(scheme))
+	case scheme == "sqlite" && !sqliteFile.MatchString(rest):
+		if strings.Contains(rest, "@") { // it may be a password
+			d.hide(n)
+		}
+		d.addFault(n.at, "write sqlite:///srv/lake.db", "a sqlite catalog needs the absolute path of a file")
 	case !slices.Contains(known, scheme) || !canParse(scheme, rest):
 		d.hide(n)
 		d.addFault(n.at, "write http://HOST:PORT, https://HOST, postgres://USER@HOST/DATABASE or sqlite:///PATH, with %25 for a percent sign", "the catalog's address cannot be parsed")
@@ -69,6 +76,10 @@ func (d *document) checkCatalog(n *node, address string) {
 }
 
 var schemeOnly = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+
+// sqliteFile matches what follows the scheme: an absolute path, which other programs write with
+// one more slash. SQLite takes less for a temporary database, or a file in the working folder.
+var sqliteFile = regexp.MustCompile(`^(/|/{3,})[^/](.*[^/])?$`)
 
 // postgresAddress matches what follows the scheme: a user, a list of hosts with ports, a path.
 var postgresAddress = regexp.MustCompile(`^//([^/@]*@)?` + postgresHost + `(,` + postgresHost + `)*([/?].*)?$`)

@@ -23,7 +23,7 @@ func TestLakeAddresses(t *testing.T) {
 		"", "http://127.0.0.1:8181", "https://host/catalog/main@x", "http://[::1]:8181/a?warehouse=x", "http://host:8181/a?user=me@host",
 		"postgres://perigee@127.0.0.1/lake", "postgres://perigee@127.0.0.1:5432/lake?sslmode=verify-full", "postgresql:///lake?host=/run/postgresql",
 		"postgres://me%40host@[::1]:5432,[::2]:5432/lake", "postgres://me@%2Frun%2Fpostgresql/lake", "postgres://me@host?sslmode=disable", "postgres://a:5432,b/lake?user=me@host", "postgres://me@host/my@base", "postgres://me%40host@host/lake",
-		"postgres://me@host/lake?passfile=/etc/pass", "sqlite:///srv/a:b@c.db", "sqlite:///srv/100%.db", "sqlite:catalog.db",
+		"postgres://me@host/lake?passfile=/etc/pass", "sqlite:///srv/a:b@c.db", "sqlite:///srv/100%.db", "sqlite:////srv/catalog.db", "sqlite:/srv/catalog.db",
 	} {
 		check("/srv/lake", catalog, "")
 	}
@@ -36,11 +36,14 @@ func TestLakeAddresses(t *testing.T) {
 	} {
 		check("/srv/lake", catalog, "the catalog's address")
 	}
+	for _, catalog := range []string{"sqlite:", "sqlite://", "sqlite:///", "sqlite:////", "sqlite://catalog.db", "sqlite://srv/catalog.db", "sqlite:catalog.db", "sqlite:///srv/", "sqlite::memory:", "sqlite:me:s3cret@host/lake"} {
+		check("/srv/lake", catalog, "a sqlite catalog needs the absolute path of a file")
+	}
 	for warehouse, want := range map[string]string{
 		"s3://bucket": "", "s3://bucket/a@b": "", "s3://bucket/a:b@c/": "", "/srv/a:b@c": "",
 		"s3://KEY:s3cret@bucket/lake": "the warehouse's address", "s3://KEY:s3/cret@bucket": "the warehouse's address", "s3://KEY:12/s3cret@bucket": "the warehouse's address",
 		"s3://s3cret@bucket": "the warehouse's address", "s3a://KEY:s3cret@bucket": "the warehouse's address", "s3://bucket/lake?secret_key=s3cret": "the warehouse's address",
-		"s3://bucket/100%s3cret": "the warehouse's address", "lake": "neither a folder nor in S3",
+		"s3://bucket/100%s3cret": "the warehouse's address", "s3:///x": "the warehouse's address has no bucket", "s3://": "the warehouse's address has no bucket", "lake": "neither a folder nor in S3",
 	} {
 		check(warehouse, "http://127.0.0.1:8181", want)
 	}

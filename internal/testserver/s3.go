@@ -17,7 +17,7 @@ import (
 // server.
 type S3Server struct {
 	server
-	ports [7]int // of its other parts
+	ports [8]int // of its other parts
 }
 
 // The keys of an S3Server.
@@ -54,7 +54,7 @@ func StartS3(ctx context.Context, dir string) (*S3Server, error) {
 		return []string{
 			"server", "-dir=" + dir, "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-s3.config=" + keys, flag("s3.port", port),
 			flag("master.port", s.ports[0]), flag("master.port.grpc", s.ports[1]), flag("volume.port", s.ports[2]), flag("volume.port.grpc", s.ports[3]),
-			flag("filer.port", s.ports[4]), flag("filer.port.grpc", s.ports[5]), flag("s3.port.iceberg", s.ports[6]), "-s3.port.lance=0", "-master.volumeSizeLimitMB=64", "-volume.max=50",
+			flag("filer.port", s.ports[4]), flag("filer.port.grpc", s.ports[5]), flag("s3.port.iceberg", s.ports[6]), flag("s3.port.grpc", s.ports[7]), "-s3.port.lance=0", "-master.volumeSizeLimitMB=64", "-volume.max=50",
 		}
 	}
 	return s, s.startFirst(ctx)
@@ -69,6 +69,8 @@ func (s *S3Server) Catalog() string { return fmt.Sprintf("http://127.0.0.1:%d", 
 
 // CreateTableBucket creates a bucket for the tables of the Iceberg REST catalog.
 func (s *S3Server) CreateTableBucket(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // the shell waits for ever if the service has ended
+	defer cancel()
 	for {
 		shell := exec.CommandContext(ctx, s.path, "shell", fmt.Sprintf("-master=127.0.0.1:%d.%d", s.ports[0], s.ports[1]), fmt.Sprintf("-filer=127.0.0.1:%d.%d", s.ports[4], s.ports[5]))
 		shell.Stdin = strings.NewReader("s3tables.bucket -create -account admin -name " + name + "\n")

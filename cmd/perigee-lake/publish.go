@@ -34,6 +34,7 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
+		err = explain(&o.Settings, err)
 		report.Columns = o.Columns
 		if err == nil {
 			progress(ctx)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -61,5 +62,23 @@ func TestWrongRESTAddresses(t *testing.T) {
 				t.Errorf("an attempt to open it again: %t", test.again)
 			}
 		})
+	}
+}
+
+// TestDeadRESTCatalog: the hint is that of a server that does not run, also if the first request is
+// for a token, whose error the library keeps only as a text.
+func TestDeadRESTCatalog(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "http://" + l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(tokenVariable, "c:secret")
+	report := publish(t.Context(), orderOf(lake.Settings{Warehouse: t.TempDir(), Catalog: address, Table: "sales.mails"}, 1))
+	if want := "the catalog does not answer to POST " + address + "/v1/oauth/tokens"; !strings.HasPrefix(report.Error, want) || !strings.Contains(report.Error, "refused") || !strings.HasPrefix(report.Hint, "start it, or check the address") {
+		t.Errorf("got the error %q and the hint %q, want %q…", report.Error, report.Hint, want)
 	}
 }

@@ -53,6 +53,7 @@ func tidy(ctx context.Context, o *lake.TableOrder, report *lake.TableReport) *la
 	case errors.Is(err, errUnrecorded) && len(y.Purges) == 0:
 		return nil
 	case err != nil:
+		err = explain(&o.Settings, err)
 		y.done.Error, y.done.Hint = err.Error(), event.HintOf(err)
 	}
 	return &y.done

@@ -103,7 +103,7 @@ func (k *checkCommand) check(c *console, out io.Writer) (warnings config.Errors,
 	} else {
 		err = errors.Join(err, printConnections(out, append(a.Connect(ctx, k.Timeout), k.checkLakes(ctx, a)...)))
 	}
-	return a.Config.KeywordColumns(), errors.Join(err, a.Close())
+	return append(a.Config.KeywordColumns(), a.Config.LakesWithoutS3(c.lookup)...), errors.Join(err, a.Close())
 }
 
 // checkLakes checks the program that publishes tables.

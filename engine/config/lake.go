@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -73,6 +74,27 @@ func (d *document) checkCatalog(n *node, address string) {
 		d.hide(n)
 		d.addFault(n.at, "write http://HOST:PORT, https://HOST, postgres://USER@HOST/DATABASE or sqlite:///PATH, with %25 for a percent sign", "the catalog's address cannot be parsed")
 	}
+}
+
+// LakesWithoutS3 returns a fault for each lake in S3 if lookup, which is os.LookupEnv, lacks a
+// variable whose value the configuration has in s3. Lakes take only the variables: commands also open
+// a store without its configuration.
+func (c *Config) LakesWithoutS3(lookup func(string) (string, bool)) (faults Errors) {
+	var missing []string
+	for _, setting := range [][2]string{
+		{c.S3.Endpoint, "AWS_ENDPOINT_URL"}, {c.S3.Region, "AWS_REGION"}, {c.S3.AccessKey, "AWS_ACCESS_KEY_ID"}, {c.S3.SecretKey, "AWS_SECRET_ACCESS_KEY"},
+	} {
+		if value, _ := lookup(setting[1]); value == "" && setting[0] != "" {
+			missing = append(missing, setting[1])
+		}
+	}
+	for i := range c.Tables {
+		if t := &c.Tables[i]; len(missing) > 0 && strings.HasPrefix(t.Lake.Warehouse, "s3://") {
+			err := fmt.Errorf("the lake of table %s does not take s3, but the environment, which lacks %s", t.Name, strings.Join(missing, ", "))
+			faults = append(faults, t.atKey("lake").At(err, "set AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment of the engine").(Errors)...)
+		}
+	}
+	return faults
 }
 
 var schemeOnly = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)

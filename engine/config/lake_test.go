@@ -48,3 +48,26 @@ func TestLakeAddresses(t *testing.T) {
 		check(warehouse, "http://127.0.0.1:8181", want)
 	}
 }
+
+// TestLakesWithoutS3: a lake in S3 needs the environment, and must not seem to take s3.
+func TestLakesWithoutS3(t *testing.T) {
+	const lakes = "tables:\n  a: {lake: {warehouse: s3://b/lake, catalog: http://127.0.0.1:8181}}\n  b: {lake: {warehouse: /srv/lake}}\n  c: {}\n" + onePipeline
+	environment := map[string]string{"AWS_REGION": "r", "AWS_ACCESS_KEY_ID": ""}
+	for _, test := range []struct{ s3, want string }{
+		{"", ""},
+		{"s3: {region: eu}\n", ""},
+		{"s3: {endpoint: http://127.0.0.1:9000, region: eu, access_key: k, secret_key: k}\n", "the lake of table a does not take s3, but the environment, which lacks AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"},
+	} {
+		c, err := readAll(test.s3 + lakes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults, want := c.LakesWithoutS3(func(name string) (string, bool) { value, found := environment[name]; return value, found }), 0
+		if test.want != "" {
+			want = 1
+		}
+		if len(faults) != want || want > 0 && (faults[0].Message != test.want || faults[0].Line != 3) {
+			t.Errorf("%s: got %v, want %q", test.s3, faults, test.want)
+		}
+	}
+}

@@ -25,7 +25,7 @@ type topKeys struct {
 	HTTP        string                  `yaml:"http" default:"127.0.0.1:4290" example:"off" help:"address of metrics, readiness and status; off disables it"`
 	Reload      string                  `yaml:"reload" kind:"duration or off" default:"30s" example:"5m" help:"interval between checks for new versions of scripts, at least 1s; off disables the checks"`
 	Allow       []string                `yaml:"allow" example:"[code.example.com]" help:"hosts that scripts may be loaded from"`
-	S3          S3                      `yaml:"s3" help:"service of s3:// addresses"`
+	S3          S3                      `yaml:"s3" help:"service of s3:// addresses, except those of lakes, which take the environment variables"`
 	Query       Query                   `yaml:"query,apart" help:"HTTP address for SQL over the event store, and limits of a query"`
 	Traces      traceKeys               `yaml:"traces,apart" help:"OpenTelemetry traces of batches, from the read to the acknowledgement"`
 	Console     Console                 `yaml:"console,apart" help:"web console on the http address"`

@@ -34,7 +34,7 @@ func (s *Store) Tables() ([]catalog.Table, error) {
 			all[i].Unique = &u
 		}
 		if hasDeletesInLake(entry) {
-			all[i].Deletes = s.withError(entry, all[i].Deletes)
+			s.addFetchError(entry, all[i].Deletes)
 		}
 		if live := s.tableByID(entry.ID); live != nil { // it was not dropped meanwhile
 			all[i].Recomputes = s.recomputesOf(live, entry)

@@ -114,16 +114,17 @@ func deletesOf(t *manifest.Table) []catalog.Delete {
 	return all
 }
 
-// withError adds to running deletes of a table why a file in its lake could not be fetched for them.
-func (s *Store) withError(t *manifest.Table, deletes []catalog.Delete) []catalog.Delete {
-	if err := s.lakes.fetchError(t.ID); err != nil {
-		for i := range deletes {
-			if deletes[i].Lake == "" {
-				deletes[i].Error, deletes[i].Hint = err.Error(), event.HintOf(err)
-			}
+// addFetchError adds to running deletes of a table why a file in its lake could not be fetched for them.
+func (s *Store) addFetchError(t *manifest.Table, deletes []catalog.Delete) {
+	err := s.lakes.fetchError(t.ID)
+	if err == nil {
+		return
+	}
+	for i := range deletes {
+		if deletes[i].Lake == "" {
+			deletes[i].Error, deletes[i].Hint = err.Error(), event.HintOf(err)
 		}
 	}
-	return deletes
 }
 
 func describeDelete(table string, d *manifest.Delete) catalog.Delete {

@@ -622,7 +622,7 @@ func (s *Store) neededFile(t *manifest.Table) *manifest.File {
 func (s *Store) fetchFile(ctx context.Context, table uint32, name string) (*lakecache.Pinned, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, fmt.Errorf("it took longer than %v", fetchTime))
 	defer cancel()
-	lost, err := s.isLost(ctx, table, name)
+	lost, err := s.checkRewritten(ctx, table, name)
 	if err != nil || lost {
 		return nil, err
 	}
@@ -633,10 +633,10 @@ func (s *Store) fetchFile(ctx context.Context, table uint32, name string) (*lake
 	return s.lakes.cache.Pin(ctx, []lakecache.File{lakecache.Of(s.folder, t, f)}, true)
 }
 
-// isLost reports whether other engines have rewritten a file whose data are in a lake; see
+// checkRewritten asks the lake whether other engines have rewritten a file whose data are there; see
 // manifest.Table.HasLost. It returns an error if they may have deleted rows of it by other means: a
 // change of the store would show them again.
-func (s *Store) isLost(ctx context.Context, table uint32, name string) (bool, error) {
+func (s *Store) checkRewritten(ctx context.Context, table uint32, name string) (lost bool, err error) {
 	one := protocol.NeededFile{Table: table, Name: name}
 	t, f := fileOf(s.current(), one)
 	switch {

@@ -82,7 +82,7 @@ func (s *Store) readTimes(ctx context.Context, table string, c TimeColumn, read 
 
 // remoteTimes reads the times of a file whose data are in a lake.
 func (s *Store) remoteTimes(ctx context.Context, planned *manifest.Table, f *manifest.File) (times sqlclient.FileTimes, err error) {
-	lost, err := s.isLost(ctx, planned.ID, f.Name)
+	lost, err := s.checkRewritten(ctx, planned.ID, f.Name)
 	if err != nil {
 		return times, err
 	}

@@ -46,3 +46,24 @@ func TestGarbageStays(t *testing.T) {
 		t.Errorf("pins %v and %d pieces of garbage are left", s.pins, len(s.garbage))
 	}
 }
+
+// TestKeepFiles keeps the files of one table: those of another one go meanwhile.
+func TestKeepFiles(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	removed := map[uint32]bool{}
+	release := s.keepFiles(1)
+	for _, table := range []uint32{1, 2} {
+		if err := s.change(func(*manifest.Manifest) error { return nil }, &garbage{table: table, remove: func() error { removed[table] = true; return nil }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitUntil(t, s, func() bool { return !s.hasGarbage(2, s.current().Version) })
+	if !s.hasGarbage(1, s.current().Version) {
+		t.Error("files that are kept are removed")
+	}
+	release()
+	waitUntil(t, s, func() bool { return !s.hasGarbage(1, s.current().Version) })
+	if !removed[1] || !removed[2] {
+		t.Errorf("removed the files of %v, want those of both tables", removed)
+	}
+}

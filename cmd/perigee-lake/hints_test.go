@@ -71,7 +71,6 @@ func TestHints(t *testing.T) {
 			if hint := event.HintOf(err); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(hint, test.hint) {
 				t.Errorf("got the error %v and the hint %q, want …%s… and %s…", err, hint, test.want, test.hint)
 			}
-			t.Log(err)
 		})
 	}
 }

@@ -127,7 +127,7 @@ func (l Lake) Shares(other Lake) bool {
 	return strings.EqualFold(l.Table, other.Table) && plainAddress(l.Catalog) == plainAddress(other.Catalog) && (!isREST || plainAddress(l.Warehouse) == plainAddress(other.Warehouse))
 }
 
-// plainAddress returns one of the spellings of an address.
+// plainAddress returns the same text for the usual spellings of one address.
 func plainAddress(address string) string {
 	scheme, rest, found := strings.Cut(address, ":")
 	if !found {

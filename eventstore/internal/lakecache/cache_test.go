@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -345,4 +346,47 @@ func TestAddress(t *testing.T) {
 	if m := (&manifest.File{Name: "d/1-0.parquet"}); manifest.FooterName(m.Name) != "d/1-0.footer" {
 		t.Error(manifest.FooterName(m.Name))
 	}
+}
+
+// TestSlowBucket has a bucket that does not answer: files of other lakes are fetched all the same.
+func TestSlowBucket(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": "http://" + l.Addr().String(), "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"} {
+		t.Setenv(name, value)
+	}
+	w := newWorld(t, 1<<20)
+	f, content := w.gone(t, "folder", 1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for i := range 2 * fetchesMax {
+		slow := f
+		slow.Path = filepath.Join(w.store, fmt.Sprint("slow", i))
+		slow.Remote = &manifest.Remote{Address: fmt.Sprint("s3://slow/", i), Data: f.Remote.Data, Size: f.Remote.Size, Sum: f.Remote.Sum}
+		waiting.Go(func() {
+			if _, err := w.cache.Pin(ctx, []File{slow}, false); err == nil {
+				t.Error("a bucket that does not answer has a file")
+			}
+		})
+	}
+	for range fetchesMax { // each has sent a request
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	pinned, err := w.cache.Pin(t.Context(), []File{f}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pinned.Release()
+	if got, err := os.ReadFile(f.Path); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("got %d bytes, %v, want %d", len(got), err, len(content))
+	}
+	cancel()
+	waiting.Wait()
 }

@@ -17,35 +17,27 @@ import (
 	"github.com/google/uuid"
 )
 
-// billOfMaterials lists what is in the binary, as CycloneDX: the modules, the C libraries, and the
-// packages of Debian of which the image has files.
+// billOfMaterials lists what is in the packages, as CycloneDX: the modules of both programs, the C
+// libraries, and the packages of Debian of which the image has files.
 func (r *release) billOfMaterials(ctx context.Context, b *build) error {
-	raw := filepath.Join(r.work, "bom-"+b.arch+".json")
-	tool := filepath.Join(r.root, ".build", "dist-tools", "cyclonedx-gomod")
-	if err := run(ctx, b.source, b.environment(), tool, "bin", "-json", "-std", "-noserial", "-output", raw, b.binary); err != nil {
-		return err
-	}
-	file, err := os.Open(raw)
+	bom, err := r.modules(ctx, b, b.binary)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	bom := new(cyclonedx.BOM)
-	if err := cyclonedx.NewBOMDecoder(file, cyclonedx.BOMFileFormatJSON).Decode(bom); err != nil {
-		return err
-	}
-	if bom.Metadata == nil || bom.Metadata.Component == nil || bom.Components == nil {
-		return errors.New("cyclonedx-gomod lists no components")
-	}
 	bom.Metadata.Timestamp = r.time.Format(time.RFC3339)
 	bom.Metadata.Component.Version = r.version
+	committer, err := r.modules(ctx, b, b.committer)
+	if err != nil {
+		return err
+	}
 	libraries, err := r.libraries(ctx, b)
 	if err != nil {
 		return err
 	}
-	all := append(*bom.Components, libraries...)
+	all := slices.Concat(*bom.Components, *committer.Components, libraries)
 	slices.SortStableFunc(all, func(a, b cyclonedx.Component) int { return strings.Compare(a.BOMRef, b.BOMRef) })
-	bom.Components = &all
+	all = slices.CompactFunc(all, func(a, b cyclonedx.Component) bool { return a.BOMRef == b.BOMRef })
+	bom.Components, bom.Dependencies = &all, nil // those of one program
 	sum := sha256.Sum256([]byte(r.commit + r.version + b.arch))
 	bom.SerialNumber = uuid.NewSHA1(uuid.NameSpaceOID, sum[:]).URN()
 	out, err := r.create("perigee-" + r.version + "-linux-" + b.arch + ".cdx.json")
@@ -54,6 +46,28 @@ func (r *release) billOfMaterials(ctx context.Context, b *build) error {
 	}
 	defer out.Close()
 	return errors.Join(cyclonedx.NewBOMEncoder(out, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom), out.Close())
+}
+
+// modules lists the modules of a program.
+func (r *release) modules(ctx context.Context, b *build, program string) (*cyclonedx.BOM, error) {
+	raw := filepath.Join(r.work, "bom-"+b.arch+".json")
+	tool := filepath.Join(r.root, ".build", "dist-tools", "cyclonedx-gomod")
+	if err := run(ctx, b.source, b.environment(), tool, "bin", "-json", "-std", "-noserial", "-output", raw, program); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(raw)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	bom := new(cyclonedx.BOM)
+	if err := cyclonedx.NewBOMDecoder(file, cyclonedx.BOMFileFormatJSON).Decode(bom); err != nil {
+		return nil, err
+	}
+	if bom.Metadata == nil || bom.Metadata.Component == nil || bom.Components == nil {
+		return nil, errors.New("cyclonedx-gomod lists no components")
+	}
+	return bom, nil
 }
 
 var libraryLine = regexp.MustCompile(`(?m)^(LuaJIT|DuckDB|LMDB) v?(\S+)$`)

@@ -6,18 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 )
 
-// A build is the binary for one architecture.
+// A build is what is compiled for one architecture.
 type build struct {
 	arch       string // as Go and Debian name it
 	compiler   string
 	source     string // clone of the commit that it is built from
-	binary     string
+	binary     string // perigee
+	committer  string // perigee-lake, which needs no library of the machine
 	glibc      string // the oldest version of glibc that has all that the binary needs
 	licences   []byte // of all that is linked
 	completion []byte // for bash
@@ -26,7 +28,7 @@ type build struct {
 // compilers has the C compiler for each architecture, as Debian names it.
 var compilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
 
-// compile builds the binary from a clone of the commit, with the libraries in the clone.
+// compile builds the programs from a clone of the commit, with the libraries in the clone.
 func (r *release) compile(ctx context.Context, arch string) (*build, error) {
 	b := &build{arch: arch, compiler: compilers[arch], source: filepath.Join(r.work, "source-"+arch)}
 	if b.compiler == "" {
@@ -51,7 +53,20 @@ func (r *release) compile(ctx context.Context, arch string) (*build, error) {
 	if err := run(ctx, b.source, env, "tools/go.sh", "build", "-trimpath", "-buildvcs=true", "-ldflags", flags, "-o", b.binary, "./cmd/perigee"); err != nil {
 		return nil, err
 	}
+	b.committer = filepath.Join(r.work, "perigee-lake-"+arch)
+	module := filepath.Join(b.source, "cmd", "perigee-lake")
+	if err := run(ctx, module, append(env, "CGO_ENABLED=0"), "../../tools/go.sh", "build", "-trimpath", "-buildvcs=true", "-ldflags", "-s -w -buildid=", "-o", b.committer, "."); err != nil {
+		return nil, err
+	}
 	return b, errors.Join(b.inspect(), r.collectLicences(ctx, b))
+}
+
+// programs returns what a package must have side by side: the engine runs the committer of its version.
+func (b *build) programs(folder string) []item {
+	return []item{
+		{name: path.Join(folder, "perigee"), mode: 0o755, from: b.binary},
+		{name: path.Join(folder, "perigee-lake"), mode: 0o755, from: b.committer},
+	}
 }
 
 func (b *build) environment() []string {

@@ -47,7 +47,9 @@ func (r *release) debianPackage(_ context.Context, b *build) error {
 		}
 		info.Contents = append(info.Contents, &files.Content{Source: from, Destination: name, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.time}})
 	}
-	add("/usr/bin/perigee", 0o755, b.binary, nil)
+	for _, p := range b.programs("/usr/bin") {
+		add(p.name, p.mode, p.from, nil)
+	}
 	add("/lib/systemd/system/perigee.service", 0o644, filepath.Join(b.source, "packaging/systemd/perigee.service"), nil)
 	add("/usr/share/bash-completion/completions/perigee", 0o644, "", b.completion)
 	add("/usr/share/doc/perigee/copyright", 0o644, "", copyright)

@@ -39,17 +39,16 @@ func (r *release) image(ctx context.Context, b *build) error {
 	if err != nil {
 		return err
 	}
-	program := []item{
-		{name: "usr/bin/perigee", mode: 0o755, from: b.binary},
-		{name: "usr/share/doc/perigee/LICENSE", mode: 0o644, from: filepath.Join(b.source, "LICENSE")},
-		{name: "usr/share/doc/perigee/LICENSES", mode: 0o644, data: b.licences},
-	}
+	programs := append(b.programs("usr/bin"),
+		item{name: "usr/share/doc/perigee/LICENSE", mode: 0o644, from: filepath.Join(b.source, "LICENSE")},
+		item{name: "usr/share/doc/perigee/LICENSES", mode: 0o644, data: b.licences},
+	)
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	created := registry.Time{Time: r.time}
 	for _, l := range []struct {
 		what  string
 		items []item
-	}{{"files of Debian: " + strings.Join(basePackages, ", "), base}, {"perigee " + r.version, program}} {
+	}{{"files of Debian: " + strings.Join(basePackages, ", "), base}, {"perigee " + r.version, programs}} {
 		var data bytes.Buffer
 		if err := writeTar(&data, l.items, r.time); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 
 	"golang.org/x/mod/module"
@@ -18,9 +19,14 @@ var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice)
 
 // collectLicences gathers the licences of all that is linked: Go, the modules, and the C libraries.
 func (r *release) collectLicences(ctx context.Context, b *build) error {
-	info, err := buildinfo.ReadFile(b.binary)
-	if err != nil {
-		return err
+	var modules []*debug.Module
+	goVersion := ""
+	for _, program := range []string{b.binary, b.committer} {
+		info, err := buildinfo.ReadFile(program)
+		if err != nil {
+			return err
+		}
+		modules, goVersion = append(modules, info.Deps...), info.GoVersion
 	}
 	// Not through tools/go.sh: without the compiler's name it would build the libraries for this machine.
 	goTool, err := output(ctx, b.source, "tools/go.sh", "-path")
@@ -53,7 +59,7 @@ func (r *release) collectLicences(ctx context.Context, b *build) error {
 		}
 		return nil
 	}
-	err = add("Go "+info.GoVersion, root)
+	err = add("Go "+goVersion, root)
 	for _, library := range []struct{ name, pattern string }{
 		{"LuaJIT", "luajit-source/*"}, {"LMDB", "lmdb-source/*"},
 	} {
@@ -64,12 +70,16 @@ func (r *release) collectLicences(ctx context.Context, b *build) error {
 			}
 		}
 	}
-	for _, dependency := range info.Deps {
-		if dependency.Replace != nil {
-			dependency = dependency.Replace
+	added := map[string]bool{}
+	for _, m := range modules {
+		if m.Replace != nil {
+			m = m.Replace
 		}
-		path, escapeErr := module.EscapePath(dependency.Path)
-		err = errors.Join(err, escapeErr, add(dependency.Path+" "+dependency.Version, filepath.Join(cache, path+"@"+dependency.Version)))
+		if name := m.Path + " " + m.Version; m.Version != "" && !added[name] { // without a version it is this repository
+			added[name] = true
+			path, escapeErr := module.EscapePath(m.Path)
+			err = errors.Join(err, escapeErr, add(name, filepath.Join(cache, path+"@"+m.Version)))
+		}
 	}
 	b.licences = text.Bytes()
 	return err

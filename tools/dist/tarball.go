@@ -81,15 +81,14 @@ func (r *release) writeTarball(name string, items []item) error {
 	return errors.Join(writeTar(zip, items, r.time), zip.Close(), file.Close())
 }
 
-// tarball packs the binary and what goes with it.
+// tarball packs the programs and what goes with them.
 func (r *release) tarball(_ context.Context, b *build) error {
 	folder := "perigee-" + r.version + "-linux-" + b.arch
-	items := []item{
-		{name: folder, mode: fs.ModeDir | 0o755},
-		{name: path.Join(folder, "perigee"), mode: 0o755, from: b.binary},
-		{name: path.Join(folder, "LICENSES"), mode: 0o644, data: b.licences},
-		{name: path.Join(folder, "perigee.bash"), mode: 0o644, data: b.completion},
-	}
+	items := append(b.programs(folder),
+		item{name: folder, mode: fs.ModeDir | 0o755},
+		item{name: path.Join(folder, "LICENSES"), mode: 0o644, data: b.licences},
+		item{name: path.Join(folder, "perigee.bash"), mode: 0o644, data: b.completion},
+	)
 	for _, from := range []string{"LICENSE", "README.md", "CHANGELOG.md", "packaging/systemd/perigee.service", "packaging/deb/perigee.yaml"} {
 		items = append(items, item{name: path.Join(folder, path.Base(from)), mode: 0o644, from: filepath.Join(b.source, from)})
 	}

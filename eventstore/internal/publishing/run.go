@@ -112,7 +112,7 @@ func findProgram() (string, error) {
 	path, err := exec.LookPath(program)
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", &event.PermanentError{Err: fmt.Errorf("the program %s, which publishes tables, is missing", program),
-			Hint: "install the package perigee-lake, or put the program beside perigee or on the path"}
+			Hint: "each package of perigee has it: put it beside perigee or on the path"}
 	}
 	return path, err
 }

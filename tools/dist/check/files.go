@@ -47,7 +47,9 @@ func (c *checker) checkTarball(arch string) error {
 			return errors.Join(fmt.Errorf("%s is missing or empty", name), err)
 		}
 	}
-	return c.checkProgram(command(arch, filepath.Join(folder, "perigee")), arch)
+	return errors.Join(
+		c.checkProgram(command(arch, filepath.Join(folder, "perigee")), arch),
+		c.checkCommitter(command(arch, filepath.Join(folder, "perigee-lake")), arch))
 }
 
 func (c *checker) checkMaterials(arch string) error {
@@ -60,10 +62,16 @@ func (c *checker) checkMaterials(arch string) error {
 		return err
 	}
 	return wants(string(text), `"bomFormat": "CycloneDX"`, `"name": "LuaJIT"`, `"name": "DuckDB"`, `"name": "LMDB"`, `"name": "libc6"`,
-		"pkg:golang/github.com/twmb/franz-go@", `"version": "`+c.version+`"`)
+		"pkg:golang/github.com/twmb/franz-go@", "pkg:golang/github.com/apache/iceberg-go@", `"version": "`+c.version+`"`)
 }
 
-// checkProgram runs a program: its version, and a script.
+// checkCommitter has perigee-lake tell its version.
+func (c *checker) checkCommitter(program []string, arch string) error {
+	version, err := c.run("/", nil, program[0], append(program[1:], "version")...)
+	return errors.Join(err, wants(version, "perigee-lake "+c.version+", commit ", "linux/"+arch))
+}
+
+// checkProgram runs perigee: its version, and a script.
 func (c *checker) checkProgram(program []string, arch string) error {
 	version, err := c.run("/", nil, program[0], append(program[1:], "version")...)
 	if err != nil {

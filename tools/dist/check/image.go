@@ -140,6 +140,10 @@ func (c *checker) runImage(config *registry.ConfigFile, root string) error {
 		_, err := c.run("/", nil, "env", contained(config.Config.Healthcheck.Test[1:]...)...)
 		return err
 	}
+	committer := func() error {
+		out, err := c.run("/", nil, "env", contained("/usr/bin/perigee-lake", "version")...)
+		return errors.Join(err, wants(out, "perigee-lake "+c.version))
+	}
 	query := func() (string, error) {
 		return c.run("/", nil, "env", contained("/usr/bin/perigee", "query", "--data", "/var/lib/perigee/data", "--format", "ndjson", "SELECT max(n) AS n FROM events")...)
 	}
@@ -148,7 +152,7 @@ func (c *checker) runImage(config *registry.ConfigFile, root string) error {
 	if err := engine.serves("http://127.0.0.1:18472"); err != nil {
 		return err
 	}
-	if err := errors.Join(post("http://127.0.0.1:18471/", `{"kind":"a","n":21}`), health()); err != nil {
+	if err := errors.Join(post("http://127.0.0.1:18471/", `{"kind":"a","n":21}`), health(), committer()); err != nil {
 		return err
 	}
 	for field, want := range map[string]string{"NoNewPrivs": "1", "CapEff": "0000000000000000", "CapPrm": "0000000000000000", "Uid": user} {

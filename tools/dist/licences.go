@@ -12,10 +12,11 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 )
 
-var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice)([.-].*)?$`)
+var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice)([._-].*)?$`)
 
 // collectLicences gathers the licences of all that is linked: Go, the modules, and the C libraries.
 func (r *release) collectLicences(ctx context.Context, b *build) error {
@@ -75,7 +76,7 @@ func (r *release) collectLicences(ctx context.Context, b *build) error {
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		if name := m.Path + " " + m.Version; m.Version != "" && !added[name] { // without a version it is this repository
+		if name := m.Path + " " + m.Version; !modfile.IsDirectoryPath(m.Path) && !added[name] { // a folder is one of this repository
 			added[name] = true
 			path, escapeErr := module.EscapePath(m.Path)
 			err = errors.Join(err, escapeErr, add(name, filepath.Join(cache, path+"@"+m.Version)))

@@ -55,6 +55,7 @@ type Cache struct {
 type entry struct {
 	File
 	pins    int
+	beyond  int    // of these, pins that may take more room than the cache has
 	used    uint64 // clock of the last pin
 	here    bool
 	fetch   *fetch // nil if none is running
@@ -197,6 +198,7 @@ func (c *Cache) trim(limit int64) {
 type Pinned struct {
 	cache   *Cache
 	entries []*entry
+	beyond  bool
 	once    sync.Once
 }
 
@@ -208,13 +210,14 @@ func (p *Pinned) Release() {
 	p.once.Do(func() {
 		p.cache.mu.Lock()
 		defer p.cache.mu.Unlock()
-		p.cache.unpin(p.entries)
+		p.cache.unpin(p.entries, p.beyond)
 	})
 }
 
 // Pin pins files, and fetches those that are missing. It waits until other queries leave enough
 // room. A caller that has pinned files must release them first: two that wait for each other
-// would wait for ever. beyond lets the files take more room than the cache has, and does not wait.
+// would wait for ever. beyond lets the files take more room than the cache has: then neither this
+// caller nor others wait for their room.
 func (c *Cache) Pin(ctx context.Context, files []File, beyond bool) (*Pinned, error) {
 	files = slices.CompactFunc(slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) }), func(a, b File) bool { return a.Path == b.Path })
 	p, err := c.reserve(ctx, files, beyond)
@@ -250,7 +253,7 @@ func (c *Cache) reserve(ctx context.Context, files []File, beyond bool) (*Pinned
 			}
 		}
 		for path, e := range c.entries {
-			if e.pins > 0 && !e.leaving && !wanted[path] {
+			if e.pins > e.beyond && !e.leaving && !wanted[path] {
 				others += e.Bytes
 			}
 		}
@@ -261,7 +264,7 @@ func (c *Cache) reserve(ctx context.Context, files []File, beyond bool) (*Pinned
 			}
 		}
 		if beyond || need+others <= c.limit {
-			return c.pin(files), nil
+			return c.pin(files, beyond), nil
 		}
 		changed := c.changed
 		c.mu.Unlock()
@@ -274,8 +277,8 @@ func (c *Cache) reserve(ctx context.Context, files []File, beyond bool) (*Pinned
 }
 
 // pin pins files. The caller holds mu, and has found room for them.
-func (c *Cache) pin(files []File) *Pinned {
-	p := &Pinned{cache: c}
+func (c *Cache) pin(files []File, beyond bool) *Pinned {
+	p := &Pinned{cache: c, beyond: beyond}
 	c.clock++
 	for _, f := range files {
 		if c.stays[f.Path] {
@@ -287,6 +290,9 @@ func (c *Cache) pin(files []File) *Pinned {
 			c.entries[f.Path] = e
 		}
 		e.pins++
+		if beyond {
+			e.beyond++
+		}
 		e.used = c.clock
 		p.entries = append(p.entries, e)
 	}
@@ -300,8 +306,11 @@ func (c *Cache) pin(files []File) *Pinned {
 }
 
 // unpin releases pins of entries. The caller holds mu.
-func (c *Cache) unpin(entries []*entry) {
+func (c *Cache) unpin(entries []*entry, beyond bool) {
 	for _, e := range entries {
+		if beyond {
+			e.beyond--
+		}
 		if e.pins--; e.pins > 0 || c.entries[e.Path] != e {
 			continue
 		}

@@ -191,6 +191,38 @@ func pin(t *testing.T, c *Cache, files ...File) *Pinned {
 	return p
 }
 
+// TestPinBeyond pins a file for maintenance: nobody waits for its room.
+func TestPinBeyond(t *testing.T) {
+	w := newWorld(t, 1500)
+	a, _ := w.gone(t, "a", 1000)
+	b, _ := w.gone(t, "b", 1000)
+	kept, err := w.cache.Pin(t.Context(), []File{a}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	other, err := w.cache.Pin(ctx, []File{b}, false)
+	if err != nil || !Has(a) || !Has(b) {
+		t.Fatalf("beside a file that is pinned beyond the limit: %v, files there: %v, %v", err, Has(a), Has(b))
+	}
+	other.Release()
+	if kept.Release(); Has(a) && Has(b) {
+		t.Error("both stay, beyond the limit")
+	}
+	both := pin(t, w.cache, a)
+	if kept, err = w.cache.Pin(t.Context(), []File{a}, true); err != nil {
+		t.Fatal(err)
+	}
+	kept.Release()
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := w.cache.Pin(ctx, []File{b}, false); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("beside a file that a query has pinned: %v", err)
+	}
+	both.Release()
+}
+
 // TestOrder checks which files leave: the one pinned least recently first, and never a pinned one.
 func TestOrder(t *testing.T) {
 	w := newWorld(t, 2500)

@@ -36,7 +36,7 @@ type Order struct {
 // A TableOrder is what a store wants of one lake table.
 type TableOrder struct {
 	Settings
-	// ID is the number of the table in the store, and Others are its other tables with a lake.
+	// ID is the number of the table in the store, and Others are its other tables with data in a lake.
 	ID     uint32  `json:"id"`
 	Others []Other `json:"others,omitempty"`
 	// UUID and Location are those that the store last recorded of the lake table; empty
@@ -62,7 +62,7 @@ type TableOrder struct {
 // An Other is another table of the store.
 type Other struct {
 	ID   uint32 `json:"id"`
-	UUID string `json:"uuid,omitempty"` // of its lake table; empty while unknown
+	UUID string `json:"uuid,omitempty"` // of its lake table; empty if it may have data in any
 }
 
 // Settings say where a lake table is.

@@ -44,9 +44,9 @@ type record struct {
 	Opening string `json:"opening,omitempty"`
 }
 
-// ErrOtherTable reports that another table of the store publishes into the table. Each would remove
-// the files of the other one.
-var ErrOtherTable = errors.New("another table of this store publishes into it: set another lake.table for one of them")
+// ErrOtherTable reports that another table of the store publishes into the table, or has data only
+// there that must come back first. Each would remove the files of the other one.
+var ErrOtherTable = errors.New("another table of this store publishes into it, or has rows only there that are yet to come back: set another lake.table for one of them, or wait")
 
 // ErrRolledBack reports an order with a step that the table already covers: the store's folder
 // was set back to an earlier state without a new incarnation.

@@ -57,7 +57,7 @@ func Prepare(next *manifest.Manifest, folder, opening string, now time.Time) *la
 		}
 		files, names := wantedFiles(next, t, columns, folder, step, now)
 		isSame, tidy := checksum(names, columns) == t.Lake.Files, tidyOf(t.Lake, now)
-		if slices.ContainsFunc(t.Files, t.MustReturn) { // no snapshot names their objects
+		if slices.ContainsFunc(next.Tables, func(of *manifest.Table) bool { return hasReturning(of, t.Lake) }) {
 			tidy = nil
 		}
 		if isSame && tidy == nil || t.Lake.UUID == "" && len(names) == 0 {
@@ -87,6 +87,14 @@ func Prepare(next *manifest.Manifest, folder, opening string, now time.Time) *la
 		return nil
 	}
 	return order
+}
+
+// hasReturning reports whether a table has files that must come back to the disk and whose objects may be
+// in a lake: its newest snapshot does not name them.
+func hasReturning(t *manifest.Table, l *manifest.Lake) bool {
+	return slices.ContainsFunc(t.Files, func(f *manifest.File) bool {
+		return t.MustReturn(f) && (l.Location == "" || strings.HasPrefix(f.Remote.Address, strings.TrimSuffix(l.Location, "/")+"/"))
+	})
 }
 
 // tidyOf returns how an order must tidy the lake, or nil if that is not due.
@@ -247,7 +255,11 @@ func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wante
 		o.Openings = append(o.Openings, lake.Opening{ID: one.ID, Step: one.Step})
 	}
 	for _, other := range m.Tables {
-		if other.ID != t.ID && other.Lake != nil {
+		switch {
+		case other.ID == t.ID:
+		case slices.ContainsFunc(other.Files, other.MustReturn): // in the lake that it had before
+			o.Others = append(o.Others, lake.Other{ID: other.ID})
+		case other.Lake != nil:
 			o.Others = append(o.Others, lake.Other{ID: other.ID, UUID: other.Lake.UUID})
 		}
 	}

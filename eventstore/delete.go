@@ -114,10 +114,10 @@ func deletesOf(t *manifest.Table) []catalog.Delete {
 	return all
 }
 
-// addFetchError adds to running deletes of a table why a file in its lake could not be fetched for them.
+// addFetchError adds to running deletes of a table why no file in its lake can be fetched for them.
 func (s *Store) addFetchError(t *manifest.Table, deletes []catalog.Delete) {
-	err := s.lakes.fetchError(t.ID)
-	if err == nil {
+	err := s.fetchError(t)
+	if err == nil || !hasDeletesInLake(t) {
 		return
 	}
 	for i := range deletes {
@@ -190,7 +190,7 @@ func (s *Store) rewriteForDeletes(ctx context.Context) error {
 		if last == 0 {
 			continue
 		}
-		var groups [][]*manifest.File
+		var groups, fetched [][]*manifest.File
 		var gone []*manifest.File
 		for _, f := range t.Files {
 			switch {
@@ -199,9 +199,14 @@ func (s *Store) rewriteForDeletes(ctx context.Context) error {
 				without := *f
 				without.Deleted = last
 				gone = append(gone, &without)
-			case s.isHere(t, f):
+			case f.Remote == nil:
 				groups = append(groups, []*manifest.File{f})
+			case s.isHere(t, f):
+				fetched = append(fetched, []*manifest.File{f})
 			}
+		}
+		if len(fetched) > 0 {
+			errs = append(errs, s.deleteIn(ctx, t, fetched)) // of its own, so that neither keeps the others waiting
 		}
 		for batch := range slices.Chunk(groups, rewriteMax) {
 			if err := s.deleteIn(ctx, t, batch); err != nil {

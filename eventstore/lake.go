@@ -283,7 +283,9 @@ func (s *Store) rewriteForLake(ctx context.Context) error {
 		for _, f := range publishing.NeedRewrite(t) {
 			switch {
 			case !s.isHere(t, f):
-			case f.Remote != nil || !s.unmerged[f.Name] && len(groups) < rewriteMax:
+			case f.Remote != nil: // first, so that no other file keeps it from being rewritten
+				groups = slices.Insert(groups, 0, []*manifest.File{f})
+			case !s.unmerged[f.Name] && len(groups) < rewriteMax:
 				groups = append(groups, []*manifest.File{f})
 			}
 		}
@@ -430,8 +432,7 @@ func (s *Store) leavingFiles(t *manifest.Table, now time.Time) (files []*manifes
 // leaveFile lets the data of a file leave the disk, after it has compared them with the object in
 // the lake.
 func (s *Store) leaveFile(ctx context.Context, m *manifest.Manifest, t *manifest.Table, f *manifest.File) error {
-	snapshot := s.snapshot() // keeps the file
-	defer snapshot.release()
+	defer s.keepFiles(t.ID)()
 	path := t.Path(s.folder, f.Name)
 	entry := s.current().TableByID(t.ID)
 	if entry == nil || !slices.Contains(entry.Files, f) || s.lakes.isReturned(path) {
@@ -561,6 +562,21 @@ type lakeFetch struct {
 // fetchTime bounds how long a file is fetched for maintenance.
 const fetchTime = 30 * time.Minute
 
+// nextFile returns a file that needs maintenance and that it can have now, or nil: one that was fetched,
+// before it is given up, or else the newest.
+func (s *Store) nextFile(t *manifest.Table, needs func(f *manifest.File) bool) (next *manifest.File) {
+	for _, f := range t.Files {
+		switch {
+		case !needs(f) || !s.isHere(t, f) && !t.HasLost(f):
+		case f.Remote != nil:
+			return f
+		case next == nil || f.MaxTime > next.MaxTime:
+			next = f
+		}
+	}
+	return next
+}
+
 // isHere reports whether maintenance can read a file now.
 func (s *Store) isHere(t *manifest.Table, f *manifest.File) bool {
 	if f.Remote == nil {
@@ -602,12 +618,15 @@ func (s *Store) fetchNext(ctx context.Context) {
 }
 
 // neededFile returns a file of a table that maintenance needs and whose data are in a lake, or nil: any
-// of them, so that one that cannot be fetched does not keep the others there.
+// of them, so that one that cannot be fetched does not keep the others there. Where the newest files come
+// first, those on disk do.
 func (s *Store) neededFile(t *manifest.Table) *manifest.File {
 	var files []*manifest.File
 	last, isFull, rewrite, live := lastDelete(t), s.isFull(t), publishing.NeedRewrite(t), s.tableByID(t.ID)
+	mustChange := func(f *manifest.File) bool { return f.Undivided || live.needsRecompute(t, f) }
+	changesLocal := slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Remote == nil && mustChange(f) })
 	for _, f := range t.Files {
-		isNeeded := t.MustReturn(f) || slices.Contains(rewrite, f) || !isFull && (f.Deleted < last || f.Undivided || live.needsRecompute(t, f))
+		isNeeded := t.MustReturn(f) || slices.Contains(rewrite, f) || !isFull && (f.Deleted < last || !changesLocal && mustChange(f))
 		if f.Remote != nil && !t.HasLost(f) && isNeeded {
 			files = append(files, f)
 		}
@@ -669,6 +688,11 @@ func (s *Store) useFetched() (failed error) {
 		if fetch.ended.IsZero() || fetch.inUse {
 			continue
 		}
+		if fetch.err == nil && time.Since(fetch.ended) > lookAge { // other engines may have rewritten it meanwhile
+			fetch.pinned.Release()
+			delete(s.lakes.fetches, table)
+			continue
+		}
 		fetch.inUse = true
 		if fetch.err == nil {
 			continue
@@ -695,11 +719,14 @@ func (s *Store) releaseFetched() {
 	}
 }
 
-// fetchError returns why the last file of a table could not be fetched for maintenance, or nil.
-func (l *lakes) fetchError(table uint32) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if fetch := l.fetches[table]; fetch != nil {
+// fetchError returns why no file of a table can be fetched for maintenance, or nil.
+func (s *Store) fetchError(t *manifest.Table) error {
+	if t.Lake != nil && t.Lake.Error != "" && s.isFull(t) {
+		return &event.PermanentError{Err: fmt.Errorf("too many rewritten files wait for the lake: %s", t.Lake.Error), Hint: t.Lake.Hint}
+	}
+	s.lakes.mu.Lock()
+	defer s.lakes.mu.Unlock()
+	if fetch := s.lakes.fetches[t.ID]; fetch != nil {
 		return fetch.err
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/publishing"
@@ -68,8 +69,9 @@ func (s *Store) compact(ctx context.Context) error {
 	failed := s.useFetched()
 	failed = errors.Join(failed, s.removeOldFiles(time.Now()), s.rewriteForDeletes(ctx), s.divideFile(ctx), s.recomputeFile(ctx), s.rewriteForLake(ctx), s.returnFiles())
 	s.releaseFetched()
+	failed = errors.Join(failed, s.mergeUnlessChanged(ctx))
 	s.fetchNext(ctx)
-	return errors.Join(failed, s.mergeUnlessChanged(ctx))
+	return failed
 }
 
 // pause waits until a maintenance loop has work. After an error it waits for a shorter time.
@@ -77,7 +79,7 @@ func (s *Store) pause(err error, loop chan struct{}) {
 	wait := maintenanceInterval
 	if err != nil && !s.isClosed() {
 		wait = maintenanceRetry
-		s.options.Log.Error("event store: maintenance failed, will retry", "error", err)
+		s.options.Log.Error("event store: maintenance failed, will retry", "error", err, "hint", event.HintOf(err))
 	}
 	closed := s.log.Closed()
 	if loop != s.sealer {
@@ -152,21 +154,41 @@ func (s *Store) removeOldFiles(now time.Time) error {
 		}
 	}
 	for id, names := range old {
-		if err := s.replaceFiles(id, names, nil); err != nil {
+		if err := s.expireFiles(id, names); err != nil {
 			return fmt.Errorf("eventstore: remove old files: %w", err)
 		}
 	}
 	return nil
 }
 
+// expireFiles removes files of a table with all their rows.
+func (s *Store) expireFiles(table uint32, names map[string]bool) error {
+	return s.swapFiles(table, names, nil, func(*manifest.Table) error { return nil })
+}
+
 // replaceFiles replaces file entries of a table in one manifest change. Files left without an
-// entry are deleted once no reader needs them.
+// entry are deleted once no reader needs them. It fails if another engine has rewritten one of them
+// in the lake since it was read: its rows, among which some may be deleted there, would come back.
 func (s *Store) replaceFiles(table uint32, names map[string]bool, fresh []*manifest.File) error {
 	return s.exchangeFiles(table, names, fresh, func(*manifest.Table) {})
 }
 
 // exchangeFiles is like replaceFiles, but also applies a further change to the table.
 func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*manifest.File, also func(next *manifest.Table)) error {
+	return s.swapFiles(table, names, fresh, func(t *manifest.Table) error {
+		for _, f := range t.Files {
+			stays := slices.ContainsFunc(fresh, func(same *manifest.File) bool { return same.Name == f.Name && t.HasLost(same) })
+			if names[f.Name] && t.HasLost(f) && !stays {
+				return fmt.Errorf("another engine has rewritten file %s of table %s meanwhile", f.Name, t.Name)
+			}
+		}
+		also(t)
+		return nil
+	})
+}
+
+// swapFiles replaces file entries of a table, after check has agreed and changed what else must change.
+func (s *Store) swapFiles(table uint32, names map[string]bool, fresh []*manifest.File, check func(t *manifest.Table) error) error {
 	var gone []*manifest.File
 	t := s.current().TableByID(table)
 	dropped := &garbage{table: table, remove: func() (err error) {
@@ -180,6 +202,9 @@ func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*mani
 	}}
 	return s.change(func(next *manifest.Manifest) error {
 		t := next.TableByID(table)
+		if err := check(t); err != nil {
+			return err
+		}
 		var kept []*manifest.File
 		stays := map[string]bool{}
 		for _, f := range fresh {
@@ -194,7 +219,6 @@ func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*mani
 			}
 		}
 		t.Files = append(kept, fresh...)
-		also(t)
 		s.pruneTable(next, t)
 		return nil
 	}, dropped)

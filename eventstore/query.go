@@ -153,14 +153,15 @@ func (s *Store) releaseSlot() { <-s.slots }
 // A querySlot is the slot of a running query. While files of lakes are fetched for it, it has a
 // slot in Store.fetching instead, so that a slow lake does not keep other queries from running.
 type querySlot struct {
-	in chan struct{}
+	in chan struct{} // nil for none
 }
 
-// moveTo changes the slot. After an error, the query keeps the former one.
+// moveTo changes the slot. The query has none while it waits, since queries that want to change in
+// opposite directions would wait for each other, nor after an error.
 func (q *querySlot) moveTo(ctx context.Context, slots chan struct{}) error {
+	q.release()
 	select {
 	case slots <- struct{}{}:
-		q.release()
 		q.in = slots
 		return nil
 	case <-ctx.Done():
@@ -168,18 +169,25 @@ func (q *querySlot) moveTo(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-func (q *querySlot) release() { <-q.in }
+func (q *querySlot) release() {
+	if q.in != nil {
+		<-q.in
+	}
+	q.in = nil
+}
 
 // startQuery waits for a slot and starts the query.
 func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 	ctx, cancel := s.untilClosed(running.ctx)
-	if err := s.acquireSlot(ctx); err != nil {
+	ended := s.reading.begin()
+	slot := new(querySlot)
+	if err := slot.moveTo(ctx, s.slots); err != nil {
 		cancel()
+		ended()
 		return nil, err
 	}
 	running.start()
 	snapshot := s.snapshot()
-	slot := &querySlot{s.slots}
 	pins := &pins{store: s, snapshot: snapshot, slot: slot}
 	result, err := s.worker.Query(ctx, sqlclient.Query{
 		Version: snapshot.manifest.Version, Ends: snapshot.ends, SQL: statement.DescribeRequired(snapshot.manifest, q.SQL), Params: q.Params, External: s.systemTables(q.SQL),
@@ -193,6 +201,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 		snapshot.release()
 		cancel()
 		slot.release()
+		ended()
 		return nil, err
 	}
 	return &Rows{result: result, format: q.Format, shown: q.Shown, running: running, end: func() {
@@ -202,6 +211,7 @@ func (s *Store) startQuery(running *runningQuery, q *Statement) (*Rows, error) {
 		cancel()
 		slot.release()
 		s.endQuery(running, result.Err())
+		ended()
 	}}, nil
 }
 

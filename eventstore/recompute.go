@@ -184,13 +184,8 @@ func (s *Store) recomputeFile(ctx context.Context) error {
 	var failed error
 	for _, entry := range m.Tables {
 		t := s.tableByID(entry.ID)
-		var newest *manifest.File
-		for _, f := range entry.Files {
-			if (s.isHere(entry, f) || entry.HasLost(f)) && t.needsRecompute(entry, f) && (newest == nil || f.MaxTime > newest.MaxTime) {
-				newest = f
-			}
-		}
-		if newest == nil {
+		next := s.nextFile(entry, func(f *manifest.File) bool { return t.needsRecompute(entry, f) })
+		if next == nil {
 			ended := *entry
 			ended.Recomputes = slices.Clone(entry.Recomputes)
 			if endRecomputes(m, &ended); !slices.Equal(ended.Recomputes, entry.Recomputes) { // the table has no files
@@ -200,7 +195,7 @@ func (s *Store) recomputeFile(ctx context.Context) error {
 			}
 			continue
 		}
-		if err := s.recomputeIn(ctx, m, t, newest); err != nil {
+		if err := s.recomputeIn(ctx, m, t, next); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("recompute a column of table %s: %w", entry.Name, err))
 			continue
 		}

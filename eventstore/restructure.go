@@ -195,8 +195,12 @@ func (s *Store) restructureWithoutDeletes(ctx context.Context, table string, cha
 func (s *Store) awaitDeletesInLake(ctx context.Context, table uint32) error {
 	var failed error
 	err := s.awaitChange(ctx, func() bool {
-		failed = s.lakes.fetchError(table)
-		return failed != nil || !hasDeletesInLake(s.current().TableByID(table))
+		t := s.current().TableByID(table)
+		if !hasDeletesInLake(t) {
+			return true
+		}
+		failed = s.fetchError(t)
+		return failed != nil
 	})
 	return errors.Join(err, failed)
 }

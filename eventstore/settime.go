@@ -40,6 +40,12 @@ func (c TimeColumn) kind() event.Type {
 // rewritten in the background, one per day; this resumes after a crash. WaitDivided waits for
 // it.
 func (s *Store) SetTime(ctx context.Context, table string, c TimeColumn) error {
+	defer s.restructures.begin()()
+	if s.isClosed() {
+		return ErrClosed
+	}
+	ctx, cancel := s.untilClosed(ctx)
+	defer cancel()
 	defer wake(s.compactor)
 	read := map[string]sqlclient.FileTimes{}
 	for {
@@ -59,9 +65,8 @@ var errUnread = errors.New("a file must be fetched first")
 // readTimes reads the times of the table's current files. It skips files that a delete has
 // yet to rewrite; they are read later.
 func (s *Store) readTimes(ctx context.Context, table string, c TimeColumn, read map[string]sqlclient.FileTimes) error {
-	snapshot := s.snapshot()
-	defer snapshot.release()
-	entry := snapshot.manifest.Table(table)
+	entry, release := s.keepTable(table)
+	defer release()
 	if entry == nil || c.Name == "" || len(entry.Deletes) > 0 {
 		return nil
 	}
@@ -171,19 +176,21 @@ func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlcl
 			return err
 		}
 	}
-	files := make([]*manifest.File, len(planned.Files))
 	missing := int64(0)
-	for i, f := range planned.Files {
-		file, times := *f, read[f.Name]
-		file.MinTime, file.MaxTime, file.Undivided = times.Least, times.Greatest, c.Name != ""
-		files[i], missing = &file, missing+times.Missing
+	for _, f := range planned.Files {
+		missing += read[f.Name].Missing
 	}
 	if missing > 0 {
 		return configError(fmt.Sprintf(`give them a time, or delete them: perigee table delete %s "WHERE try_cast(%s AS TIMESTAMP) IS NULL"`, t.Name(), sqltext.QuoteName(next.time)),
 			"rows without a time in column %s: %d", next.time, missing)
 	}
 	return t.replaceSchema(next, func(entry *manifest.Table) error {
-		entry.Time, entry.Files = next.time, files
+		for i, f := range entry.Files { // those of planned, but reports of the lake may have changed some
+			file, times := *f, read[f.Name]
+			file.MinTime, file.MaxTime, file.Undivided = times.Least, times.Greatest, c.Name != ""
+			entry.Files[i] = &file
+		}
+		entry.Time = next.time
 		if next.time == "" {
 			entry.Retention = 0
 		}
@@ -191,23 +198,18 @@ func (t *Table) setTime(ctx context.Context, c TimeColumn, read map[string]sqlcl
 	})
 }
 
-// divideFile splits one file of each table whose time column changed into a file per day, the newest
-// first, except those in lakes that are not fetched yet. If more files remain, it wakes the compactor
+// divideFile splits one file of each table whose time column changed into a file per day: one that was
+// fetched from a lake, or else the newest one on disk. If more files remain, it wakes the compactor
 // again.
 func (s *Store) divideFile(ctx context.Context) error {
 	var failed error
 	for _, t := range s.current().Tables {
-		var newest *manifest.File
-		for _, f := range t.Files {
-			if f.Undivided && (s.isHere(t, f) || t.HasLost(f)) && (newest == nil || f.MaxTime > newest.MaxTime) {
-				newest = f
-			}
-		}
-		if newest == nil {
+		f := s.nextFile(t, func(f *manifest.File) bool { return f.Undivided })
+		if f == nil {
 			continue
 		}
-		if err := s.divide(ctx, t.ID, newest); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("divide file %s of table %s by days: %w", newest.Name, t.Name, err))
+		if err := s.divide(ctx, t.ID, f); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("divide file %s of table %s by days: %w", f.Name, t.Name, err))
 			continue
 		}
 		wake(s.compactor)

@@ -35,6 +35,16 @@ func (s *Store) keepFiles(table uint32) (release func()) {
 	return s.pin(table)
 }
 
+// keepTable returns a table, or nil, and keeps its files until release.
+func (s *Store) keepTable(name string) (t *manifest.Table, release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t = s.manifest.Table(name); t == nil {
+		return nil, func() {}
+	}
+	return t, s.pin(t.ID)
+}
+
 // A pin keeps the files of a version of the manifest: those of a table, or of all tables and the log
 // if table is 0.
 type pin struct {

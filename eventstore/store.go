@@ -100,6 +100,8 @@ type Store struct {
 	compacting, sealing sync.Mutex
 	creating            sync.Mutex // held while a table is created
 	restructures        inFlight
+	reading             inFlight // queries
+	released            bool     // the lock is given up; changing protects it
 	merging             merging
 	unsaved             atomic.Bool // a version that a restructure failed to save may be on disk
 	changing            sync.Mutex  // held while the manifest changes; protects manifests and version
@@ -283,6 +285,9 @@ func (s *Store) change(f func(next *manifest.Manifest) error, dropped *garbage) 
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
+	if s.released {
+		return ErrClosed
+	}
 	next := s.current().Clone()
 	if err := f(next); err != nil {
 		return err
@@ -319,11 +324,9 @@ func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {
 		close(s.closing)
-		for range cap(s.slots) { // wait for the last query
+		s.reading.wait()
+		for range cap(s.slots) { // wait for the last Tail
 			s.slots <- struct{}{}
-		}
-		for range cap(s.fetching) {
-			s.fetching <- struct{}{}
 		}
 		s.background.Wait()
 		s.restructures.wait()
@@ -341,6 +344,9 @@ func (s *Store) release() error {
 	if s.worker != nil {
 		errs = append(errs, s.worker.Close())
 	}
+	s.changing.Lock() // another process may own the manifest from now on
+	s.released = true
+	s.changing.Unlock()
 	if s.log != nil {
 		errs = append(errs, s.log.Close())
 	}

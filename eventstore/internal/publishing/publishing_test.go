@@ -322,7 +322,7 @@ func TestTidy(t *testing.T) {
 // fails, and one of this release.
 func TestOtherProgram(t *testing.T) {
 	for _, test := range []struct{ name, script, check, run, hint string }{
-		{"none", "", "the program perigee-lake, which publishes tables, is missing", "is missing", "put it beside perigee"},
+		{"none", "", "the program perigee-lake, which publishes tables, is missing", "is missing", "each package of perigee has it"},
 		{
 			"another release", `[ "$1" = publish ] || { echo perigee-lake 0.0.1, commit abc; exit; }
 echo perigee-lake: they differ >&2

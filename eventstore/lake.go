@@ -438,7 +438,7 @@ func (s *Store) leaveFile(ctx context.Context, m *manifest.Manifest, t *manifest
 	if entry == nil || !slices.Contains(entry.Files, f) || s.lakes.isReturned(path) {
 		return nil
 	}
-	remote, footer, err := s.lakes.cache.Verify(ctx, path, lakecache.Address(t.Lake.Location, publishing.Published(m, t, f)))
+	remote, footer, err := s.lakes.cache.Verify(ctx, path, lake.Address(t.Lake.Location, publishing.Published(m, t, f)))
 	if err != nil {
 		return err
 	}

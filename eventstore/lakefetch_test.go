@@ -258,7 +258,7 @@ func TestLakeTakenOver(t *testing.T) {
 	changeEntry(t, s, func(next *manifest.Manifest, _ *manifest.Table) { // the other lock, without the first
 		entry := next.Table("other")
 		known := *entry.Lake
-		known.Location, known.Tidied, entry.Lake = filepath.Dir(filepath.Dir(remoteAddress(s))), time.Time{}, &known
+		known.Location, known.Tidied, entry.Lake = "file://"+filepath.Join(remoteAddress(s), "../../.."), time.Time{}, &known
 		order := publishing.Prepare(next.Clone(), s.folder, s.opening, later)
 		if order != nil && order.Tables[0].Tidy != nil {
 			t.Error("its lake is tidied, where objects of another table are")

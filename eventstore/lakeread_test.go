@@ -22,6 +22,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/lakecache"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/lake"
 	"github.com/perigeedb/perigee/internal/powercut"
 	"github.com/perigeedb/perigee/internal/s3client"
 	"github.com/perigeedb/perigee/internal/testseed"
@@ -496,7 +497,7 @@ func TestLakeLocalVerifies(t *testing.T) {
 		t.Fatal(err)
 	}
 	entry := s.current().Table("events")
-	object := lakecache.Address(entry.Lake.Location, strings.TrimSuffix(entry.Files[1].Name, ".parquet")+"-"+s.current().Incarnations[0].ID+".parquet")
+	object := lake.Address(entry.Lake.Location, strings.TrimSuffix(entry.Files[1].Name, ".parquet")+"-"+s.current().Incarnations[0].ID+".parquet")
 	whole, err := os.ReadFile(object)
 	if err != nil {
 		t.Fatal(err)
@@ -965,7 +966,7 @@ func TestLakeOthersLeave(t *testing.T) {
 	if len(files) < 3 {
 		t.Fatalf("%d files can leave, want at least 3", len(files))
 	}
-	if err := os.Truncate(lakecache.Address(entry.Lake.Location, strings.TrimSuffix(files[0].Name, ".parquet")+"-"+m.Incarnations[0].ID+".parquet"), 100); err != nil {
+	if err := os.Truncate(lake.Address(entry.Lake.Location, strings.TrimSuffix(files[0].Name, ".parquet")+"-"+m.Incarnations[0].ID+".parquet"), 100); err != nil {
 		t.Fatal(err)
 	}
 	published := s.publish(t.Context(), time.Now().Add(48*time.Hour))
@@ -996,7 +997,7 @@ func TestLakeGoneStaysGone(t *testing.T) {
 			return err
 		},
 		"another time column, without the objects": func(s *Store) error {
-			if err := os.RemoveAll(lakecache.Address(s.current().Table("events").Lake.Location, "")); err != nil {
+			if err := os.RemoveAll(lake.Address(s.current().Table("events").Lake.Location, "")); err != nil {
 				return err
 			}
 			err := s.SetTime(t.Context(), "events", TimeColumn{Name: "id", Unit: event.Seconds})

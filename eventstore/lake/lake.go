@@ -15,7 +15,9 @@ package lake
 
 import (
 	"errors"
+	"net/url"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -185,6 +187,15 @@ type TableReport struct {
 // and of the incarnation that wrote it.
 func FileName(name, incarnation string) string {
 	return name[:len(name)-len(suffix)] + "-" + incarnation + suffix
+}
+
+// Address returns the address of a file in a lake table at location: a path, or s3://BUCKET/KEY.
+func Address(location, name string) string {
+	location = strings.TrimSuffix(location, "/")
+	if u, err := url.Parse(location); err == nil && (u.Scheme == "" || u.Scheme == "file") {
+		location = u.Path
+	}
+	return location + "/data/" + name
 }
 
 const suffix = ".parquet"

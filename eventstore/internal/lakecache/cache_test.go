@@ -364,22 +364,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestAddress(t *testing.T) {
-	for location, want := range map[string]string{
-		"s3://bucket/lake/test.db/events":  "s3://bucket/lake/test.db/events/data/n",
-		"s3://bucket/lake/test.db/events/": "s3://bucket/lake/test.db/events/data/n",
-		"file:///tmp/lake/events":          "/tmp/lake/events/data/n",
-		"/tmp/lake/events":                 "/tmp/lake/events/data/n",
-	} {
-		if got := Address(location, "n"); got != want {
-			t.Errorf("%s: %s, want %s", location, got, want)
-		}
-	}
-	if m := (&manifest.File{Name: "d/1-0.parquet"}); manifest.FooterName(m.Name) != "d/1-0.footer" {
-		t.Error(manifest.FooterName(m.Name))
-	}
-}
-
 // TestSlowBucket has a bucket that does not answer: files of other lakes are fetched all the same.
 func TestSlowBucket(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,15 +23,6 @@ const stallTime = 10 * time.Second
 
 // errStalled ends a read that stalls.
 var errStalled = fmt.Errorf("no data for %v", stallTime)
-
-// Address returns the address of a file in a lake table: a path, or s3://BUCKET/KEY.
-func Address(location, name string) string {
-	location = strings.TrimSuffix(location, "/")
-	if u, err := url.Parse(location); err == nil && (u.Scheme == "" || u.Scheme == "file") {
-		location = u.Path
-	}
-	return location + "/data/" + name
-}
 
 // objects reads the objects of lakes: files of a folder, and of S3.
 type objects struct {

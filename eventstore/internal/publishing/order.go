@@ -93,7 +93,7 @@ func Prepare(next *manifest.Manifest, folder, opening string, now time.Time) *la
 // in a lake: its newest snapshot does not name them.
 func hasReturning(t *manifest.Table, l *manifest.Lake) bool {
 	return slices.ContainsFunc(t.Files, func(f *manifest.File) bool {
-		return t.MustReturn(f) && (l.Location == "" || strings.HasPrefix(f.Remote.Address, strings.TrimSuffix(l.Location, "/")+"/"))
+		return t.MustReturn(f) && (l.Location == "" || strings.HasPrefix(f.Remote.Address, lake.Address(l.Location, "")))
 	})
 }
 

@@ -189,7 +189,7 @@ func (d *debian) checkEngine() error {
 	return errors.Join(
 		engine.serves("http://127.0.0.1:18472"),
 		post("http://127.0.0.1:18471/", `{"kind":"a","n":21}`),
-		d.expect("perigee check --connect /etc/perigee/perigee.yaml --data "+data+" 2>&1 || true", "lake   │ perigee-lake    │ ok"),
+		d.expect("setpriv --reuid=perigee --regid=perigee --clear-groups perigee check --connect /etc/perigee/perigee.yaml --data "+data+" 2>&1 || true", "lake   │ perigee-lake    │ ok"),
 		d.expect("setpriv --reuid=perigee --regid=perigee --clear-groups perigee status --data "+data, "events"),
 		d.expect("setpriv --reuid=perigee --regid=perigee --clear-groups perigee query --data "+data+" --format ndjson 'SELECT max(n) AS n FROM events'", `{"n":42}`),
 		d.expect("stat -c '%U %a' "+data, "perigee 700"),

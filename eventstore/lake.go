@@ -623,10 +623,12 @@ func (s *Store) fetchNext(ctx context.Context) {
 func (s *Store) neededFile(t *manifest.Table) *manifest.File {
 	var files []*manifest.File
 	last, isFull, rewrite, live := lastDelete(t), s.isFull(t), publishing.NeedRewrite(t), s.tableByID(t.ID)
-	mustChange := func(f *manifest.File) bool { return f.Undivided || live.needsRecompute(t, f) }
-	changesLocal := slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Remote == nil && mustChange(f) })
+	divides := func(f *manifest.File) bool { return f.Undivided }
+	recomputes := func(f *manifest.File) bool { return live.needsRecompute(t, f) }
+	isHere := func(f *manifest.File) bool { return f.Remote == nil }
+	dividesHere, recomputesHere := hasFile(t, isHere, divides), hasFile(t, isHere, recomputes)
 	for _, f := range t.Files {
-		isNeeded := t.MustReturn(f) || slices.Contains(rewrite, f) || !isFull && (f.Deleted < last || !changesLocal && mustChange(f))
+		isNeeded := t.MustReturn(f) || slices.Contains(rewrite, f) || !isFull && (f.Deleted < last || !dividesHere && divides(f) || !recomputesHere && recomputes(f))
 		if f.Remote != nil && !t.HasLost(f) && isNeeded {
 			files = append(files, f)
 		}
@@ -635,6 +637,11 @@ func (s *Store) neededFile(t *manifest.Table) *manifest.File {
 		return nil
 	}
 	return files[rand.IntN(len(files))]
+}
+
+// hasFile reports whether a table has a file of which both are true.
+func hasFile(t *manifest.Table, is, has func(f *manifest.File) bool) bool {
+	return slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return is(f) && has(f) })
 }
 
 // fetchFile brings a file to the disk, unless it is there or its rows are no longer the store's.
@@ -686,11 +693,6 @@ func (s *Store) useFetched() (failed error) {
 	defer s.lakes.mu.Unlock()
 	for table, fetch := range s.lakes.fetches {
 		if fetch.ended.IsZero() || fetch.inUse {
-			continue
-		}
-		if fetch.err == nil && time.Since(fetch.ended) > lookAge { // other engines may have rewritten it meanwhile
-			fetch.pinned.Release()
-			delete(s.lakes.fetches, table)
 			continue
 		}
 		fetch.inUse = true

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,10 +77,10 @@ func TestLakeManyQueries(t *testing.T) {
 	queries.Wait()
 }
 
-// TestLakeRewrittenMeanwhile has a report say that another engine has rewritten a file, while the store
-// rewrites the same file for a delete: its rows are not the store's again afterwards.
+// TestLakeRewrittenMeanwhile has a report say that another engine has rewritten a file or deleted rows of
+// it, while the store rewrites the same file for a delete: its rows are not the store's again afterwards.
 func TestLakeRewrittenMeanwhile(t *testing.T) {
-	for name, where := range map[string]string{"rows of the file": "id IN (1, 2, 3, 4, 5, 6)", "no rows of it": "id = -5"} {
+	for name, where := range map[string]string{"rows of the file": "id IN (1, 2, 3, 4, 5, 6)", "no rows of it": "id = -5", "delete files": "id IN (1, 2, 3, 4, 5, 6)"} {
 		t.Run(name, func(t *testing.T) {
 			s, _, _ := newLocal(t, 0, 3000)
 			s.rewriting.Lock() // as a rewrite that takes long
@@ -97,6 +98,11 @@ func TestLakeRewrittenMeanwhile(t *testing.T) {
 				s.lakes.mu.Unlock()
 			}
 			changeEntry(t, s, func(_ *manifest.Manifest, entry *manifest.Table) {
+				if name == "delete files" {
+					known := *entry.Lake
+					known.Deletes, entry.Lake = 1, &known
+					return
+				}
 				for i, f := range entry.Files {
 					if f.Name == file {
 						gone := *f
@@ -106,6 +112,15 @@ func TestLakeRewrittenMeanwhile(t *testing.T) {
 				}
 			})
 			s.rewriting.Unlock()
+			if name == "delete files" {
+				if err := s.awaitChange(t.Context(), func() bool { return s.fetchError(s.current().Table("events")) != nil }); err != nil {
+					t.Fatal(err)
+				}
+				if remote, _ := remoteFiles(s); !slices.ContainsFunc(remote, func(f *manifest.File) bool { return f.Name == file }) {
+					t.Error("a file of which another engine deletes rows is the store's again")
+				}
+				return
+			}
 			if err := s.WaitDeleted(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
@@ -335,5 +350,74 @@ func TestCloseDuringSetTime(t *testing.T) {
 	m, err := manifest.Load(filepath.Join(folder, "store"))
 	if err != nil || m.Table("fresh") == nil || m.Version != next.current().Version {
 		t.Errorf("the closed store has written the manifest of the next one: %v", err)
+	}
+}
+
+// TestLakeDividedBesideRecompute changes the time column of a table of which a file on disk waits for a
+// recompute that fails: the files in the lake do not wait for it.
+func TestLakeDividedBesideRecompute(t *testing.T) {
+	s, folder, _ := newLocal(t, 0, 3000)
+	appendDocs(t, take(t, openTable(t, s, localConfig(folder))), 3000, `{"id":90001,"moment":1795000000000000000,"kind":"new"}`)
+	seal(t, s)
+	s.SetComputed([]ComputedColumn{{Table: "events", Name: "twice", Version: func() string { return "1" }, Compute: func(context.Context, *event.Batch, *event.Result) error {
+		return errors.New("the service is away")
+	}}})
+	if _, err := s.Recompute(t.Context(), "events", "twice"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetTime(t.Context(), "events", TimeColumn{Name: "id", Unit: event.Seconds}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.WaitDivided(ctx, "events"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLakesSwapped has two tables exchange their lake tables: both are published again.
+func TestLakesSwapped(t *testing.T) {
+	useCommitter(t)
+	folder := t.TempDir()
+	s := reopen(t, folder, Options{})
+	first, second := lakeConfig(folder), lakeConfig(folder)
+	first.Lake.Table, second.Lake.Table = "test.first", "test.second"
+	declare := func(first, second TableConfig) {
+		t.Helper()
+		for name, config := range map[string]TableConfig{"first": first, "second": second} {
+			if _, err := s.Table(name, config); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	declare(first, second)
+	for i, name := range []string{"first", "second"} {
+		appendDocs(t, take(t, s.tableNamed(name)), 0, fmt.Sprintf(`{"id":%d,"moment":1795000000000000000,"kind":"new"}`, i))
+	}
+	seal(t, s)
+	publish := func() {
+		t.Helper()
+		if err := s.publish(t.Context(), time.Now().Add(48*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish()
+	aside := second
+	lake := *second.Lake
+	lake.Table, aside.Lake = "test.aside", &lake
+	if _, err := s.Table("second", aside); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Table("first", second); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Table("second", first); err != nil {
+		t.Fatal(err)
+	}
+	publish()
+	for name, want := range map[string]string{"first": "test.second", "second": "test.first"} {
+		if l := s.current().Table(name).Lake; l.Table != want || l.UUID == "" || l.Error != "" {
+			t.Errorf("%s: got %+v, want it in %s", name, l, want)
+		}
 	}
 }

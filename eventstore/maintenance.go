@@ -177,14 +177,22 @@ func (s *Store) replaceFiles(table uint32, names map[string]bool, fresh []*manif
 func (s *Store) exchangeFiles(table uint32, names map[string]bool, fresh []*manifest.File, also func(next *manifest.Table)) error {
 	return s.swapFiles(table, names, fresh, func(t *manifest.Table) error {
 		for _, f := range t.Files {
-			stays := slices.ContainsFunc(fresh, func(same *manifest.File) bool { return same.Name == f.Name && t.HasLost(same) })
-			if names[f.Name] && t.HasLost(f) && !stays {
-				return fmt.Errorf("another engine has rewritten file %s of table %s meanwhile", f.Name, t.Name)
+			stays := slices.ContainsFunc(fresh, func(same *manifest.File) bool {
+				return same.Name == f.Name && same.Remote != nil && same.Gone == f.Gone
+			})
+			if names[f.Name] && !stays && isChangedInLake(t, f) {
+				return fmt.Errorf("another engine has rewritten file %s of table %s meanwhile, or deleted rows of it", f.Name, t.Name)
 			}
 		}
 		also(t)
 		return nil
 	})
+}
+
+// isChangedInLake reports whether the data of a file are only in a lake and another engine has changed
+// them there.
+func isChangedInLake(t *manifest.Table, f *manifest.File) bool {
+	return t.HasLost(f) || f.Remote != nil && !t.MustReturn(f) && t.Lake.Deletes > 0
 }
 
 // swapFiles replaces file entries of a table, after check has agreed and changed what else must change.

@@ -179,7 +179,7 @@ type contents struct {
 
 // readTable reads the newest snapshot of a table.
 func readTable(ctx context.Context, t *table.Table) (*contents, error) {
-	c := &contents{state: lake.State{UUID: t.Metadata().TableUUID().String(), Properties: t.Properties()}, files: map[string]iceberg.DataFile{}}
+	c := &contents{state: lake.State{UUID: t.Metadata().TableUUID().String(), Location: t.Location(), Properties: t.Properties()}, files: map[string]iceberg.DataFile{}}
 	snapshot := t.CurrentSnapshot()
 	if snapshot == nil {
 		return c, nil

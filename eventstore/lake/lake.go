@@ -17,6 +17,7 @@ import (
 	"errors"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -38,9 +39,12 @@ type Order struct {
 // A TableOrder is what a store wants of one lake table.
 type TableOrder struct {
 	Settings
-	// ID is the number of the table in the store, and Others are its other tables with data in a lake.
+	// ID is the number of the table in the store, and Others are its other tables with a lake.
 	ID     uint32  `json:"id"`
 	Others []Other `json:"others,omitempty"`
+	// Returning are the places in which other tables of the store have data that must come back to
+	// its disk first, as Address returns them for no name.
+	Returning []string `json:"returning,omitempty"`
 	// UUID and Location are those that the store last recorded of the lake table; empty
 	// before its first report. Objects are removed of no other table and in no other place.
 	UUID     string `json:"uuid,omitempty"`
@@ -63,8 +67,14 @@ type TableOrder struct {
 
 // An Other is another table of the store.
 type Other struct {
-	ID   uint32 `json:"id"`
-	UUID string `json:"uuid,omitempty"` // of its lake table; empty if it may have data in any
+	ID   uint32   `json:"id"`
+	UUID string   `json:"uuid,omitempty"` // of its lake table; empty while unknown
+	Left []string `json:"left,omitempty"` // UUIDs of lake tables in which it was published before
+}
+
+// publishesInto reports whether the table may publish into a lake table whose record names it.
+func (o Other) publishesInto(uuid string) bool {
+	return o.UUID == uuid || o.UUID == "" && !slices.Contains(o.Left, uuid)
 }
 
 // Settings say where a lake table is.

@@ -12,6 +12,7 @@ import (
 // A State is what a lake table has.
 type State struct {
 	UUID       string
+	Location   string
 	Properties map[string]string
 	// Files are the names of its data files, below the folder data of its location. A file
 	// that is elsewhere has its whole address.
@@ -72,8 +73,8 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(o.Others, func(other Other) bool {
-		return other.ID == records[current.ID].Table && (other.UUID == "" || other.UUID == s.UUID)
-	}) {
+		return other.ID == records[current.ID].Table && other.publishesInto(s.UUID)
+	}) || slices.Contains(o.Returning, Address(s.Location, "")) {
 		return nil, ErrOtherTable
 	}
 	forgetOthers(o, records)

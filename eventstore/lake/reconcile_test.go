@@ -256,7 +256,7 @@ func TestReconcileKeepsRows(t *testing.T) {
 // TestReconcileRefuses has orders that differ in one thing from one that is carried out.
 func TestReconcileRefuses(t *testing.T) {
 	a := file(1, 1, 1)
-	order := TableOrder{ID: 7, Others: []Other{{8, ""}, {9, "here"}, {10, "elsewhere"}}, Incarnations: []Incarnation{incarnation(2, 1)}, Openings: []Opening{{"monday", 1}, {"tuesday", 3}}, Step: 3, Files: []File{a}}
+	order := TableOrder{ID: 7, Others: []Other{{8, "", nil}, {9, "here", []string{"here"}}, {10, "elsewhere", nil}, {12, "", []string{"there", "here"}}}, Incarnations: []Incarnation{incarnation(2, 1)}, Openings: []Opening{{"monday", 1}, {"tuesday", 3}}, Step: 3, Files: []File{a}}
 	record := func(text string) map[string]string {
 		return map[string]string{propertyPrefix + order.Incarnations[0].ID: `{"begun":"2026-11-29T02:00:00Z",` + text + "}"}
 	}
@@ -275,6 +275,7 @@ func TestReconcileRefuses(t *testing.T) {
 		"another table":                        {record(`"step":2,"table":8`), false, ErrOtherTable},
 		"another table that is known here":     {record(`"step":2,"table":9`), false, ErrOtherTable},
 		"another table that has moved":         {record(`"step":2,"table":10`), false, nil},
+		"another table that left it":           {record(`"step":2,"table":12`), false, nil},
 		"a table that was dropped":             {record(`"step":4,"table":11,"opening":"monday"`), false, nil},
 		"a copy with a clock that is behind":   {property(1, 3, 2), false, ErrSuperseded},
 	} {
@@ -282,6 +283,16 @@ func TestReconcileRefuses(t *testing.T) {
 		o.Look = test.look
 		if _, err := Reconcile(&o, State{UUID: "here", Properties: test.properties}); !errors.Is(err, test.want) {
 			t.Errorf("%s: got %v, want %v", name, err, test.want)
+		}
+	}
+}
+
+// TestReconcileReturning has an order of a table whose place has data of another one that must come back.
+func TestReconcileReturning(t *testing.T) {
+	o := &TableOrder{ID: 7, Returning: []string{"/lake/a/data/", "/lake/b/data/"}, Incarnations: []Incarnation{incarnation(2, 1)}, Step: 3, Files: []File{file(1, 1, 1)}}
+	for location, want := range map[string]error{"file:///lake/b": ErrOtherTable, "/lake/c": nil} {
+		if _, err := Reconcile(o, State{Location: location}); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", location, err, want)
 		}
 	}
 }

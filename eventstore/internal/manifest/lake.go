@@ -177,6 +177,9 @@ func (t *Table) Publication(f *File) Publication {
 	return Published
 }
 
+// leftMax is the number of lake tables that a table left which it remembers.
+const leftMax = 16
+
 // SetLake publishes the table elsewhere, or nowhere if settings is nil. Data that have left the
 // disk for the former lake are still read there, until the store has taken them back. Those that it has
 // lost stay there.
@@ -201,6 +204,10 @@ func (t *Table) SetLake(settings *catalog.Lake) {
 			}
 			return
 		}
+	}
+	if t.Lake != nil && t.Lake.UUID != "" {
+		t.Left = append(t.Left, t.Lake.UUID)
+		t.Left = t.Left[max(0, len(t.Left)-leftMax):]
 	}
 	t.Lake = nil
 	if settings != nil {

@@ -55,6 +55,7 @@ type Table struct {
 	Unknown   catalog.Unknown  `json:"unknown,omitempty"`   // handling of fields without a column
 	Unique    *catalog.Unique  `json:"unique,omitempty"`    // nil if rows may repeat
 	Lake      *Lake            `json:"lake,omitempty"`      // nil if it is not published; immutable
+	Left      []string         `json:"left,omitempty"`      // UUIDs of the last lake tables that it left, oldest first
 
 	NextColumn int32     `json:"next_column"`
 	Schemas    []*Schema `json:"schemas"` // versions that the log or a file needs, oldest first; the last is the newest
@@ -194,7 +195,7 @@ func (m *Manifest) Clone() *Manifest {
 	next.Tables = make([]*Table, len(m.Tables))
 	for i, t := range m.Tables {
 		copied := *t
-		copied.Former = slices.Clone(t.Former)
+		copied.Former, copied.Left = slices.Clone(t.Former), slices.Clone(t.Left)
 		copied.Schemas = slices.Clone(t.Schemas)
 		copied.Files = slices.Clone(t.Files)
 		copied.Deletes = slices.Clone(t.Deletes)

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -93,8 +94,14 @@ func Prepare(next *manifest.Manifest, folder, opening string, now time.Time) *la
 // in a lake: its newest snapshot does not name them.
 func hasReturning(t *manifest.Table, l *manifest.Lake) bool {
 	return slices.ContainsFunc(t.Files, func(f *manifest.File) bool {
-		return t.MustReturn(f) && (l.Location == "" || strings.HasPrefix(f.Remote.Address, lake.Address(l.Location, "")))
+		return t.MustReturn(f) && (l.Location == "" || placeOf(f) == lake.Address(l.Location, ""))
 	})
+}
+
+// placeOf returns the place of a lake table that has the data of a file, as lake.Address for no name.
+func placeOf(f *manifest.File) string {
+	day, name := path.Split(f.Remote.Address)
+	return strings.TrimSuffix(strings.TrimSuffix(f.Remote.Address, name), path.Base(day)+"/")
 }
 
 // tidyOf returns how an order must tidy the lake, or nil if that is not due.
@@ -255,14 +262,20 @@ func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wante
 		o.Openings = append(o.Openings, lake.Opening{ID: one.ID, Step: one.Step})
 	}
 	for _, other := range m.Tables {
-		switch {
-		case other.ID == t.ID:
-		case slices.ContainsFunc(other.Files, other.MustReturn): // in the lake that it had before
-			o.Others = append(o.Others, lake.Other{ID: other.ID})
-		case other.Lake != nil:
-			o.Others = append(o.Others, lake.Other{ID: other.ID, UUID: other.Lake.UUID})
+		if other.ID == t.ID {
+			continue
+		}
+		if other.Lake != nil {
+			o.Others = append(o.Others, lake.Other{ID: other.ID, UUID: other.Lake.UUID, Left: other.Left})
+		}
+		for _, f := range other.Files {
+			if other.MustReturn(f) {
+				o.Returning = append(o.Returning, placeOf(f))
+			}
 		}
 	}
+	slices.Sort(o.Returning)
+	o.Returning = slices.Compact(o.Returning)
 	for i, c := range t.Lake.Ordering() {
 		column := lake.Column{ID: c.ID, Name: c.Name, Type: lake.Type(c.Type), Fitted: c.FittedID(), Lake: c.Lake}
 		if w := t.Lake.Widening; w != nil && w.Step > 0 && w.At == i {

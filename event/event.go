@@ -73,7 +73,7 @@ func (b *Batch) Len() int { return len(b.Ends) }
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
 	b.Data, b.Ends, b.Time, b.State, b.Reads, b.Timers, b.Retry = b.Data[:0], b.Ends[:0], time.Time{}, nil, nil, false, false
-	b.Range, b.Origins = Range{Prints: b.Range.Prints[:0]}, b.Origins[:0]
+	b.Range, b.Origins = Range{Fingerprints: b.Range.Fingerprints[:0]}, b.Origins[:0]
 }
 
 // Append adds a copy of doc at the end. It does not change the range.
@@ -146,9 +146,9 @@ func (o *Output) Reset() {
 // that the output was made of.
 func (o *Output) SetRange(b *Batch, n int) {
 	o.Partition = b.Partition
-	o.Range.First, o.Range.Count, o.Range.Prints = b.Range.First, uint64(n), b.Range.Prints // not Head, which copies more
-	if len(o.Range.Prints) > 0 {
-		o.Range.Prints = o.Range.Prints[:n:n]
+	o.Range.First, o.Range.Count, o.Range.Fingerprints = b.Range.First, uint64(n), b.Range.Fingerprints // not Head, which copies more
+	if len(o.Range.Fingerprints) > 0 {
+		o.Range.Fingerprints = o.Range.Fingerprints[:n:n]
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 func batchOf(docs ...string) *Batch {
-	b := &Batch{Partition: "p", Range: Range{First: 100, Count: uint64(len(docs)), Prints: []uint32{1, 2, 3, 4}[:len(docs)]}}
+	b := &Batch{Partition: "p", Range: Range{First: 100, Count: uint64(len(docs)), Fingerprints: []uint32{1, 2, 3, 4}[:len(docs)]}}
 	for _, d := range docs {
 		b.Append([]byte(d))
 	}
@@ -84,12 +84,12 @@ func TestResetKeepsMemory(t *testing.T) {
 	allocs := testing.AllocsPerRun(10, func() {
 		b.Reset()
 		b.Append([]byte("{}"))
-		b.Range.Prints = append(b.Range.Prints, 1)
+		b.Range.Fingerprints = append(b.Range.Fingerprints, 1)
 	})
 	if allocs != 0 {
 		t.Errorf("%v allocations to fill a batch again", allocs)
 	}
-	if diff := cmp.Diff(&Batch{Partition: "p", Range: Range{Prints: []uint32{1}}, Data: []byte("{}"), Ends: []uint32{2}}, b); diff != "" {
+	if diff := cmp.Diff(&Batch{Partition: "p", Range: Range{Fingerprints: []uint32{1}}, Data: []byte("{}"), Ends: []uint32{2}}, b); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -12,10 +12,10 @@ import (
 // a crash which events it already has.
 type Range struct {
 	First, Count uint64
-	// Prints holds one fingerprint per event. It is empty if the source's
+	// Fingerprints holds one fingerprint per event. It is empty if the source's
 	// positions always mean the same events. Sinks store and return it without
 	// interpreting it; the source and the pipeline compare it.
-	Prints []uint32
+	Fingerprints []uint32 `json:"Prints"` // name in files of replays and between engines
 }
 
 // End is the position just past the range.
@@ -24,8 +24,8 @@ func (r Range) End() uint64 { return r.First + r.Count }
 // Tail returns the range without its first n positions.
 func (r Range) Tail(n uint64) Range {
 	t := Range{First: r.First + n, Count: r.Count - n}
-	if len(r.Prints) > 0 {
-		t.Prints = r.Prints[n:]
+	if len(r.Fingerprints) > 0 {
+		t.Fingerprints = r.Fingerprints[n:]
 	}
 	return t
 }
@@ -33,8 +33,8 @@ func (r Range) Tail(n uint64) Range {
 // Head returns the first n positions of the range.
 func (r Range) Head(n uint64) Range {
 	h := Range{First: r.First, Count: n}
-	if len(r.Prints) > 0 {
-		h.Prints = r.Prints[:n:n]
+	if len(r.Fingerprints) > 0 {
+		h.Fingerprints = r.Fingerprints[:n:n]
 	}
 	return h
 }
@@ -138,9 +138,9 @@ func (rs *Ranges) join(i int) {
 }
 
 func (r Range) touches(next Range) bool {
-	return r.End() == next.First && (len(r.Prints) > 0) == (len(next.Prints) > 0)
+	return r.End() == next.First && (len(r.Fingerprints) > 0) == (len(next.Fingerprints) > 0)
 }
 
 func (r Range) plus(next Range) Range {
-	return Range{First: r.First, Count: r.Count + next.Count, Prints: append(r.Prints, next.Prints...)}
+	return Range{First: r.First, Count: r.Count + next.Count, Fingerprints: append(r.Fingerprints, next.Fingerprints...)}
 }

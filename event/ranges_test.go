@@ -17,8 +17,8 @@ func (m model) add(r Range) {
 			continue
 		}
 		m[r.First+i] = 0
-		if len(r.Prints) > 0 {
-			m[r.First+i] = r.Prints[i]
+		if len(r.Fingerprints) > 0 {
+			m[r.First+i] = r.Fingerprints[i]
 		}
 	}
 }
@@ -37,8 +37,8 @@ const space = 64 // of positions that the model checks
 func drawRange(t *rapid.T) Range {
 	first := rapid.Uint64Range(0, space-1).Draw(t, "first")
 	r := Range{First: first, Count: rapid.Uint64Range(0, min(12, space-first)).Draw(t, "count")}
-	if rapid.Bool().Draw(t, "prints") {
-		r.Prints = rapid.SliceOfN(rapid.Uint32Range(1, 9), int(r.Count), int(r.Count)).Draw(t, "values")
+	if rapid.Bool().Draw(t, "fingerprints") {
+		r.Fingerprints = rapid.SliceOfN(rapid.Uint32Range(1, 9), int(r.Count), int(r.Count)).Draw(t, "values")
 	}
 	return r
 }
@@ -49,7 +49,7 @@ func drawRanges(t *rapid.T) (Ranges, model) {
 	for range rapid.IntRange(0, 20).Draw(t, "ranges") {
 		r := drawRange(t)
 		m.add(r)
-		r.Prints = slices.Clone(r.Prints)
+		r.Fingerprints = slices.Clone(r.Fingerprints)
 		rs.Add(r)
 	}
 	return rs, m
@@ -90,7 +90,7 @@ func checkShape(t *rapid.T, rs Ranges) {
 		if r.Count == 0 {
 			t.Fatalf("%v has an empty range", rs)
 		}
-		if n := uint64(len(r.Prints)); n != 0 && n != r.Count {
+		if n := uint64(len(r.Fingerprints)); n != 0 && n != r.Count {
 			t.Fatalf("%v has %d fingerprints", r, n)
 		}
 		if i == 0 {
@@ -100,7 +100,7 @@ func checkShape(t *rapid.T, rs Ranges) {
 		if last.End() > r.First {
 			t.Fatalf("%v overlaps or is not sorted", rs)
 		}
-		if last.End() == r.First && (len(last.Prints) > 0) == (len(r.Prints) > 0) {
+		if last.End() == r.First && (len(last.Fingerprints) > 0) == (len(r.Fingerprints) > 0) {
 			t.Fatalf("%v has neighbours that are not joined", rs)
 		}
 	}
@@ -111,9 +111,9 @@ func TestRangesMissing(t *testing.T) {
 		rs, m := drawRanges(t)
 		r := drawRange(t)
 		want := make(model)
-		for p, print := range positions([]Range{r}) {
+		for p, fingerprint := range positions([]Range{r}) {
 			if _, in := m[p]; !in {
-				want[p] = print
+				want[p] = fingerprint
 			}
 		}
 		got := rs.Missing(r)
@@ -133,9 +133,9 @@ func TestRangesIntersect(t *testing.T) {
 		a, ma := drawRanges(t)
 		b, mb := drawRanges(t)
 		want := make(model)
-		for p, print := range ma {
+		for p, fingerprint := range ma {
 			if _, in := mb[p]; in {
-				want[p] = print
+				want[p] = fingerprint
 			}
 		}
 		both := a.Intersect(b)
@@ -150,15 +150,15 @@ func TestRangesIntersect(t *testing.T) {
 }
 
 func TestRangeHeadAndTail(t *testing.T) {
-	r := Range{First: 10, Count: 3, Prints: []uint32{7, 8, 9}}
-	if diff := cmp.Diff(Range{First: 12, Count: 1, Prints: []uint32{9}}, r.Tail(2)); diff != "" {
+	r := Range{First: 10, Count: 3, Fingerprints: []uint32{7, 8, 9}}
+	if diff := cmp.Diff(Range{First: 12, Count: 1, Fingerprints: []uint32{9}}, r.Tail(2)); diff != "" {
 		t.Error(diff)
 	}
 	head := r.Head(2)
-	if diff := cmp.Diff(Range{First: 10, Count: 2, Prints: []uint32{7, 8}}, head); diff != "" {
+	if diff := cmp.Diff(Range{First: 10, Count: 2, Fingerprints: []uint32{7, 8}}, head); diff != "" {
 		t.Error(diff)
 	}
-	if _ = append(head.Prints, 1); r.Prints[2] != 9 {
+	if _ = append(head.Fingerprints, 1); r.Fingerprints[2] != 9 {
 		t.Error("appending to a head changes the range it came from")
 	}
 }

@@ -54,14 +54,14 @@ func randomDocument(r *rand.Rand, id string) string {
 }
 
 // batch returns an output of random events and records the new ones in the model.
-func (m *model) batch(r *rand.Rand, prints bool) *event.Output {
+func (m *model) batch(r *rand.Rand, fingerprints bool) *event.Output {
 	first, count := uint64(r.IntN(400)), uint64(1+r.IntN(60))
 	out := &event.Output{Range: event.Range{First: first, Count: count}}
 	for i := range count {
 		position := first + i
 		known := m.have.Has(position)
-		if prints {
-			out.Range.Prints = append(out.Range.Prints, uint32(position)*31)
+		if fingerprints {
+			out.Range.Fingerprints = append(out.Range.Fingerprints, uint32(position)*31)
 		}
 		for n := range r.IntN(3) {
 			doc := randomDocument(r, fmt.Sprintf("%d.%d", position, n))
@@ -131,13 +131,13 @@ func (m *model) check(t *testing.T, s *Store, table *Table) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(withoutPrints(m.have), withoutPrints(done)); diff != "" {
+	if diff := cmp.Diff(withoutFingerprints(m.have), withoutFingerprints(done)); diff != "" {
 		t.Errorf("ranges (-want +got):\n%s", diff)
 	}
 	for _, d := range done {
-		for i, print := range d.Prints {
-			if want := uint32(d.First+uint64(i)) * 31; print != want {
-				t.Fatalf("position %d has fingerprint %d, want %d", d.First+uint64(i), print, want)
+		for i, fingerprint := range d.Fingerprints {
+			if want := uint32(d.First+uint64(i)) * 31; fingerprint != want {
+				t.Fatalf("position %d has fingerprint %d, want %d", d.First+uint64(i), fingerprint, want)
 			}
 		}
 	}

@@ -164,7 +164,7 @@ func (t *Table) logChange(ctx context.Context, change manifest.RangeChange, sche
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// The caller reuses the memory of its range.
-	change.Range.Prints = slices.Clone(change.Range.Prints)
+	change.Range.Fingerprints = slices.Clone(change.Range.Fingerprints)
 	t.recordLogged(at.File, schema, change)
 	return nil
 }
@@ -201,7 +201,7 @@ func (t *Table) recordLogged(file, schema uint64, change manifest.RangeChange) {
 // fingerprints.
 func (c *logChange) joins(file uint64, next *manifest.RangeChange) bool {
 	return c.file == file && !c.Reset && !next.Reset && c.Range.End() == next.Range.First &&
-		len(c.Range.Prints) == 0 && len(next.Range.Prints) == 0
+		len(c.Range.Fingerprints) == 0 && len(next.Range.Fingerprints) == 0
 }
 
 // rangeChange returns the change that a frame commits.

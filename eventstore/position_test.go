@@ -18,7 +18,7 @@ func TestSetPositionForgetsFingerprints(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
 	table := openTable(t, s, TableConfig{})
-	appendPrinted(t, take(t, table), 0, 100)
+	appendFingerprinted(t, take(t, table), 0, 100)
 	seal(t, s)
 	if err := table.SetPosition(t.Context(), "pipe", "part", 50); err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestSetPositionForgetsFingerprints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(event.Ranges{{Count: 50}}, withoutPrints(have)); diff != "" {
+		if diff := cmp.Diff(event.Ranges{{Count: 50}}, withoutFingerprints(have)); diff != "" {
 			t.Errorf("step %d: committed (-want +got):\n%s", step, diff)
 		}
 		if step == 0 {

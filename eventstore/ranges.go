@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// Fingerprints are kept for printAge, and for at most the last printEvents events of
-	// a partition.
-	printAge    = 2 * time.Hour
-	printEvents = 16_000_000
+	// Fingerprints are kept for fingerprintAge, and for at most the last fingerprintEvents events
+	// of a partition.
+	fingerprintAge    = 2 * time.Hour
+	fingerprintEvents = 16_000_000
 )
 
 // missingRows returns the rows of out that come from missing positions.
@@ -62,8 +62,8 @@ func (t *Table) readRanges(key partKey) (event.Ranges, error) {
 
 	var done event.Ranges
 	entry := snapshot.manifest.TableByID(t.id)
-	for _, file := range entry.Prints {
-		changes, err := manifest.ReadPrints(t.store.folder, entry, file.Number)
+	for _, file := range entry.Fingerprints {
+		changes, err := manifest.ReadFingerprints(t.store.folder, entry, file.Number)
 		if err != nil {
 			return nil, fmt.Errorf("eventstore: read fingerprints of table %s: %w", t.Name(), err)
 		}
@@ -74,19 +74,19 @@ func (t *Table) readRanges(key partKey) (event.Ranges, error) {
 		}
 	}
 	for _, c := range logged {
-		c.Range.Prints = slices.Clone(c.Range.Prints) // Ranges may append to them
+		c.Range.Fingerprints = slices.Clone(c.Range.Fingerprints) // Ranges may append to them
 		done = c.Apply(done)
 	}
-	return withRecentPrints(done, committed), nil
+	return withRecentFingerprints(done, committed), nil
 }
 
-// withRecentPrints returns committed with the fingerprints from printed that belong to its
-// newest printEvents positions.
-func withRecentPrints(printed, committed event.Ranges) event.Ranges {
+// withRecentFingerprints returns committed with the fingerprints from fingerprinted that
+// belong to its newest fingerprintEvents positions.
+func withRecentFingerprints(fingerprinted, committed event.Ranges) event.Ranges {
 	var done event.Ranges
-	from := newest(committed, printEvents)
-	for _, r := range printed {
-		if len(r.Prints) > 0 && r.End() > from {
+	from := newest(committed, fingerprintEvents)
+	for _, r := range fingerprinted {
+		if len(r.Fingerprints) > 0 && r.End() > from {
 			done.Add(r)
 		}
 	}
@@ -107,12 +107,12 @@ func newest(have event.Ranges, n uint64) uint64 {
 	return 0
 }
 
-// recentPrints returns the fingerprint files that are still needed: the recent ones, up to
+// recentFingerprints returns the fingerprint files that are still needed: the recent ones, up to
 // the maximum number of events.
-func recentPrints(files []*manifest.PrintsFile, now time.Time) []*manifest.PrintsFile {
+func recentFingerprints(files []*manifest.FingerprintsFile, now time.Time) []*manifest.FingerprintsFile {
 	var events uint64
 	for i, f := range slices.Backward(files) {
-		if now.Sub(f.Written) > printAge || events >= printEvents {
+		if now.Sub(f.Written) > fingerprintAge || events >= fingerprintEvents {
 			return files[i+1:]
 		}
 		events += f.Events

@@ -188,8 +188,8 @@ func TestOverlappingAppends(t *testing.T) {
 	}
 }
 
-// withoutPrints returns the ranges without their fingerprints.
-func withoutPrints(done event.Ranges) event.Ranges {
+// withoutFingerprints returns the ranges without their fingerprints.
+func withoutFingerprints(done event.Ranges) event.Ranges {
 	var set event.Ranges
 	for _, r := range done {
 		set.Add(event.Range{First: r.First, Count: r.Count})
@@ -197,15 +197,15 @@ func withoutPrints(done event.Ranges) event.Ranges {
 	return set
 }
 
-// printed returns the store's positions with and without fingerprints.
-func printed(t *testing.T, table *Table) (with, without event.Ranges) {
+// fingerprinted returns the store's positions with and without fingerprints.
+func fingerprinted(t *testing.T, table *Table) (with, without event.Ranges) {
 	t.Helper()
 	have, err := committedRanges(table, "pipe", "part")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range have {
-		if len(r.Prints) > 0 {
+		if len(r.Fingerprints) > 0 {
 			with = append(with, event.Range{First: r.First, Count: r.Count})
 		} else {
 			without = append(without, r)
@@ -214,10 +214,10 @@ func printed(t *testing.T, table *Table) (with, without event.Ranges) {
 	return with, without
 }
 
-// appendPrinted appends a range without rows but with fingerprints.
-func appendPrinted(t *testing.T, p *Partition, first, count uint64) {
+// appendFingerprinted appends a range without rows but with fingerprints.
+func appendFingerprinted(t *testing.T, p *Partition, first, count uint64) {
 	t.Helper()
-	out := &event.Output{Range: event.Range{First: first, Count: count, Prints: make([]uint32, count)}}
+	out := &event.Output{Range: event.Range{First: first, Count: count, Fingerprints: make([]uint32, count)}}
 	if err := p.Append(context.Background(), out); err != nil {
 		t.Fatal(err)
 	}
@@ -227,23 +227,23 @@ func TestOldFingerprintsGo(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{})
 	p := take(t, table)
-	appendPrinted(t, p, 0, 100)
+	appendFingerprinted(t, p, 0, 100)
 	seal(t, s)
-	if with, _ := printed(t, table); !cmp.Equal(event.Ranges{{Count: 100}}, with) {
+	if with, _ := fingerprinted(t, table); !cmp.Equal(event.Ranges{{Count: 100}}, with) {
 		t.Errorf("with fingerprints after sealing: %v", with)
 	}
 	err := s.change(func(next *manifest.Manifest) error {
-		old := *next.Tables[0].Prints[0]
-		old.Written = old.Written.Add(-printAge)
-		next.Tables[0].Prints[0] = &old
+		old := *next.Tables[0].Fingerprints[0]
+		old.Written = old.Written.Add(-fingerprintAge)
+		next.Tables[0].Fingerprints[0] = &old
 		return nil
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	appendPrinted(t, p, 100, 10)
+	appendFingerprinted(t, p, 100, 10)
 	seal(t, s)
-	with, without := printed(t, table)
+	with, without := fingerprinted(t, table)
 	if diff := cmp.Diff(event.Ranges{{First: 100, Count: 10}}, with); diff != "" {
 		t.Errorf("with fingerprints (-want +got):\n%s", diff)
 	}
@@ -256,39 +256,39 @@ func TestFingerprintsOfTooManyEventsGo(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	table := openTable(t, s, TableConfig{})
 	p := take(t, table)
-	appendPrinted(t, p, 0, 10)
-	out := &event.Output{Range: event.Range{First: 10, Count: printEvents}}
+	appendFingerprinted(t, p, 0, 10)
+	out := &event.Output{Range: event.Range{First: 10, Count: fingerprintEvents}}
 	if err := p.Append(context.Background(), out); err != nil {
 		t.Fatal(err)
 	}
-	appendPrinted(t, p, 10+printEvents, 10)
-	with, without := printed(t, table)
-	if diff := cmp.Diff(event.Ranges{{First: 10 + printEvents, Count: 10}}, with); diff != "" {
+	appendFingerprinted(t, p, 10+fingerprintEvents, 10)
+	with, without := fingerprinted(t, table)
+	if diff := cmp.Diff(event.Ranges{{First: 10 + fingerprintEvents, Count: 10}}, with); diff != "" {
 		t.Errorf("with fingerprints (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(event.Ranges{{Count: 10 + printEvents}}, without); diff != "" {
+	if diff := cmp.Diff(event.Ranges{{Count: 10 + fingerprintEvents}}, without); diff != "" {
 		t.Errorf("without fingerprints (-want +got):\n%s", diff)
 	}
 }
 
-func TestRecentPrints(t *testing.T) {
+func TestRecentFingerprints(t *testing.T) {
 	now := time.Now()
-	file := func(number, events uint64, age time.Duration) *manifest.PrintsFile {
-		return &manifest.PrintsFile{Number: number, Events: events, Written: now.Add(-age)}
+	file := func(number, events uint64, age time.Duration) *manifest.FingerprintsFile {
+		return &manifest.FingerprintsFile{Number: number, Events: events, Written: now.Add(-age)}
 	}
-	all := []*manifest.PrintsFile{
-		file(1, 1, printAge+1), file(2, 5, printAge), file(3, 1, time.Hour), file(4, printEvents-1, time.Minute), file(5, 1, 0),
+	all := []*manifest.FingerprintsFile{
+		file(1, 1, fingerprintAge+1), file(2, 5, fingerprintAge), file(3, 1, time.Hour), file(4, fingerprintEvents-1, time.Minute), file(5, 1, 0),
 	}
 	for from, want := range [][]uint64{{4, 5}, {4, 5}, {4, 5}, {4, 5}, {5}} {
 		var got []uint64
-		for _, f := range recentPrints(all[from:], now) {
+		for _, f := range recentFingerprints(all[from:], now) {
 			got = append(got, f.Number)
 		}
 		if !slices.Equal(want, got) {
 			t.Errorf("of those from %d on: %v, want %v", from+1, got, want)
 		}
 	}
-	if got := recentPrints(all[:3], now); len(got) != 2 || got[0].Number != 2 {
+	if got := recentFingerprints(all[:3], now); len(got) != 2 || got[0].Number != 2 {
 		t.Errorf("by age: %v", got)
 	}
 }
@@ -301,14 +301,14 @@ func TestNewestEvents(t *testing.T) {
 			t.Errorf("the last %d events of %v begin at %d, want %d", n, have, got, want)
 		}
 	}
-	committed := event.Ranges{{First: 0, Count: printEvents + 10}}
-	prints := func(first, count uint64) event.Range {
-		return event.Range{First: first, Count: count, Prints: make([]uint32, count)}
+	committed := event.Ranges{{First: 0, Count: fingerprintEvents + 10}}
+	fingerprints := func(first, count uint64) event.Range {
+		return event.Range{First: first, Count: count, Fingerprints: make([]uint32, count)}
 	}
 	for end, kept := range map[uint64]bool{9: false, 10: false, 11: true} {
-		done := withRecentPrints(event.Ranges{prints(0, end)}, committed)
-		if got := len(done[0].Prints) > 0; got != kept || !done.Covers(0, printEvents+10) || done.Covers(0, printEvents+11) {
-			t.Errorf("fingerprints up to %d, of events up to %d: kept %v", end, printEvents+10, got)
+		done := withRecentFingerprints(event.Ranges{fingerprints(0, end)}, committed)
+		if got := len(done[0].Fingerprints) > 0; got != kept || !done.Covers(0, fingerprintEvents+10) || done.Covers(0, fingerprintEvents+11) {
+			t.Errorf("fingerprints up to %d, of events up to %d: kept %v", end, fingerprintEvents+10, got)
 		}
 	}
 }
@@ -330,7 +330,7 @@ func TestFilesOfFingerprints(t *testing.T) {
 		t.Helper()
 		seal(t, s)
 		files += more
-		if got := len(s.current().Table("events").Prints); got != files {
+		if got := len(s.current().Table("events").Fingerprints); got != files {
 			t.Errorf("after %s there are %d files of fingerprints, want %d", what, got, files)
 		}
 	}
@@ -345,8 +345,8 @@ func TestFilesOfFingerprints(t *testing.T) {
 	sealed("rows without fingerprints", 0)
 	setPosition(0)
 	sealed("a position that was set where no fingerprints are", 0)
-	appendPrinted(t, p, 0, 10)
-	appendPrinted(t, other, 5, 10)
+	appendFingerprinted(t, p, 0, 10)
+	appendFingerprinted(t, other, 5, 10)
 	sealed("fingerprints", 1)
 	appendDocs(t, p, 10, `{"a":1}`)
 	sealed("rows behind fingerprints", 0)
@@ -354,18 +354,18 @@ func TestFilesOfFingerprints(t *testing.T) {
 	sealed("a position that was set back", 1)
 	for range 2 {
 		mine, err := committedRanges(table, "pipe", "part")
-		if diff := cmp.Diff(event.Ranges{{Count: 4}}, withoutPrints(mine)); err != nil || diff != "" {
+		if diff := cmp.Diff(event.Ranges{{Count: 4}}, withoutFingerprints(mine)); err != nil || diff != "" {
 			t.Errorf("%v (-want +got)\n%s", err, diff)
 		}
 		theirs, err := committedRanges(table, "pipe", "other")
-		if err != nil || len(theirs) != 1 || theirs[0].First != 5 || len(theirs[0].Prints) != 10 {
+		if err != nil || len(theirs) != 1 || theirs[0].First != 5 || len(theirs[0].Fingerprints) != 10 {
 			t.Errorf("the other partition has %v, %v", theirs, err)
 		}
 		s.Close()
 		s = openStore(t, folder)
 		table = openTable(t, s, TableConfig{})
 	}
-	if err := os.Remove(s.current().Table("events").Path(folder, manifest.PrintsName(s.current().Table("events").Prints[0].Number))); err != nil {
+	if err := os.Remove(s.current().Table("events").Path(folder, manifest.FingerprintsName(s.current().Table("events").Fingerprints[0].Number))); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := table.TakeOver(t.Context(), "pipe", "part"); err == nil || !strings.Contains(err.Error(), "read fingerprints of table events") {
@@ -406,7 +406,7 @@ func TestJoinedChanges(t *testing.T) {
 	plain := func(first, count uint64) manifest.RangeChange {
 		return manifest.RangeChange{Range: event.Range{First: first, Count: count}}
 	}
-	printed := manifest.RangeChange{Range: event.Range{First: 10, Count: 1, Prints: []uint32{1}}}
+	fingerprinted := manifest.RangeChange{Range: event.Range{First: 10, Count: 1, Fingerprints: []uint32{1}}}
 	reset := manifest.RangeChange{Reset: true, Range: event.Range{Count: 10}}
 	for i, test := range []struct {
 		file, nextFile uint64
@@ -417,8 +417,8 @@ func TestJoinedChanges(t *testing.T) {
 		{3, 4, plain(5, 5), plain(10, 2), false},
 		{3, 3, plain(5, 5), plain(11, 2), false},
 		{3, 3, plain(5, 5), plain(9, 2), false},
-		{3, 3, plain(5, 5), printed, false},
-		{3, 3, printed, plain(11, 1), false},
+		{3, 3, plain(5, 5), fingerprinted, false},
+		{3, 3, fingerprinted, plain(11, 1), false},
 		{3, 3, reset, plain(10, 1), false},
 		{3, 3, plain(0, 0), reset, false},
 	} {
@@ -447,7 +447,7 @@ func TestFailedAppendEndsItsReservation(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, have, err := table.TakeOver(ctx, "pipe", "part")
-	if err != nil || !cmp.Equal(event.Ranges{{Count: 2}}, withoutPrints(have)) {
+	if err != nil || !cmp.Equal(event.Ranges{{Count: 2}}, withoutFingerprints(have)) {
 		t.Errorf("the new owner has %v, %v", have, err)
 	}
 	if got := ask(t, s, `SELECT string_agg(id, ' ' ORDER BY id) FROM events`); got != "0 1" {

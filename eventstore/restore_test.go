@@ -41,7 +41,7 @@ func restoreArchive(folder string) error {
 func TestRestorePowerCut(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	p := take(t, openTable(t, s, TableConfig{Event: "kind"}))
-	appendPrinted(t, p, 0, 10)
+	appendFingerprinted(t, p, 0, 10)
 	appendDocs(t, p, 10, `{"id":1,"kind":"a"}`)
 	seal(t, s)
 	appendDocs(t, p, 11, `{"id":2,"kind":"b"}`)

@@ -49,7 +49,7 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 		return err
 	}
 	number = segment.Number
-	prints, err := s.writePrints(m, log.Number, number)
+	fingerprints, err := s.writeFingerprints(m, log.Number, number)
 	if err != nil {
 		return err
 	}
@@ -70,10 +70,10 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 			t.Files = append(t.Files, &file)
 		}
 		for _, t := range next.Tables {
-			all := append(t.Prints, prints[t.ID]...)
-			t.Prints = recentPrints(all, now)
-			for _, old := range all[:len(all)-len(t.Prints)] {
-				gone = append(gone, func() error { return t.RemoveFile(s.folder, manifest.PrintsName(old.Number)) })
+			all := append(t.Fingerprints, fingerprints[t.ID]...)
+			t.Fingerprints = recentFingerprints(all, now)
+			for _, old := range all[:len(all)-len(t.Fingerprints)] {
+				gone = append(gone, func() error { return t.RemoveFile(s.folder, manifest.FingerprintsName(old.Number)) })
 			}
 			t.Keys = append(t.Keys, keys[t.ID]...)
 			for _, name := range dropOldKeys(t, now) {
@@ -97,18 +97,18 @@ func (s *Store) sealFile(ctx context.Context, log wal.FileEnd) error {
 	return nil
 }
 
-// writePrints writes the committed changes of a log file for each table that has fingerprints
+// writeFingerprints writes the committed changes of a log file for each table that has fingerprints
 // in it or still keeps older ones.
-func (s *Store) writePrints(m *manifest.Manifest, log, number uint64) (map[uint32][]*manifest.PrintsFile, error) {
-	files := map[uint32][]*manifest.PrintsFile{}
+func (s *Store) writeFingerprints(m *manifest.Manifest, log, number uint64) (map[uint32][]*manifest.FingerprintsFile, error) {
+	files := map[uint32][]*manifest.FingerprintsFile{}
 	for _, entry := range m.Tables {
 		changes := s.tableByID(entry.ID).changesOf(log)
-		printed := slices.ContainsFunc(changes, func(c manifest.RangeChange) bool { return len(c.Range.Prints) > 0 })
+		fingerprinted := slices.ContainsFunc(changes, func(c manifest.RangeChange) bool { return len(c.Range.Fingerprints) > 0 })
 		reset := slices.ContainsFunc(changes, func(c manifest.RangeChange) bool { return c.Reset })
-		if !printed && (!reset || len(entry.Prints) == 0) {
+		if !fingerprinted && (!reset || len(entry.Fingerprints) == 0) {
 			continue
 		}
-		file, err := manifest.WritePrints(s.folder, entry, number, changes)
+		file, err := manifest.WriteFingerprints(s.folder, entry, number, changes)
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +152,7 @@ func (p *partitionState) sealedUpTo(file uint64) event.Ranges {
 	committed := slices.Clone(p.sealed)
 	for _, c := range p.logged {
 		if c.file <= file {
-			c.Range.Prints = nil
+			c.Range.Fingerprints = nil
 			committed = c.Apply(committed)
 		}
 	}

@@ -41,13 +41,13 @@ func TestSealedFilesAreForgotten(t *testing.T) {
 	table := openTable(t, s, TableConfig{})
 	p := take(t, table)
 	for i := range uint64(4) {
-		appendPrinted(t, p, 10*i, 10)
+		appendFingerprinted(t, p, 10*i, 10)
 		seal(t, s)
 		err := s.change(func(next *manifest.Manifest) error {
-			for n, f := range next.Tables[0].Prints {
+			for n, f := range next.Tables[0].Fingerprints {
 				old := *f
-				old.Written = old.Written.Add(-printAge)
-				next.Tables[0].Prints[n] = &old
+				old.Written = old.Written.Add(-fingerprintAge)
+				next.Tables[0].Fingerprints[n] = &old
 			}
 			return nil
 		}, nil)
@@ -71,6 +71,6 @@ func TestSealedFilesAreForgotten(t *testing.T) {
 				n++
 			}
 		}
-		return n == len(s.current().Tables[0].Prints) && n == 1
+		return n == len(s.current().Tables[0].Fingerprints) && n == 1
 	})
 }

@@ -252,7 +252,7 @@ func (s *Store) recoverEntry(at wal.Position, e *wal.Entry) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	change := rangeChange(e)
-	change.Range.Prints = slices.Clone(change.Range.Prints)
+	change.Range.Fingerprints = slices.Clone(change.Range.Fingerprints)
 	t.recordLogged(at.File, e.Schema, change)
 	return nil
 }

@@ -191,7 +191,7 @@ func (t *memorySink) Open(ctx context.Context, partition string) (sink.Writer, e
 	t.epochs[partition]++
 	var done event.Ranges
 	for _, r := range t.ranges[partition] {
-		r.Prints = slices.Clone(r.Prints)
+		r.Fingerprints = slices.Clone(r.Fingerprints)
 		done.Add(r)
 	}
 	return &memoryWriter{sink: t, partition: partition, epoch: t.epochs[partition]}, done, nil
@@ -283,7 +283,7 @@ func (w *memoryWriter) commit(out *event.Output) error {
 			w.sink.ran[rowKey(w.partition, gap.First+i)] = w.sink.run
 		}
 	}
-	ranges.Add(event.Range{First: out.Range.First, Count: out.Range.Count, Prints: slices.Clone(out.Range.Prints)})
+	ranges.Add(event.Range{First: out.Range.First, Count: out.Range.Count, Fingerprints: slices.Clone(out.Range.Fingerprints)})
 	w.sink.ranges[w.partition] = ranges
 	w.sink.rows = append(w.sink.rows, rows...)
 	return nil

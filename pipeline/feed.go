@@ -173,7 +173,7 @@ func (s *session) keepRangesAhead(done event.Ranges) {
 		var ahead event.Ranges
 		for _, r := range ranges {
 			for _, part := range done.Missing(r) {
-				part.Prints = slices.Clone(part.Prints)
+				part.Fingerprints = slices.Clone(part.Fingerprints)
 				ahead.Add(part)
 			}
 		}
@@ -186,13 +186,13 @@ func (s *session) keepRangesAhead(done event.Ranges) {
 // events silently. That happens only if the source was restored to an older state
 // and the outbox was lost.
 func (s *session) compareFingerprints(b *event.Batch) error {
-	if len(b.Range.Prints) == 0 {
+	if len(b.Range.Fingerprints) == 0 {
 		return nil
 	}
 	for i, ranges := range s.ranges {
 		for _, same := range ranges.Intersect(event.Ranges{{First: b.Range.First, Count: b.Range.Count}}) {
-			for j, print := range same.Prints {
-				if print == b.Range.Prints[same.First-b.Range.First+uint64(j)] {
+			for j, fingerprint := range same.Fingerprints {
+				if fingerprint == b.Range.Fingerprints[same.First-b.Range.First+uint64(j)] {
 					continue
 				}
 				return s.differentEvent(i, same.First+uint64(j))

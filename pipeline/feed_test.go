@@ -10,38 +10,38 @@ import (
 	"github.com/perigeedb/perigee/source"
 )
 
-// printedSource gives every event a fingerprint of its position, and a different one
+// fingerprintedSource gives every event a fingerprint of its position, and a different one
 // from position changed on.
-type printedSource struct {
+type fingerprintedSource struct {
 	*memorySource
 	changed uint64
 }
 
-func (p printedSource) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
+func (p fingerprintedSource) Open(ctx context.Context, partition string, done event.Ranges) (source.Reader, error) {
 	r, err := p.memorySource.Open(ctx, partition, done)
-	return printedReader{r, p.changed}, err
+	return fingerprintedReader{r, p.changed}, err
 }
 
-type printedReader struct {
+type fingerprintedReader struct {
 	source.Reader
 	changed uint64
 }
 
-func (p printedReader) Read(ctx context.Context, b *event.Batch) error {
+func (p fingerprintedReader) Read(ctx context.Context, b *event.Batch) error {
 	if err := p.Reader.Read(ctx, b); err != nil {
 		return err
 	}
-	b.Range.Prints = prints(b.Range, p.changed)
+	b.Range.Fingerprints = fingerprints(b.Range, p.changed)
 	return nil
 }
 
-func prints(r event.Range, changed uint64) (all []uint32) {
+func fingerprints(r event.Range, changed uint64) (all []uint32) {
 	for at := r.First; at < r.End(); at++ {
-		print := uint32(at)
+		fingerprint := uint32(at)
 		if at >= changed {
-			print += 1000
+			fingerprint += 1000
 		}
-		all = append(all, print)
+		all = append(all, fingerprint)
 	}
 	return all
 }
@@ -62,10 +62,10 @@ func TestSinkAheadOfARestoredSource(t *testing.T) {
 			first, second := newMemorySink(), newMemorySink()
 			for had, to := range map[uint64]*memorySink{20: first, 10: second} {
 				r := event.Range{Count: had}
-				r.Prints = prints(r, 1000)
+				r.Fingerprints = fingerprints(r, 1000)
 				to.ranges["a"] = event.Ranges{r}
 			}
-			r := severalSinks(t, printedSource{newMemorySource(newMemoryPartition("a", 30)), c.changed}, versioned(1), first, second)
+			r := severalSinks(t, fingerprintedSource{newMemorySource(newMemoryPartition("a", 30)), c.changed}, versioned(1), first, second)
 			err := r.Run(t.Context())
 			var permanent *event.PermanentError
 			if !c.stops {

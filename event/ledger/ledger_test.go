@@ -456,22 +456,22 @@ func TestRules(t *testing.T) {
 // TestFingerprintsPassThrough checks that a reservation has the fingerprints of its own
 // range, and that the ledger keeps none, nor memory of its callers.
 func TestFingerprintsPassThrough(t *testing.T) {
-	printed := func(first uint64, prints ...uint32) event.Range {
-		return event.Range{First: first, Count: uint64(len(prints)), Prints: prints}
+	fingerprinted := func(first uint64, fingerprints ...uint32) event.Range {
+		return event.Range{First: first, Count: uint64(len(fingerprints)), Fingerprints: fingerprints}
 	}
-	begin := event.Ranges{printed(2, 1, 2), at(4, 1)}
+	begin := event.Ranges{fingerprinted(2, 1, 2), at(4, 1)}
 	l := New(begin, nil)
 	begin[0].First = 100
-	asked := printed(0, 10, 11, 12, 13, 14, 15, 16)
+	asked := fingerprinted(0, 10, 11, 12, 13, 14, 15, 16)
 	held, err := l.TakeOver().Reserve(t.Context(), asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(event.Ranges{printed(0, 10, 11), printed(5, 15, 16)}, held.Missing); diff != "" {
+	if diff := cmp.Diff(event.Ranges{fingerprinted(0, 10, 11), fingerprinted(5, 15, 16)}, held.Missing); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
 	held.Settle(Committed)
-	clear(asked.Prints)
+	clear(asked.Fingerprints)
 	if diff := cmp.Diff(event.Ranges{at(0, 7)}, l.Committed()); diff != "" {
 		t.Errorf("committed (-want +got):\n%s", diff)
 	}

@@ -34,7 +34,7 @@ func entryOf(pipeline, partition string, first uint64) *Entry {
 	spec := []event.Column{{Name: "n", Path: []string{"a", "n"}, Type: event.Int64, Required: true}, {Name: "s", Path: []string{"s"}, Type: event.String}}
 	e := &Entry{
 		Pipeline: pipeline, Script: "test.lua 7", Sinks: []string{"one", "two", "three"},
-		Batch: event.Batch{Partition: partition, Range: event.Range{First: first, Count: 2, Prints: []uint32{7, 8}}},
+		Batch: event.Batch{Partition: partition, Range: event.Range{First: first, Count: 2, Fingerprints: []uint32{7, 8}}},
 	}
 	e.Batch.Append([]byte(`{"a":{"n":1}}`))
 	e.Batch.Append([]byte(`bad`))

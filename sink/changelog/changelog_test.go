@@ -76,7 +76,7 @@ func openUnit(t *testing.T, s *Store) (sink.NoteWriter, event.Ranges, sink.Unit)
 }
 
 func output(number uint64) *event.Output {
-	return &event.Output{Partition: "a", Range: event.Range{First: number - 1, Count: 1, Prints: []uint32{uint32(number)}}}
+	return &event.Output{Partition: "a", Range: event.Range{First: number - 1, Count: 1, Fingerprints: []uint32{uint32(number)}}}
 }
 
 // noteOf makes a note of several pages now and then.
@@ -117,7 +117,7 @@ func TestReopen(t *testing.T) {
 		t.Error("there is no changelog")
 	}
 	_, committed, unit := openUnit(t, s)
-	if !committed.Covers(0, 5) || committed.Has(5) || len(committed[0].Prints) != 5 {
+	if !committed.Covers(0, 5) || committed.Has(5) || len(committed[0].Fingerprints) != 5 {
 		t.Errorf("committed: %v", committed)
 	}
 	status, err := unit.Status(t.Context())

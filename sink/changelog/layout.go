@@ -116,8 +116,8 @@ func putRanges(tx *bolt.Tx, pipeline, partition string, ranges []event.Range) er
 	now := uint64(time.Now().Unix())
 	for _, r := range ranges {
 		value := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, now), r.Count)
-		for _, print := range r.Prints {
-			value = binary.LittleEndian.AppendUint32(value, print)
+		for _, fingerprint := range r.Fingerprints {
+			value = binary.LittleEndian.AppendUint32(value, fingerprint)
 		}
 		key := rangeKey(pipeline, partition, r.First)
 		if err := tx.Bucket(rangesBucket).Put(key, boltfile.AppendChecksum(value, rangesBucket, key)); err != nil {
@@ -151,7 +151,7 @@ func readEntry(k, v []byte) (e positions.Entry, err error) {
 	seconds := int64(binary.BigEndian.Uint64(v))
 	e.Age = max(0, time.Since(time.Unix(seconds, 0)))
 	e.Range = event.Range{First: binary.BigEndian.Uint64(k[len(k)-8:]), Count: binary.BigEndian.Uint64(v[8:])}
-	e.Range.Prints, err = positions.DecodePrints(e.Range, v[rangeHeader:])
+	e.Range.Fingerprints, err = positions.DecodeFingerprints(e.Range, v[rangeHeader:])
 	return e, err
 }
 

@@ -25,17 +25,17 @@ type record struct {
 
 // ranged is a range on disk: four bytes for each fingerprint, little endian.
 type ranged struct {
-	First  uint64 `json:"first"`
-	Count  uint64 `json:"count"`
-	Prints []byte `json:"prints,omitempty"`
+	First        uint64 `json:"first"`
+	Count        uint64 `json:"count"`
+	Fingerprints []byte `json:"prints,omitempty"`
 }
 
 func toDisk(ranges ...event.Range) []ranged {
 	all := make([]ranged, 0, len(ranges))
 	for _, r := range ranges {
 		one := ranged{First: r.First, Count: r.Count}
-		for _, print := range r.Prints {
-			one.Prints = binary.LittleEndian.AppendUint32(one.Prints, print)
+		for _, fingerprint := range r.Fingerprints {
+			one.Fingerprints = binary.LittleEndian.AppendUint32(one.Fingerprints, fingerprint)
 		}
 		all = append(all, one)
 	}
@@ -44,18 +44,18 @@ func toDisk(ranges ...event.Range) []ranged {
 
 func (r ranged) end() uint64 { return r.First + r.Count }
 
-func (r ranged) withoutPrints() event.Range { return event.Range{First: r.First, Count: r.Count} }
+func (r ranged) withoutFingerprints() event.Range { return event.Range{First: r.First, Count: r.Count} }
 
 func (r ranged) head(n uint64) ranged {
 	r.Count = n
-	r.Prints = r.Prints[:min(len(r.Prints), int(4*n))]
+	r.Fingerprints = r.Fingerprints[:min(len(r.Fingerprints), int(4*n))]
 	return r
 }
 
 func (r ranged) toRange() event.Range {
-	whole := r.withoutPrints()
-	for i := 0; i+4 <= len(r.Prints); i += 4 {
-		whole.Prints = append(whole.Prints, binary.LittleEndian.Uint32(r.Prints[i:]))
+	whole := r.withoutFingerprints()
+	for i := 0; i+4 <= len(r.Fingerprints); i += 4 {
+		whole.Fingerprints = append(whole.Fingerprints, binary.LittleEndian.Uint32(r.Fingerprints[i:]))
 	}
 	return whole
 }
@@ -143,7 +143,7 @@ func (p *partition) setPosition(next uint64) {
 			e.ranged = e.head(next - e.First)
 		}
 		kept = append(kept, e)
-		done.Add(e.withoutPrints())
+		done.Add(e.withoutFingerprints())
 	}
 	p.Entries = kept
 	for _, gap := range toDisk(done.Missing(event.Range{Count: next})...) {

@@ -86,7 +86,7 @@ func benchmarkWrite(b *testing.B, method Method, lanes int) {
 	for range lanes {
 		group.Go(func() {
 			out := emailRows(s.columns, rows)
-			out.Range = event.Range{Count: rows, Prints: make([]uint32, rows)}
+			out.Range = event.Range{Count: rows, Fingerprints: make([]uint32, rows)}
 			for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
 				out.Range.First = n * rows
 				if err := w.Write(b.Context(), out); err != nil {
@@ -161,7 +161,7 @@ func BenchmarkNote(b *testing.B) {
 	defer s.Close()
 	out := emailRows(s.columns, rows)
 	sqltest.BenchmarkNote(b, s, func(first uint64) *event.Output {
-		out.Range = event.Range{First: first, Count: rows, Prints: make([]uint32, rows)}
+		out.Range = event.Range{First: first, Count: rows, Fingerprints: make([]uint32, rows)}
 		return out
 	})
 }

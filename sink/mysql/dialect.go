@@ -23,14 +23,14 @@ var dialect = &sqlsink.Dialect{
 	Later: func(d time.Duration) string {
 		return fmt.Sprintf("UTC_TIMESTAMP(6) + INTERVAL %d MICROSECOND", d.Microseconds())
 	},
-	Age:          "TIMESTAMPDIFF(SECOND, committed, UTC_TIMESTAMP(6))",
-	PrintsHex:    "HEX(prints)",
-	CutPrints:    "LEFT(prints, 4 * %s)",
-	Hex:          [2]string{"x'", "'"},
-	AppendBytes:  func(to, b []byte) []byte { return appendText(append(to, "_binary"...), b) },
-	ParseBytes:   func(b []byte) ([]byte, error) { return b, nil },
-	ShareLock:    " LOCK IN SHARE MODE",
-	ReplaceRange: " ON DUPLICATE KEY UPDATE events = VALUES(events), epoch = VALUES(epoch), committed = VALUES(committed), prints = VALUES(prints)",
+	Age:             "TIMESTAMPDIFF(SECOND, committed, UTC_TIMESTAMP(6))",
+	FingerprintsHex: "HEX(prints)",
+	CutFingerprints: "LEFT(prints, 4 * %s)",
+	Hex:             [2]string{"x'", "'"},
+	AppendBytes:     func(to, b []byte) []byte { return appendText(append(to, "_binary"...), b) },
+	ParseBytes:      func(b []byte) ([]byte, error) { return b, nil },
+	ShareLock:       " LOCK IN SHARE MODE",
+	ReplaceRange:    " ON DUPLICATE KEY UPDATE events = VALUES(events), epoch = VALUES(epoch), committed = VALUES(committed), prints = VALUES(prints)",
 
 	Type:    sqlType,
 	Accepts: func(c *sqlsink.TableColumn, t event.Type) bool { return slices.Contains(accepted[t], c.Type) },

@@ -42,7 +42,7 @@ func TestNoteLargerThanAPacket(t *testing.T) {
 		number++
 		note := &sink.Note{Number: number, Sum: math.MaxUint64 - number, Data: bytes.Repeat([]byte{test.fill}, test.size)}
 		r := newRows(w)
-		r.out.Range = event.Range{First: first, Count: test.events, Prints: make([]uint32, test.events)}
+		r.out.Range = event.Range{First: first, Count: test.events, Fingerprints: make([]uint32, test.events)}
 		if err := w.WriteNote(t.Context(), r.out, unit, note); err != nil {
 			t.Fatalf("%d events and %d bytes: %v", test.events, test.size, err)
 		}

@@ -162,7 +162,7 @@ func TestRowLargerThanAPacket(t *testing.T) {
 	}
 	r.Add(int64(50), strings.Repeat("y", 65<<10))
 	r.Add(int64(51), strings.Repeat("z", 60<<10))
-	r.out.Range.Prints = make([]uint32, 52)
+	r.out.Range.Fingerprints = make([]uint32, 52)
 	err := w.Write(t.Context(), r.out)
 	rejected, ok := errors.AsType[*sink.RowErrors](err)
 	if !ok || len(rejected.Rows) != 1 || rejected.Rows[0].Row != 50 || !strings.Contains(err.Error(), "max_allowed_packet") {
@@ -173,7 +173,7 @@ func TestRowLargerThanAPacket(t *testing.T) {
 		rest.Add(int64(i), strings.Repeat("x", 7000))
 	}
 	rest.Add(int64(51), strings.Repeat("z", 60<<10))
-	rest.out.From[50], rest.out.Range.Count, rest.out.Range.Prints = 51, 52, make([]uint32, 52)
+	rest.out.From[50], rest.out.Range.Count, rest.out.Range.Fingerprints = 51, 52, make([]uint32, 52)
 	rest.write(t, w)
 	if got := g.text("SELECT COUNT(*), SUM(id), SUM(LENGTH(text)) FROM events"); got[0] != fmt.Sprintf("51|1276|%d", 50*7000+60<<10) {
 		t.Errorf("the table has %v", got)

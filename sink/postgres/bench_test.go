@@ -60,7 +60,7 @@ func benchmarkWrite(b *testing.B, mode sqlsink.Mode, lanes int) {
 	for lane := range lanes {
 		group.Go(func() {
 			r := emailRows(w.sink.columns, size, lane<<32)
-			r.Output(0).Range.Prints = make([]uint32, size)
+			r.Output(0).Range.Fingerprints = make([]uint32, size)
 			for n := next.Add(1); n <= uint64(b.N); n = next.Add(1) {
 				ids := r.Output(0).Columns.Vectors[0].Ints
 				for i := range ids {
@@ -121,7 +121,7 @@ func BenchmarkNote(b *testing.B) {
 	out := emailRows(s.columns, size, 0)
 	sqltest.BenchmarkNote(b, s, func(first uint64) *event.Output {
 		o := out.Output(first)
-		o.Range.Prints = make([]uint32, size)
+		o.Range.Fingerprints = make([]uint32, size)
 		return o
 	})
 }

@@ -32,8 +32,8 @@ func newDialect(schema string) *sqlsink.Dialect {
 			return fmt.Sprintf("clock_timestamp() + %d * interval '1 microsecond'", d.Microseconds())
 		},
 		Age:              "extract(epoch FROM clock_timestamp() - committed)::bigint",
-		PrintsHex:        "encode(prints, 'hex')",
-		CutPrints:        "substring(prints FOR (4 * %s)::int)",
+		FingerprintsHex:  "encode(prints, 'hex')",
+		CutFingerprints:  "substring(prints FOR (4 * %s)::int)",
 		Hex:              [2]string{`'\x`, "'"},
 		AppendBytes:      appendBytes,
 		ParseBytes:       parseBytes,

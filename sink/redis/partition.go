@@ -261,8 +261,8 @@ func (p *partitionStore) OutcomeUnknown(err error) bool {
 // of each.
 func appendRange(b []byte, r event.Range) []byte {
 	b = append(strconv.AppendUint(b, r.Count, 10), ' ')
-	for _, print := range r.Prints {
-		b = binary.LittleEndian.AppendUint32(b, print)
+	for _, fingerprint := range r.Fingerprints {
+		b = binary.LittleEndian.AppendUint32(b, fingerprint)
 	}
 	return b
 }
@@ -285,7 +285,7 @@ func readEntries(pairs []any, now int64) (entries []positions.Entry, err error) 
 
 func readEntry(first, value string, now int64) (e positions.Entry, err error) {
 	seconds, rest, _ := strings.Cut(value, " ")
-	count, prints, _ := strings.Cut(rest, " ")
+	count, fingerprints, _ := strings.Cut(rest, " ")
 	committed, err := strconv.ParseInt(seconds, 10, 64)
 	if err == nil {
 		e.Range.First, err = strconv.ParseUint(first, 10, 64)
@@ -294,7 +294,7 @@ func readEntry(first, value string, now int64) (e positions.Entry, err error) {
 		e.Range.Count, err = strconv.ParseUint(count, 10, 64)
 	}
 	if err == nil {
-		e.Range.Prints, err = positions.DecodePrints(e.Range, []byte(prints))
+		e.Range.Fingerprints, err = positions.DecodeFingerprints(e.Range, []byte(fingerprints))
 	}
 	e.Age = time.Duration(max(0, now-committed)) * time.Second
 	return e, err

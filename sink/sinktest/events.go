@@ -112,7 +112,7 @@ func overwrite(out *event.Output) {
 	}
 	clear(out.From)
 	clear(out.Ends)
-	clear(out.Range.Prints)
+	clear(out.Range.Fingerprints)
 	out.Range.First, out.Range.Count = 1<<40, 1
 	if out.Columns == nil {
 		return

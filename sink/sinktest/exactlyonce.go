@@ -19,8 +19,8 @@ func rangesComeBack(t *testEnv) {
 	t.expectCommitted("a", rangesOf(rangeAt(0, 3), rangeAt(10, 10), rangeAt(100, 50)))
 }
 
-// makePrints are what the suite takes for the fingerprints of its events.
-func makePrints(first, count uint64) []uint32 {
+// makeFingerprints are what the suite takes for the fingerprints of its events.
+func makeFingerprints(first, count uint64) []uint32 {
 	all := make([]uint32, count)
 	for i := range all {
 		all[i] = uint32((first + uint64(i)) * 2654435761)
@@ -28,18 +28,18 @@ func makePrints(first, count uint64) []uint32 {
 	return all
 }
 
-// expectPrints fails the test unless done has want with its own fingerprints.
-func expectPrints(t *testEnv, done event.Ranges, want event.Range) {
+// expectFingerprints fails the test unless done has want with its own fingerprints.
+func expectFingerprints(t *testEnv, done event.Ranges, want event.Range) {
 	t.Helper()
 	seen := uint64(0)
 	for _, r := range done.Intersect(rangesOf(want)) {
-		expect := makePrints(r.First, r.Count)
-		if len(r.Prints) != len(expect) {
-			t.Fatalf("%v came back with %d fingerprints", r, len(r.Prints))
+		expect := makeFingerprints(r.First, r.Count)
+		if len(r.Fingerprints) != len(expect) {
+			t.Fatalf("%v came back with %d fingerprints", r, len(r.Fingerprints))
 		}
-		for i, print := range r.Prints {
-			if print != expect[i] {
-				t.Fatalf("position %d came back with fingerprint %#x, want %#x", r.First+uint64(i), print, expect[i])
+		for i, fingerprint := range r.Fingerprints {
+			if fingerprint != expect[i] {
+				t.Fatalf("position %d came back with fingerprint %#x, want %#x", r.First+uint64(i), fingerprint, expect[i])
 			}
 		}
 		seen += r.Count
@@ -53,25 +53,25 @@ func fingerprintsComeBack(t *testEnv) {
 	w := t.openWriter("p", "a")
 	for _, r := range []event.Range{rangeAt(0, 100), rangeAt(100, 1), rangeAt(500, 256)} {
 		out := w.makeEvents(r.First, r.Count)
-		out.Range.Prints = makePrints(r.First, r.Count)
+		out.Range.Fingerprints = makeFingerprints(r.First, r.Count)
 		if err := w.Write(t.ctx, out); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// The source cut its batch otherwise: the new half brings its own prints.
+	// The source cut its batch otherwise: the new half brings its own fingerprints.
 	out := w.makeEvents(50, 100)
-	out.Range.Prints = makePrints(50, 100)
+	out.Range.Fingerprints = makeFingerprints(50, 100)
 	if err := w.Write(t.ctx, out); err != nil {
 		t.Fatal(err)
 	}
 	w.write(1000, 10)
 
 	done := t.committedRanges("p", "a")
-	expectPrints(t, done, rangeAt(0, 150))
-	expectPrints(t, done, rangeAt(500, 256))
+	expectFingerprints(t, done, rangeAt(0, 150))
+	expectFingerprints(t, done, rangeAt(500, 256))
 	for _, r := range done {
-		if r.First >= 1000 && len(r.Prints) > 0 {
-			t.Errorf("%v was committed without fingerprints and came back with %d", r, len(r.Prints))
+		if r.First >= 1000 && len(r.Fingerprints) > 0 {
+			t.Errorf("%v was committed without fingerprints and came back with %d", r, len(r.Fingerprints))
 		}
 	}
 	t.expectRows(rangesOf(rangeAt(0, 150), rangeAt(500, 256), rangeAt(1000, 10)))

@@ -116,13 +116,13 @@ func setPositionKeepsFingerprints(t *testEnv) {
 	k := t.openPositions("p")
 	w := t.openWriter("p", "a")
 	out := w.makeEvents(0, 20)
-	out.Range.Prints = makePrints(0, 20)
+	out.Range.Fingerprints = makeFingerprints(0, 20)
 	if err := w.Write(t.ctx, out); err != nil {
 		t.Fatal(err)
 	}
 	t.setPosition(k, "a", 12)
 	done := t.committedRanges("p", "a")
-	expectPrints(t, done, rangeAt(0, 12))
+	expectFingerprints(t, done, rangeAt(0, 12))
 	if done.Has(12) {
 		t.Errorf("the position was set to 12, and a new owner is told %v", done)
 	}

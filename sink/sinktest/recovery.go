@@ -11,10 +11,10 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// writePrinted writes the events of [first, first+count) with their fingerprints.
-func (h *testWriter) writePrinted(first, count uint64) error {
+// writeFingerprinted writes the events of [first, first+count) with their fingerprints.
+func (h *testWriter) writeFingerprinted(first, count uint64) error {
 	out := h.makeEvents(first, count)
-	out.Range.Prints = makePrints(first, count)
+	out.Range.Fingerprints = makeFingerprints(first, count)
 	return h.Write(h.t.ctx, out)
 }
 
@@ -33,7 +33,7 @@ func manyCommitsComeBack(t *testEnv) {
 			if i%100 == 50 {
 				size = 300 // keeps an entry of its own, right behind a compacted one
 			}
-			if err := w.writePrinted(next, size); err != nil {
+			if err := w.writeFingerprinted(next, size); err != nil {
 				t.Fatalf("commit at %d: %v", next, err)
 			}
 			next += size
@@ -54,7 +54,7 @@ func manyCommitsComeBack(t *testEnv) {
 		t.Fatalf("of [0,%d), with two gaps of 1000, a new owner is told %v", next, done)
 	}
 	for _, r := range done {
-		expectPrints(t, done, rangeAt(r.First, r.Count))
+		expectFingerprints(t, done, rangeAt(r.First, r.Count))
 	}
 	t.expectRows(done)
 	w = t.openWriter("p", "a")
@@ -71,7 +71,7 @@ func compactionSparesNeighbours(t *testEnv) {
 		next := first
 		for _, count := range slices.Concat([]uint64{300}, slices.Repeat([]uint64{3}, 84), []uint64{300}) {
 			out := w.makeOutput(rangeAt(next, count), nil, nil)
-			out.Range.Prints = makePrints(next, count)
+			out.Range.Fingerprints = makeFingerprints(next, count)
 			if err := w.Write(t.ctx, out); err != nil {
 				t.Fatalf("writing %v: %v", out.Range, err)
 			}
@@ -82,7 +82,7 @@ func compactionSparesNeighbours(t *testEnv) {
 	t.expectCommitted("a", want)
 	done := t.committedRanges("p", "a")
 	for _, r := range want {
-		expectPrints(t, done, r)
+		expectFingerprints(t, done, r)
 	}
 }
 
@@ -94,7 +94,7 @@ func positionsOfAllSizes(t *testEnv) {
 	for _, middle := range []uint64{10, 100, 1000, 1 << 31, 1 << 32, 1 << 53, 1 << 60, 1 << 63, 1<<64 - 200} {
 		for first := middle - 9; first < middle+9; first += 3 {
 			out := w.makeOutput(rangeAt(first, 3), nil, nil)
-			out.Range.Prints = makePrints(first, 3)
+			out.Range.Fingerprints = makeFingerprints(first, 3)
 			if err := w.Write(t.ctx, out); err != nil {
 				t.Fatalf("writing %v: %v", out.Range, err)
 			}
@@ -165,7 +165,7 @@ func lostConnections(t *testEnv) {
 		case random.IntN(8) == 0:
 			p.SetFault(DropRequest)
 		}
-		err := w.writePrinted(next, size)
+		err := w.writeFingerprinted(next, size)
 		for tries := 0; err != nil; tries++ {
 			ExpectClass(t.T, err, Transient)
 			if tries == 5 {
@@ -174,14 +174,14 @@ func lostConnections(t *testEnv) {
 			if random.IntN(2) == 0 {
 				size++
 			}
-			err = w.writePrinted(next, size)
+			err = w.writeFingerprinted(next, size)
 		}
 		next += size
 	}
 	p.SetFault(NoFault)
 	t.expectRows(rangesOf(rangeAt(0, next)))
 	done := t.committedRanges("p", "a")
-	expectPrints(t, done, rangeAt(0, next))
+	expectFingerprints(t, done, rangeAt(0, next))
 	t.expectCommitted("a", rangesOf(rangeAt(0, next)))
 }
 
@@ -193,12 +193,12 @@ func lostCompactions(t *testEnv) {
 	}
 	p := t.place.Proxy(t.T)
 	w := t.openWriter("p", "a")
-	const unprinted = 2 * compactEvery // ranges without fingerprints: each compaction takes all
+	const withoutFingerprints = 2 * compactEvery // ranges without fingerprints: each compaction takes all
 	next := uint64(0)
 	write := func() (commits int) {
 		before, out := p.Commits(), w.makeEvents(next, 1)
-		if next >= unprinted {
-			out.Range.Prints = makePrints(next, 1)
+		if next >= withoutFingerprints {
+			out.Range.Fingerprints = makeFingerprints(next, 1)
 		}
 		if err := w.Write(t.ctx, out); err != nil {
 			t.Fatalf("writing at %d: %v", next, err)
@@ -226,7 +226,7 @@ func lostCompactions(t *testEnv) {
 		t.Error(err)
 	}
 	t.expectCommitted("a", rangesOf(rangeAt(0, next)))
-	expectPrints(t, t.committedRanges("p", "a"), rangeAt(unprinted, next-unprinted))
+	expectFingerprints(t, t.committedRanges("p", "a"), rangeAt(withoutFingerprints, next-withoutFingerprints))
 	t.expectRows(rangesOf(rangeAt(0, next)))
 }
 

@@ -229,7 +229,7 @@ func largeNotesComeBack(t *testEnv) {
 func noteIsCommittedWithItsRange(t *testEnv) {
 	u := t.openUnit()
 	out, note := u.makeEvents(0, noteEvents), makeNote(1, noteSize(1))
-	out.Range.Prints = makePrints(0, noteEvents)
+	out.Range.Fingerprints = makeFingerprints(0, noteEvents)
 	if err := u.writeNote(out, note); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func noteIsCommittedWithItsRange(t *testEnv) {
 	next := t.openUnit()
 	next.expectNotes(0, notesFrom(1, 2)...)
 	next.expectStatus(1, 2)
-	expectPrints(t, next.committed, rangeAt(0, noteEvents))
+	expectFingerprints(t, next.committed, rangeAt(0, noteEvents))
 	t.expectCommitted("a", rangesOf(rangeAt(0, 10)))
 }
 

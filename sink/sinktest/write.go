@@ -126,7 +126,7 @@ func callerReusesItsMemory(t *testEnv) {
 	w := t.openWriter("p", "a")
 	for first := uint64(0); first < 60; first += 20 {
 		out := w.makeEvents(first, 20)
-		out.Range.Prints = makePrints(first, 20)
+		out.Range.Fingerprints = makeFingerprints(first, 20)
 		if err := w.Write(t.ctx, out); err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func callerReusesItsMemory(t *testEnv) {
 	}
 	t.expectRows(rangesOf(rangeAt(0, 60)))
 	if t.isExactlyOnce() {
-		expectPrints(t, t.committedRanges("p", "a"), rangeAt(0, 60))
+		expectFingerprints(t, t.committedRanges("p", "a"), rangeAt(0, 60))
 	}
 }
 

@@ -221,7 +221,7 @@ func TestRewrittenInPlace(t *testing.T) {
 	r := open(t, s, nil)
 	var b event.Batch
 	for r.Read(t.Context(), &b) == nil {
-		done.Add(event.Range{First: b.Range.First, Count: b.Range.Count, Prints: slices.Clone(b.Range.Prints)})
+		done.Add(event.Range{First: b.Range.First, Count: b.Range.Count, Fingerprints: slices.Clone(b.Range.Fingerprints)})
 	}
 	open(t, s, done)
 	for content, want := range map[string]string{

@@ -35,7 +35,7 @@ func readPartition(t *testing.T, s source.Source, partition string, done event.R
 		for i := range b.Len() {
 			docs, positions = append(docs, string(b.Doc(i))), append(positions, b.Range.First+uint64(i))
 		}
-		read.Add(event.Range{First: b.Range.First, Count: b.Range.Count, Prints: slices.Clone(b.Range.Prints)})
+		read.Add(event.Range{First: b.Range.First, Count: b.Range.Count, Fingerprints: slices.Clone(b.Range.Fingerprints)})
 	}
 }
 
@@ -73,7 +73,7 @@ func TestFormats(t *testing.T) {
 						t.Errorf("%s: bounds %v, %v; want the end %d", path, got, err, c.end)
 					}
 				}
-				first := event.Ranges{{First: read[0].First, Count: 1, Prints: read[0].Prints[:1]}}
+				first := event.Ranges{{First: read[0].First, Count: 1, Fingerprints: read[0].Fingerprints[:1]}}
 				if docs, _, _ = readPartition(t, s, partition, first); !slices.Equal(docs, c.docs[1:]) {
 					t.Errorf("%s: after the first event, got %q, want %q", path, docs, c.docs[1:])
 				}

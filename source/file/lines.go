@@ -189,7 +189,7 @@ func (l *lineReader) readBatch(b *event.Batch, to *format.Decoder, limits source
 			b.Range.First = l.position - 1
 		}
 		if l.fingerprints {
-			b.Range.Prints = append(b.Range.Prints, crc32.Checksum(line, castagnoli))
+			b.Range.Fingerprints = append(b.Range.Fingerprints, crc32.Checksum(line, castagnoli))
 		}
 		b.Data = to.Append(b.Data, line)
 		b.Ends = append(b.Ends, uint32(len(b.Data)))

@@ -78,7 +78,7 @@ func (r *reader) verifyDelivered(ctx context.Context) error {
 	var line []byte
 	for i, known := range r.done {
 		for known.Count > 0 {
-			if len(known.Prints) == 0 {
+			if len(known.Fingerprints) == 0 {
 				known = known.Tail(known.Count - 1)
 			}
 			err := r.lines.skipLines(ctx, known.First-r.lines.position)
@@ -91,12 +91,12 @@ func (r *reader) verifyDelivered(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if len(known.Prints) > 0 && known.Prints[0] != crc32.Checksum(line, castagnoli) {
+			if len(known.Fingerprints) > 0 && known.Fingerprints[0] != crc32.Checksum(line, castagnoli) {
 				return rewrittenError("line %d of %s differs from the line that was delivered", known.First+1, r.path)
 			}
 			known = known.Tail(1)
 		}
-		r.done[i].Prints = nil
+		r.done[i].Fingerprints = nil
 	}
 	return nil
 }

@@ -260,7 +260,7 @@ func TestVerifyDone(t *testing.T) {
 		had.Add(one)
 	}
 	other := append(event.Ranges{}, had...)
-	other[0].Prints = append(append([]uint32{}, had[0].Prints[:19]...), 12345)
+	other[0].Fingerprints = append(append([]uint32{}, had[0].Fingerprints[:19]...), 12345)
 	var gone kadm.Offsets
 	gone.AddOffset(p.name, 0, 15, -1)
 	for _, c := range []struct {

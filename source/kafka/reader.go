@@ -78,7 +78,7 @@ func (r *reader) readRecords(ctx context.Context, b *event.Batch) error {
 			b.Range.First = at
 		}
 		b.Range.Count++
-		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(record.Value, castagnoli))
+		b.Range.Fingerprints = append(b.Range.Fingerprints, crc32.Checksum(record.Value, castagnoli))
 		b.Append(record.Value)
 		appendOrigin(b, record)
 	}

@@ -24,7 +24,7 @@ func (s *Source) verifyDone(ctx context.Context, name string, partition int32, b
 	if bounds.End() < last.End() {
 		return s.rollbackError(name, bounds.End(), fmt.Errorf("the sinks committed %s up to offset %d, but it ends at %d", name, last.End(), bounds.End()))
 	}
-	if len(last.Prints) > 0 && last.End() > bounds.First {
+	if len(last.Fingerprints) > 0 && last.End() > bounds.First {
 		if err := s.compareLastRecord(ctx, name, partition, last); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (s *Source) compareLastRecord(ctx context.Context, name string, partition i
 		switch {
 		case first == nil:
 			continue
-		case first.Offset == offset && crc32.Checksum(first.Value, castagnoli) != last.Prints[len(last.Prints)-1]:
+		case first.Offset == offset && crc32.Checksum(first.Value, castagnoli) != last.Fingerprints[len(last.Fingerprints)-1]:
 			return s.rollbackError(name, last.First, fmt.Errorf("the record at offset %d of %s differs from the one that the sinks committed", offset, name))
 		}
 		return nil

@@ -300,7 +300,7 @@ func TestRestored(t *testing.T) {
 	done := readAll(t, config, 10)
 	for _, later := range []event.Ranges{
 		{{First: 0, Count: 20}},
-		{{First: 0, Count: 10, Prints: append(done[0].Prints[:9:9], 12345)}},
+		{{First: 0, Count: 10, Fingerprints: append(done[0].Fingerprints[:9:9], 12345)}},
 	} {
 		var permanent *event.PermanentError
 		if _, err := open(t, config, later); !errors.As(err, &permanent) || !strings.Contains(permanent.Hint, "position set CONFIG p ") {

@@ -134,7 +134,7 @@ func (r *reader) readMessages(ctx context.Context, b *event.Batch) error {
 			b.Range.First = m.position
 		}
 		b.Range.Count++
-		b.Range.Prints = append(b.Range.Prints, crc32.Checksum(m.data, castagnoli))
+		b.Range.Fingerprints = append(b.Range.Fingerprints, crc32.Checksum(m.data, castagnoli))
 		b.Append(m.data)
 	}
 	return nil

@@ -60,7 +60,7 @@ func (s *Source) checkGap(stream jetstream.StreamConfig, state jetstream.StreamS
 // the stream.
 func (s *Source) compareLastMessage(ctx context.Context, stream jetstream.Stream, state jetstream.StreamState, partition string, last event.Range) error {
 	seq := last.End()
-	if len(last.Prints) == 0 || seq < state.FirstSeq {
+	if len(last.Fingerprints) == 0 || seq < state.FirstSeq {
 		return nil // nothing to compare
 	}
 	message, err := stream.GetMsg(ctx, seq)
@@ -69,7 +69,7 @@ func (s *Source) compareLastMessage(ctx context.Context, stream jetstream.Stream
 		return nil // deleted by hand
 	case err != nil:
 		return fmt.Errorf("read message %d of stream %s: %w", seq, s.config.Stream, err)
-	case crc32.Checksum(message.Data, castagnoli) != last.Prints[len(last.Prints)-1]:
+	case crc32.Checksum(message.Data, castagnoli) != last.Fingerprints[len(last.Fingerprints)-1]:
 		return s.rollbackError(partition, last.First, fmt.Errorf("message %d of stream %s differs from the one that the sinks committed", seq, s.config.Stream))
 	}
 	return nil

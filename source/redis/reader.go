@@ -214,11 +214,11 @@ func (r *reader) verifyAnchor(p *snapshot) error {
 		return source.ErrMoved
 	}
 	p.items--
-	print, err := r.readFingerprint(r.next - 1)
+	fingerprint, err := r.readFingerprint(r.next - 1)
 	if err != nil {
 		return err
 	}
-	if want, known := fingerprintAt(r.known, r.next-1); known && print != want {
+	if want, known := fingerprintAt(r.known, r.next-1); known && fingerprint != want {
 		r.source.env.Log.Warn("another client changed the front", "key", r.key, "position", r.next-1)
 		return source.ErrMoved
 	}
@@ -239,15 +239,15 @@ func (r *reader) appendEvents(b *event.Batch) (err error) {
 		if start > 0 && start+r.size > limits.Bytes {
 			break
 		}
-		var print uint32
-		if b.Data, print, err = r.queue.appendEvent(r.conn, b.Data, r.next+uint64(b.Len())); err != nil {
+		var fingerprint uint32
+		if b.Data, fingerprint, err = r.queue.appendEvent(r.conn, b.Data, r.next+uint64(b.Len())); err != nil {
 			return err
 		}
 		if q, ok := r.queue.(*streamQueue); ok && q.entry.left < 0 && q.entry.missing {
 			r.broken = append(r.broken, b.Len())
 		}
 		b.Ends = append(b.Ends, uint32(len(b.Data)))
-		b.Range.Prints = append(b.Range.Prints, print)
+		b.Range.Fingerprints = append(b.Range.Fingerprints, fingerprint)
 		r.left, r.size = r.left-1, -1
 	}
 	return nil
@@ -258,7 +258,7 @@ func (r *reader) finishBatch(b *event.Batch) {
 	before, n := r.next, b.Len()
 	b.Range.First, b.Range.Count = before, uint64(n)
 	r.average = max(1, (3*r.average+len(b.Data)/n)/4)
-	r.known.Add(event.Range{First: before, Count: uint64(n), Prints: slices.Clone(b.Range.Prints)})
+	r.known.Add(event.Range{First: before, Count: uint64(n), Fingerprints: slices.Clone(b.Range.Fingerprints)})
 	r.next = r.known.Next(before)
 	r.lag.Store(r.lag.Load() - min(r.lag.Load(), r.next-before))
 }

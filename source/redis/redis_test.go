@@ -115,7 +115,7 @@ func (r *run) open() error {
 // done returns a copy of the sink's ranges, as a database would.
 func (r *run) done() (done event.Ranges) {
 	for _, c := range r.committed[r.partition] {
-		c.Prints = append([]uint32(nil), c.Prints...)
+		c.Fingerprints = append([]uint32(nil), c.Fingerprints...)
 		done = append(done, c)
 	}
 	return done

@@ -52,7 +52,7 @@ func (r *reader) findEndAfterRemoval(ctx context.Context, done event.Ranges, now
 
 // anyVerified reports whether an event with a known fingerprint was found in its place.
 func (r *reader) anyVerified() bool {
-	return slices.ContainsFunc(clip(r.known, r.first, r.end), func(known event.Range) bool { return len(known.Prints) > 0 })
+	return slices.ContainsFunc(clip(r.known, r.first, r.end), func(known event.Range) bool { return len(known.Fingerprints) > 0 })
 }
 
 // acceptLoss records lost events, if the setting "lost" allows it: those at known

@@ -181,7 +181,7 @@ func (r *reader) findDifference(ctx context.Context) (uint64, error) {
 				return r.checkUnproven(ctx, unproven, known.First)
 			}
 		}
-		if len(known.Prints) == 0 {
+		if len(known.Fingerprints) == 0 {
 			unproven = min(unproven, known.First)
 			if !walks {
 				continue
@@ -191,7 +191,7 @@ func (r *reader) findDifference(ctx context.Context) (uint64, error) {
 		if at, err = r.compareRange(ctx, known); err != nil {
 			return 0, err
 		}
-		if at != known.First && len(known.Prints) > 0 {
+		if at != known.First && len(known.Fingerprints) > 0 {
 			unproven = noEnd
 		}
 		if at < known.End() {
@@ -226,13 +226,13 @@ func (r *reader) checkUnproven(ctx context.Context, unproven, end uint64) (uint6
 func (r *reader) compareRange(ctx context.Context, known event.Range) (at uint64, err error) {
 	for at = known.First; at < known.End(); {
 		n := min(known.End()-at, compareEvents)
-		var prints []uint32
-		if len(known.Prints) > 0 {
-			prints = known.Prints[at-known.First:][:n]
+		var fingerprints []uint32
+		if len(known.Fingerprints) > 0 {
+			fingerprints = known.Fingerprints[at-known.First:][:n]
 		}
 		same := 0
 		err := r.conn.WithContext(ctx, func() (err error) {
-			same, err = r.compareChunk(at, int(n), prints)
+			same, err = r.compareChunk(at, int(n), fingerprints)
 			return err
 		})
 		if err != nil {
@@ -251,7 +251,7 @@ func (r *reader) compareRange(ctx context.Context, known event.Range) (at uint64
 
 // compareChunk counts how many of n events from position first on have these
 // fingerprints, up to the first that differs.
-func (r *reader) compareChunk(first uint64, n int, prints []uint32) (same int, err error) {
+func (r *reader) compareChunk(first uint64, n int, fingerprints []uint32) (same int, err error) {
 	r.queue.queueRead(r.conn, r.head, first, n, false)
 	if err := r.conn.Flush(); err != nil {
 		return 0, err
@@ -264,11 +264,11 @@ func (r *reader) compareChunk(first uint64, n int, prints []uint32) (same int, e
 		return 0, source.ErrMoved
 	}
 	for i := range p.items {
-		print, err := r.readFingerprint(first + uint64(i))
+		fingerprint, err := r.readFingerprint(first + uint64(i))
 		if err != nil {
 			return 0, err
 		}
-		if same == i && (prints == nil || print == prints[i]) {
+		if same == i && (fingerprints == nil || fingerprint == fingerprints[i]) {
 			same++
 		}
 	}
@@ -276,12 +276,12 @@ func (r *reader) compareChunk(first uint64, n int, prints []uint32) (same int, e
 }
 
 // readFingerprint reads the event at a position and returns its fingerprint.
-func (r *reader) readFingerprint(at uint64) (print uint32, err error) {
+func (r *reader) readFingerprint(at uint64) (fingerprint uint32, err error) {
 	if _, err = r.queue.nextSize(r.conn); err != nil {
 		return 0, err
 	}
-	r.scratch, print, err = r.queue.appendEvent(r.conn, r.scratch[:0], at)
-	return print, err
+	r.scratch, fingerprint, err = r.queue.appendEvent(r.conn, r.scratch[:0], at)
+	return fingerprint, err
 }
 
 // clip returns the part of rs in [first, end), with a copy of its fingerprints.
@@ -290,17 +290,17 @@ func clip(rs event.Ranges, first, end uint64) (part event.Ranges) {
 		from, to := max(r.First, first), min(r.End(), end)
 		if from < to {
 			r = r.Tail(from - r.First).Head(to - from)
-			r.Prints = slices.Clone(r.Prints)
+			r.Fingerprints = slices.Clone(r.Fingerprints)
 			part = append(part, r)
 		}
 	}
 	return part
 }
 
-func fingerprintAt(rs event.Ranges, p uint64) (print uint32, known bool) {
+func fingerprintAt(rs event.Ranges, p uint64) (fingerprint uint32, known bool) {
 	for _, r := range rs {
-		if p >= r.First && p < r.End() && len(r.Prints) > 0 {
-			return r.Prints[p-r.First], true
+		if p >= r.First && p < r.End() && len(r.Fingerprints) > 0 {
+			return r.Fingerprints[p-r.First], true
 		}
 	}
 	return 0, false

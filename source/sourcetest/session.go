@@ -143,8 +143,8 @@ func (o *session) checkBatch(b *event.Batch) {
 		o.t.Fatal("a batch is empty")
 	case b.Range.Count != uint64(b.Len()):
 		o.t.Fatalf("a batch of %d events has range %v", b.Len(), b.Range)
-	case len(b.Range.Prints) != 0 && len(b.Range.Prints) != b.Len():
-		o.t.Fatalf("a batch of %d events has %d fingerprints", b.Len(), len(b.Range.Prints))
+	case len(b.Range.Fingerprints) != 0 && len(b.Range.Fingerprints) != b.Len():
+		o.t.Fatalf("a batch of %d events has %d fingerprints", b.Len(), len(b.Range.Fingerprints))
 	case int(b.Ends[b.Len()-1]) != len(b.Data):
 		o.t.Fatalf("a batch ends at %d of %d bytes", b.Ends[b.Len()-1], len(b.Data))
 	case b.Len() > o.limits.Events:
@@ -162,16 +162,16 @@ func overwriteBatch(b *event.Batch) {
 	for i := range b.Ends[:cap(b.Ends)] {
 		b.Ends[:cap(b.Ends)][i] = 1 << 31
 	}
-	prints := b.Range.Prints[:cap(b.Range.Prints)]
-	for i := range prints {
-		prints[i] = 0xdeadbeef
+	fingerprints := b.Range.Fingerprints[:cap(b.Range.Fingerprints)]
+	for i := range fingerprints {
+		fingerprints[i] = 0xdeadbeef
 	}
 	b.Partition, b.Range.First, b.Range.Count = "overwritten", 1<<40, 1<<40
 }
 
 // cloneRange returns r with a copy of its fingerprints.
 func cloneRange(r event.Range) event.Range {
-	r.Prints = slices.Clone(r.Prints)
+	r.Fingerprints = slices.Clone(r.Fingerprints)
 	return r
 }
 

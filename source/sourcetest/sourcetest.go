@@ -275,8 +275,8 @@ func callerOwnsBatch(t *testing.T, p Place) {
 	o.onBatch = func(r event.Range) {
 		given := cloneRange(r)
 		o.ack(given)
-		for i := range given.Prints {
-			given.Prints[i] = 0xdeadbeef
+		for i := range given.Fingerprints {
+			given.Fingerprints[i] = 0xdeadbeef
 		}
 	}
 	o.expectEvents(p.Events, 0, len(p.Events))

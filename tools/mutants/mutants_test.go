@@ -174,7 +174,7 @@ func TestCommute(t *testing.T) {
 		{"n.count = 0;", "m = &n;", true},
 		{"n.count = 0;", "m = all & n;", false},
 		{"n.count = 0", "all = append(all, n)", false},
-		{"b.Count++", "b.Prints = append(b.Prints, crc32.Checksum(doc, table))", true},
+		{"b.Count++", "b.Fingerprints = append(b.Fingerprints, crc32.Checksum(doc, table))", true},
 		{"x = f()", "y = 1", false},
 		{"m.first = nil", "m.mu.Unlock()", false},
 		{"a->x = 1;", "b->x = 2;", false},

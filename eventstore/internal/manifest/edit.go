@@ -20,14 +20,14 @@ type edit struct {
 type tableEdit struct {
 	ID uint32 `json:"id"`
 	// Table is the new version without its lists; nil if neither it nor a list changed.
-	Table      *Table            `json:"table,omitempty"`
-	Schemas    []run[Schema]     `json:"schemas,omitempty"`
-	Files      []run[File]       `json:"files,omitempty"`
-	Deletes    []run[Delete]     `json:"deletes,omitempty"`
-	Recomputes []run[Recompute]  `json:"recomputes,omitempty"`
-	Partitions []run[Partition]  `json:"partitions,omitempty"`
-	Prints     []run[PrintsFile] `json:"prints,omitempty"`
-	Keys       []run[KeysFile]   `json:"keys,omitempty"`
+	Table        *Table                  `json:"table,omitempty"`
+	Schemas      []run[Schema]           `json:"schemas,omitempty"`
+	Files        []run[File]             `json:"files,omitempty"`
+	Deletes      []run[Delete]           `json:"deletes,omitempty"`
+	Recomputes   []run[Recompute]        `json:"recomputes,omitempty"`
+	Partitions   []run[Partition]        `json:"partitions,omitempty"`
+	Fingerprints []run[FingerprintsFile] `json:"prints,omitempty"`
+	Keys         []run[KeysFile]         `json:"keys,omitempty"`
 }
 
 // A run is a part of a new list: the elements of the old list from Keep[0] to before Keep[1],
@@ -64,7 +64,7 @@ func (t *Table) diff(before *Table) tableEdit {
 	d.Deletes = diffList(before.Deletes, t.Deletes)
 	d.Recomputes = diffList(before.Recomputes, t.Recomputes)
 	d.Partitions = diffList(before.Partitions, t.Partitions)
-	d.Prints = diffList(before.Prints, t.Prints)
+	d.Fingerprints = diffList(before.Fingerprints, t.Fingerprints)
 	d.Keys = diffList(before.Keys, t.Keys)
 	head, headBefore := t.withoutLists(), before.withoutLists()
 	if !reflect.DeepEqual(head, headBefore) || !reflect.DeepEqual(d, tableEdit{ID: t.ID}) {
@@ -75,7 +75,7 @@ func (t *Table) diff(before *Table) tableEdit {
 
 func (t *Table) withoutLists() *Table {
 	head := *t
-	head.Schemas, head.Files, head.Deletes, head.Recomputes, head.Partitions, head.Prints, head.Keys = nil, nil, nil, nil, nil, nil, nil
+	head.Schemas, head.Files, head.Deletes, head.Recomputes, head.Partitions, head.Fingerprints, head.Keys = nil, nil, nil, nil, nil, nil, nil
 	return &head
 }
 
@@ -158,7 +158,7 @@ func (t *Table) apply(d *tableEdit) (*Table, error) {
 	next.Deletes, errs[2] = applyRuns(t.Deletes, d.Deletes)
 	next.Recomputes, errs[3] = applyRuns(t.Recomputes, d.Recomputes)
 	next.Partitions, errs[4] = applyRuns(t.Partitions, d.Partitions)
-	next.Prints, errs[5] = applyRuns(t.Prints, d.Prints)
+	next.Fingerprints, errs[5] = applyRuns(t.Fingerprints, d.Fingerprints)
 	next.Keys, errs[6] = applyRuns(t.Keys, d.Keys)
 	for _, err := range errs {
 		if err != nil {

@@ -22,8 +22,8 @@ func (m *Manifest) Files(folder string) map[string]int64 {
 				named[t.Path(folder, f.Bloom)] = -1
 			}
 		}
-		for _, p := range t.Prints {
-			named[t.Path(folder, PrintsName(p.Number))] = -1
+		for _, p := range t.Fingerprints {
+			named[t.Path(folder, FingerprintsName(p.Number))] = -1
 		}
 		for _, k := range t.Keys {
 			named[t.Path(folder, KeysName(k.Number))] = -1

@@ -112,7 +112,7 @@ func TestNames(t *testing.T) {
 		{table.Current(), table.Schemas[1]}, {table.Schema(1), table.Schemas[0]}, {table.Schema(4), table.Schemas[1]}, {table.Schema(2), (*Schema)(nil)},
 		{FileName("2026-11-23", 1, 2), "2026-11-23/0000000001-2.parquet"}, {FileName("", 3, 0), "undated/0000000003-0.parquet"},
 		{BloomName("undated/0000000003-0.parquet"), "undated/0000000003-0.bloom"},
-		{PrintsName(5), "ranges-0000000005"}, {KeysName(12), "keys-0000000012"},
+		{FingerprintsName(5), "ranges-0000000005"}, {KeysName(12), "keys-0000000012"},
 		{table.Path("f", "a/b"), filepath.Join("f", "tables", "Events", "a", "b")}, {LogFolder("f"), filepath.Join("f", "log")},
 	} {
 		if c.got != c.want {
@@ -199,9 +199,9 @@ func TestDecodeChanges(t *testing.T) {
 		"\x01p\x00\x00\x05\x02\x00":    {{Pipeline: "p", Range: event.Range{First: 5, Count: 2}}},
 		"\x00\x02ab\x01\x00\x07\x00":   {{Partition: "ab", Reset: true, Range: event.Range{Count: 7}}},
 		"\x00\x00\x02\x00\x07\x00":     {{Range: event.Range{Count: 7}}}, // only 1 is a reset
-		"\x00\x00\x00\x05\x01\x01abcd": {{Range: event.Range{First: 5, Count: 1, Prints: []uint32{0x64636261}}}},
+		"\x00\x00\x00\x05\x01\x01abcd": {{Range: event.Range{First: 5, Count: 1, Fingerprints: []uint32{0x64636261}}}},
 		"\x00\x00\x00\x05\x02\x02abcdefgh\x00\x00\x01\x00\x09\x00": {
-			{Range: event.Range{First: 5, Count: 2, Prints: []uint32{0x64636261, 0x68676665}}}, {Reset: true, Range: event.Range{Count: 9}},
+			{Range: event.Range{First: 5, Count: 2, Fingerprints: []uint32{0x64636261, 0x68676665}}}, {Reset: true, Range: event.Range{Count: 9}},
 		},
 		"\x00\x00\x00\x05\x02\x01abcd":     nil, // either every event has a fingerprint, or none has
 		"\x00\x00\x00\x05\x01\x02abcdefgh": nil,
@@ -226,12 +226,12 @@ func TestDecodeChanges(t *testing.T) {
 }
 
 // TestPrintsOfAnother reads files that have a correct checksum and are not fingerprint files.
-func TestPrintsOfAnother(t *testing.T) {
+func TestFingerprintsOfAnother(t *testing.T) {
 	folder, table := t.TempDir(), sample().Tables[0]
-	if _, err := WritePrints(folder, table, 9, nil); err != nil {
+	if _, err := WriteFingerprints(folder, table, 9, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ReadPrints(folder, table, 9); err != nil || len(got) > 0 {
+	if got, err := ReadFingerprints(folder, table, 9); err != nil || len(got) > 0 {
 		t.Errorf("of no changes: read %v, %v", got, err)
 	}
 	for content, want := range map[string]string{
@@ -239,10 +239,10 @@ func TestPrintsOfAnother(t *testing.T) {
 		"perigee-ranges 1\n\x05": "an entry is cut off",
 	} {
 		data := binary.LittleEndian.AppendUint32([]byte(content), crc32.Checksum([]byte(content), castagnoli))
-		if err := os.WriteFile(table.Path(folder, PrintsName(9)), data, 0o600); err != nil {
+		if err := os.WriteFile(table.Path(folder, FingerprintsName(9)), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ReadPrints(folder, table, 9)
+		_, err := ReadFingerprints(folder, table, 9)
 		if damage, ok := errors.AsType[*DamageError](err); !ok || damage.Reason != want {
 			t.Errorf("%q: %v, want %s", content, err, want)
 		}
@@ -273,8 +273,8 @@ func TestFilesInTheWay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, printsErr := ReadPrints(folder, table, 8)
-	for _, err := range []error{printsErr, ReadKeys(folder, table, 8, nil)} {
+	_, fingerprintsErr := ReadFingerprints(folder, table, 8)
+	for _, err := range []error{fingerprintsErr, ReadKeys(folder, table, 8, nil)} {
 		if _, damage := errors.AsType[*DamageError](err); err == nil || damage {
 			t.Errorf("a file that cannot be read: %v", err)
 		}
@@ -286,10 +286,10 @@ func TestFilesInTheWay(t *testing.T) {
 func TestFolderThatCannotBe(t *testing.T) {
 	folder, m := filepath.Join(t.TempDir(), strings.Repeat("x", 300)), sample()
 	table := m.Tables[0]
-	_, printsErr := WritePrints(folder, table, 1, nil)
+	_, fingerprintsErr := WriteFingerprints(folder, table, 1, nil)
 	_, keysErr := WriteKeys(folder, table, 1, nil)
 	for what, err := range map[string]error{
-		"Save": NewWriter(folder).Save(m), "RemoveOthers": m.RemoveOthers(folder), "RemoveFile": table.RemoveFile(folder, "x"), "WritePrints": printsErr, "WriteKeys": keysErr,
+		"Save": NewWriter(folder).Save(m), "RemoveOthers": m.RemoveOthers(folder), "RemoveFile": table.RemoveFile(folder, "x"), "WriteFingerprints": fingerprintsErr, "WriteKeys": keysErr,
 	} {
 		if !errors.Is(err, syscall.ENAMETOOLONG) {
 			t.Errorf("%s: %v", what, err)

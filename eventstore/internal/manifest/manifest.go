@@ -60,12 +60,12 @@ type Table struct {
 	NextColumn int32     `json:"next_column"`
 	Schemas    []*Schema `json:"schemas"` // versions that the log or a file needs, oldest first; the last is the newest
 
-	Files      []*File       `json:"files,omitempty"`
-	Deletes    []*Delete     `json:"deletes,omitempty"`    // running deletes, oldest first
-	Recomputes []*Recompute  `json:"recomputes,omitempty"` // last recompute of each column, oldest first
-	Partitions []*Partition  `json:"partitions,omitempty"` // committed positions up to LogStart
-	Prints     []*PrintsFile `json:"prints,omitempty"`     // oldest first
-	Keys       []*KeysFile   `json:"keys,omitempty"`       // oldest first
+	Files        []*File             `json:"files,omitempty"`
+	Deletes      []*Delete           `json:"deletes,omitempty"`    // running deletes, oldest first
+	Recomputes   []*Recompute        `json:"recomputes,omitempty"` // last recompute of each column, oldest first
+	Partitions   []*Partition        `json:"partitions,omitempty"` // committed positions up to LogStart
+	Fingerprints []*FingerprintsFile `json:"prints,omitempty"`     // oldest first
+	Keys         []*KeysFile         `json:"keys,omitempty"`       // oldest first
 }
 
 // A File is a Parquet file with rows of one table and, unless Undivided, one day of event
@@ -188,7 +188,7 @@ func New() *Manifest {
 }
 
 // Clone returns a copy of m that the caller may change. It shares the objects that tables
-// point to: schemas, files, deletes, recomputes, partitions, prints and keys. Replace such an
+// point to: schemas, files, deletes, recomputes, partitions, fingerprints and keys. Replace such an
 // element instead of changing it: Save takes an object that two versions share for unchanged.
 func (m *Manifest) Clone() *Manifest {
 	next := *m
@@ -201,7 +201,7 @@ func (m *Manifest) Clone() *Manifest {
 		copied.Deletes = slices.Clone(t.Deletes)
 		copied.Recomputes = slices.Clone(t.Recomputes)
 		copied.Partitions = slices.Clone(t.Partitions)
-		copied.Prints = slices.Clone(t.Prints)
+		copied.Fingerprints = slices.Clone(t.Fingerprints)
 		copied.Keys = slices.Clone(t.Keys)
 		next.Tables[i] = &copied
 	}

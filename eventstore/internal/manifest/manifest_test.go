@@ -28,10 +28,10 @@ func sample() *Manifest {
 			{Version: 1, Columns: []Column{{ID: 2, Name: "time", Path: []string{"time"}, Type: event.Timestamp, Required: true, Declared: true}, {ID: 3, Name: "x", Path: []string{"a", "x"}}}},
 			{Version: 4, Rest: true, Columns: []Column{{ID: 2, Name: "time", Path: []string{"time"}, Type: event.Timestamp}, {ID: 3, Name: "x", Path: []string{"a", "x"}, Type: event.Int64, Wide: true}}},
 		},
-		Files:      []*File{{Name: FileName("2026-11-23", 8, 0), Segment: 8, Schema: 4, Day: "2026-11-23", Rows: 3, Bytes: 5, MinTime: -1, MaxTime: 1, Log: 4, Bloom: BloomName(FileName("2026-11-23", 8, 0)), Deleted: 1}},
-		Deletes:    []*Delete{{Number: 2, Predicate: "x < 3 AND \"time\" > '2026'", Before: wal.Position{File: 5, Offset: 4096}, RequestedAt: time.Unix(1, 0).UTC()}},
-		Partitions: []*Partition{{Pipeline: "p", Partition: "a b", Ranges: [][2]uint64{{0, 3}, {1<<63 + 1, 2}}}},
-		Prints:     []*PrintsFile{{Number: 8, Events: 2, Written: time.Unix(2, 0).UTC()}},
+		Files:        []*File{{Name: FileName("2026-11-23", 8, 0), Segment: 8, Schema: 4, Day: "2026-11-23", Rows: 3, Bytes: 5, MinTime: -1, MaxTime: 1, Log: 4, Bloom: BloomName(FileName("2026-11-23", 8, 0)), Deleted: 1}},
+		Deletes:      []*Delete{{Number: 2, Predicate: "x < 3 AND \"time\" > '2026'", Before: wal.Position{File: 5, Offset: 4096}, RequestedAt: time.Unix(1, 0).UTC()}},
+		Partitions:   []*Partition{{Pipeline: "p", Partition: "a b", Ranges: [][2]uint64{{0, 3}, {1<<63 + 1, 2}}}},
+		Fingerprints: []*FingerprintsFile{{Number: 8, Events: 2, Written: time.Unix(2, 0).UTC()}},
 	}}
 	return m
 }
@@ -188,7 +188,7 @@ func TestCloneIsIndependent(t *testing.T) {
 	table.Schemas = append(table.Schemas, &Schema{})
 	table.Partitions[0] = &Partition{}
 	table.Deletes[0] = nil
-	table.Prints[0] = nil
+	table.Fingerprints[0] = nil
 	next.Tables = append(next.Tables, &Table{})
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Errorf("the original (-want +got):\n%s", diff)
@@ -198,7 +198,7 @@ func TestCloneIsIndependent(t *testing.T) {
 func TestFiles(t *testing.T) {
 	folder, m := t.TempDir(), sample()
 	table := m.Tables[0]
-	kept := []string{table.Files[0].Name, table.Files[0].Bloom, PrintsName(8)}
+	kept := []string{table.Files[0].Name, table.Files[0].Bloom, FingerprintsName(8)}
 	others := []string{"2026-11-23/0000000009-0.parquet", "2026-11-24/x", "ranges-0000000007", "../gone/undated/y"}
 	for _, name := range append(kept, others...) {
 		path := table.Path(folder, name)

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 // version.
 func dayFile(version uint64) string { return fmt.Sprintf("2026-11-%02d/file", 10+version) }
 
-func printsOf(version uint64) []RangeChange {
-	return []RangeChange{{Pipeline: "p", Partition: "a", Range: event.Range{First: version, Count: 2, Prints: []uint32{1, uint32(version)}}}}
+func fingerprintsOf(version uint64) []RangeChange {
+	return []RangeChange{{Pipeline: "p", Partition: "a", Range: event.Range{First: version, Count: 2, Fingerprints: []uint32{1, uint32(version)}}}}
 }
 
 // saveAndRemove saves versions of a manifest, writes fingerprint files and removes others. It
@@ -62,7 +62,7 @@ func saveAndRemove(folder string) error {
 			do   func() error
 		}{
 			{"saved", func() error { return w.Save(m) }},
-			{"printed", func() error { _, err := WritePrints(folder, t, m.Version, printsOf(m.Version)); return err }},
+			{"fingerprinted", func() error { _, err := WriteFingerprints(folder, t, m.Version, fingerprintsOf(m.Version)); return err }},
 			{"", func() error { return durable.MkdirAll(filepath.Dir(path), 0o700) }},
 			{"", func() error { return durable.WriteFile(path, []byte("rows"), 0o600) }},
 			{"", func() error {
@@ -138,9 +138,9 @@ func checkManifest(t *testing.T, folder string, said []string) {
 		switch what {
 		case "saved":
 			saved = version
-		case "printed":
-			got, err := ReadPrints(folder, table, version)
-			if diff := cmp.Diff(printsOf(version), got); err != nil || diff != "" {
+		case "fingerprinted":
+			got, err := ReadFingerprints(folder, table, version)
+			if diff := cmp.Diff(fingerprintsOf(version), got); err != nil || diff != "" {
 				t.Errorf("fingerprints of version %d: %v (-want +got)\n%s", version, err, diff)
 			}
 		case "removed":

@@ -40,15 +40,15 @@ func (p *Partition) Committed() event.Ranges {
 	return committed
 }
 
-// A PrintsFile is a file with the fingerprints of committed ranges, in the table's folder.
-type PrintsFile struct {
+// A FingerprintsFile is a file with the fingerprints of committed ranges, in the table's folder.
+type FingerprintsFile struct {
 	Number  uint64    `json:"number"` // of the segment
 	Events  uint64    `json:"events"` // events with a fingerprint
 	Written time.Time `json:"written"`
 }
 
-// PrintsName returns the name of a fingerprint file in the table's folder.
-func PrintsName(number uint64) string { return fmt.Sprintf("ranges-%010d", number) }
+// FingerprintsName returns the name of a fingerprint file in the table's folder.
+func FingerprintsName(number uint64) string { return fmt.Sprintf("ranges-%010d", number) }
 
 // A RangeChange is one change of a partition's committed positions. It adds a range. If Reset
 // is set, it instead marks all positions before Range.Count as committed and all others as
@@ -75,13 +75,13 @@ func (c *RangeChange) Apply(committed event.Ranges) event.Ranges {
 	return kept
 }
 
-var printsMagic = []byte("perigee-ranges 1\n")
+var fingerprintsMagic = []byte("perigee-ranges 1\n")
 
-// WritePrints writes the changes of one segment to a fingerprint file and returns its entry.
+// WriteFingerprints writes the changes of one segment to a fingerprint file and returns its entry.
 // When it returns, the file and its name are durable.
-func WritePrints(folder string, t *Table, number uint64, changes []RangeChange) (*PrintsFile, error) {
-	data := slices.Clone(printsMagic)
-	entry := &PrintsFile{Number: number, Written: time.Now().UTC()}
+func WriteFingerprints(folder string, t *Table, number uint64, changes []RangeChange) (*FingerprintsFile, error) {
+	data := slices.Clone(fingerprintsMagic)
+	entry := &FingerprintsFile{Number: number, Written: time.Now().UTC()}
 	for _, c := range changes {
 		data = appendText(data, c.Pipeline)
 		data = appendText(data, c.Partition)
@@ -92,14 +92,14 @@ func WritePrints(folder string, t *Table, number uint64, changes []RangeChange) 
 		data = append(data, reset)
 		data = binary.AppendUvarint(data, c.Range.First)
 		data = binary.AppendUvarint(data, c.Range.Count)
-		data = binary.AppendUvarint(data, uint64(len(c.Range.Prints)))
-		for _, print := range c.Range.Prints {
-			data = binary.LittleEndian.AppendUint32(data, print)
+		data = binary.AppendUvarint(data, uint64(len(c.Range.Fingerprints)))
+		for _, fingerprint := range c.Range.Fingerprints {
+			data = binary.LittleEndian.AppendUint32(data, fingerprint)
 		}
-		entry.Events += uint64(len(c.Range.Prints))
+		entry.Events += uint64(len(c.Range.Fingerprints))
 	}
 	data = binary.LittleEndian.AppendUint32(data, crc32.Checksum(data, castagnoli))
-	path := t.Path(folder, PrintsName(number))
+	path := t.Path(folder, FingerprintsName(number))
 	if err := durable.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -110,10 +110,10 @@ func appendText(dst []byte, text string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-// ReadPrints returns the changes in a fingerprint file, in order. It returns a *DamageError
+// ReadFingerprints returns the changes in a fingerprint file, in order. It returns a *DamageError
 // if the file is missing or damaged.
-func ReadPrints(folder string, t *Table, number uint64) ([]RangeChange, error) {
-	path := t.Path(folder, PrintsName(number))
+func ReadFingerprints(folder string, t *Table, number uint64) ([]RangeChange, error) {
+	path := t.Path(folder, FingerprintsName(number))
 	data, err := durable.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &DamageError{File: path, Reason: "it is missing"}
@@ -122,10 +122,10 @@ func ReadPrints(folder string, t *Table, number uint64) ([]RangeChange, error) {
 		return nil, err
 	}
 	n := len(data) - 4
-	if n < len(printsMagic) || !bytes.HasPrefix(data, printsMagic) || crc32.Checksum(data[:n], castagnoli) != binary.LittleEndian.Uint32(data[n:]) {
+	if n < len(fingerprintsMagic) || !bytes.HasPrefix(data, fingerprintsMagic) || crc32.Checksum(data[:n], castagnoli) != binary.LittleEndian.Uint32(data[n:]) {
 		return nil, &DamageError{File: path, Reason: "its checksum is wrong"}
 	}
-	changes, ok := decodeChanges(data[len(printsMagic):n])
+	changes, ok := decodeChanges(data[len(fingerprintsMagic):n])
 	if !ok {
 		return nil, &DamageError{File: path, Reason: "an entry is cut off"}
 	}
@@ -138,13 +138,13 @@ func decodeChanges(data []byte) (changes []RangeChange, ok bool) {
 		c := RangeChange{Pipeline: d.text(), Partition: d.text()}
 		c.Reset = d.take(1)[0] == 1
 		c.Range.First, c.Range.Count = d.number(), d.number()
-		if prints := d.number(); prints > 0 {
-			if prints != c.Range.Count || prints > uint64(len(d.data))/4 {
+		if fingerprints := d.number(); fingerprints > 0 {
+			if fingerprints != c.Range.Count || fingerprints > uint64(len(d.data))/4 {
 				return nil, false
 			}
-			c.Range.Prints = make([]uint32, prints)
-			for i, raw := 0, d.take(4*prints); i < len(c.Range.Prints); i++ {
-				c.Range.Prints[i] = binary.LittleEndian.Uint32(raw[4*i:])
+			c.Range.Fingerprints = make([]uint32, fingerprints)
+			for i, raw := 0, d.take(4*fingerprints); i < len(c.Range.Fingerprints); i++ {
+				c.Range.Fingerprints[i] = binary.LittleEndian.Uint32(raw[4*i:])
 			}
 		}
 		changes = append(changes, c)

@@ -9,25 +9,25 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-func TestPrints(t *testing.T) {
+func TestFingerprints(t *testing.T) {
 	folder, table := t.TempDir(), sample().Tables[0]
 	changes := []RangeChange{
-		{Pipeline: "p", Partition: "☾", Range: event.Range{First: 1<<64 - 3, Count: 2, Prints: []uint32{1, 1<<32 - 1}}},
+		{Pipeline: "p", Partition: "☾", Range: event.Range{First: 1<<64 - 3, Count: 2, Fingerprints: []uint32{1, 1<<32 - 1}}},
 		{Pipeline: "p", Partition: "", Reset: true, Range: event.Range{Count: 7}},
 		{Pipeline: "", Partition: "x", Range: event.Range{First: 1, Count: 1 << 40}},
 	}
-	entry, err := WritePrints(folder, table, 9, changes)
+	entry, err := WriteFingerprints(folder, table, 9, changes)
 	if err != nil || entry.Number != 9 || entry.Events != 2 || entry.Written.IsZero() {
 		t.Fatalf("wrote %+v, %v", entry, err)
 	}
-	got, err := ReadPrints(folder, table, 9)
+	got, err := ReadFingerprints(folder, table, 9)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(changes, got); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
-	path := table.Path(folder, PrintsName(9))
+	path := table.Path(folder, FingerprintsName(9))
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -36,12 +36,12 @@ func TestPrints(t *testing.T) {
 		if err := os.WriteFile(path, whole[:i], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadPrints(folder, table, 9); err == nil {
+		if _, err := ReadFingerprints(folder, table, 9); err == nil {
 			t.Errorf("a file cut off at %d was read", i)
 		}
 	}
 	os.Remove(path)
-	if _, err := ReadPrints(folder, table, 9); err == nil {
+	if _, err := ReadFingerprints(folder, table, 9); err == nil {
 		t.Error("a missing file was read")
 	}
 }
@@ -73,7 +73,7 @@ func TestApplyRangeChange(t *testing.T) {
 }
 
 func TestPartition(t *testing.T) {
-	have := event.Ranges{{First: 3, Count: 2, Prints: []uint32{1, 2}}, {First: 9, Count: 1}}
+	have := event.Ranges{{First: 3, Count: 2, Fingerprints: []uint32{1, 2}}, {First: 9, Count: 1}}
 	p := NewPartition("pipe", "part", have)
 	if diff := cmp.Diff(event.Ranges{{First: 3, Count: 2}, {First: 9, Count: 1}}, p.Committed()); diff != "" {
 		t.Errorf("committed (-want +got):\n%s", diff)

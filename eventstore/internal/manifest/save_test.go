@@ -47,7 +47,7 @@ func drawChange(t *rapid.T, m *Manifest) {
 			return &Partition{Pipeline: "p", Partition: fmt.Sprint(number), Ranges: [][2]uint64{{number / 2, 3}}}
 		})
 	case 7:
-		table.Prints = drawList(t, table.Prints, func() *PrintsFile { return &PrintsFile{Number: number} })
+		table.Fingerprints = drawList(t, table.Fingerprints, func() *FingerprintsFile { return &FingerprintsFile{Number: number} })
 		table.Keys = drawList(t, table.Keys, func() *KeysFile { return &KeysFile{Number: number} })
 	default:
 		table.Files = drawList(t, table.Files, func() *File {

@@ -21,7 +21,7 @@ func TestRoomForAnEntry(t *testing.T) {
 	for name, e := range map[string]*Entry{
 		"pipeline":     {Kind: Reset, Pipeline: strings.Repeat("x", many)},
 		"partition":    {Kind: Reset, Partition: strings.Repeat("x", many)},
-		"fingerprints": {Kind: Rows, Range: event.Range{Count: many, Prints: make([]uint32, many)}},
+		"fingerprints": {Kind: Rows, Range: event.Range{Count: many, Fingerprints: make([]uint32, many)}},
 		"numbers":      of(event.Int64, event.Vector{Ints: make([]int64, many)}),
 		"nulls":        of(event.Int64, event.Vector{Ints: make([]int64, many), Null: null}),
 		"floats":       of(event.Float64, event.Vector{Floats: make([]float64, many)}),

@@ -132,10 +132,10 @@ func AppendEntry(to []byte, e *Entry) []byte {
 	table := w.reserve(columns * columnSize)
 	names := w.align()
 	w.out = append(append(w.out, e.Pipeline...), e.Partition...)
-	prints := uint32(0)
-	if len(e.Range.Prints) > 0 {
-		prints = w.align()
-		w.out = append(w.out, bytesOf(e.Range.Prints)...)
+	fingerprints := uint32(0)
+	if len(e.Range.Fingerprints) > 0 {
+		fingerprints = w.align()
+		w.out = append(w.out, bytesOf(e.Range.Fingerprints)...)
 	}
 	for i := range columns {
 		w.appendColumn(table+i*columnSize, e.IDs[i], e.Columns.Spec[i].Type, &e.Columns.Vectors[i])
@@ -156,14 +156,14 @@ func AppendEntry(to []byte, e *Entry) []byte {
 	binary.LittleEndian.PutUint32(h[64:], uint32(len(e.Pipeline)))
 	binary.LittleEndian.PutUint32(h[68:], uint32(len(e.Partition)))
 	binary.LittleEndian.PutUint32(h[72:], names)
-	binary.LittleEndian.PutUint32(h[76:], prints)
+	binary.LittleEndian.PutUint32(h[76:], fingerprints)
 	return finishRecord(w.out, begin)
 }
 
 // check panics if the lengths in the entry are inconsistent, because a durable but unreadable
 // frame would be worse.
 func (e *Entry) check() {
-	if n := len(e.Range.Prints); n != 0 && uint64(n) != e.Range.Count {
+	if n := len(e.Range.Fingerprints); n != 0 && uint64(n) != e.Range.Count {
 		panic(fmt.Sprintf("wal: %d fingerprints for the range %v", n, e.Range))
 	}
 	c := e.Columns
@@ -205,7 +205,7 @@ func validEnds(ends []uint32, size int) bool {
 // sizeAtMost returns an upper bound of the frame's size in bytes.
 func (e *Entry) sizeAtMost() int {
 	const padding = 8
-	size := frame.PrefixSize + headSize + len(e.Pipeline) + len(e.Partition) + 4*len(e.Range.Prints) + trailerSize + 3*padding
+	size := frame.PrefixSize + headSize + len(e.Pipeline) + len(e.Partition) + 4*len(e.Range.Fingerprints) + trailerSize + 3*padding
 	if e.Columns == nil {
 		return size
 	}
@@ -352,11 +352,11 @@ func (e *Entry) decodeArrays(content []byte) error {
 		if e.Range.Count > uint64(len(content)) {
 			return errRecord
 		}
-		prints, ok := part(content, at, int(e.Range.Count), 4)
+		fingerprints, ok := part(content, at, int(e.Range.Count), 4)
 		if !ok {
 			return errRecord
 		}
-		e.Range.Prints = viewOf[uint32](prints)
+		e.Range.Fingerprints = viewOf[uint32](fingerprints)
 	}
 	c := e.Columns
 	c.Rows = rows

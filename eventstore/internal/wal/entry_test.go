@@ -30,7 +30,7 @@ func numbered(i, n int) *Entry {
 		number.Ints = append(number.Ints, int64(i*1000+row))
 		text.Bytes = fmt.Appendf(text.Bytes, "row %d of entry %d", row, i)
 		text.Ends = append(text.Ends, uint32(len(text.Bytes)))
-		e.Range.Prints = append(e.Range.Prints, uint32(i+row))
+		e.Range.Fingerprints = append(e.Range.Fingerprints, uint32(i+row))
 	}
 	return e
 }
@@ -54,7 +54,7 @@ func drawEntry(t *rapid.T) *Entry {
 		Columns: &event.Columns{Rows: rapid.IntRange(0, 20).Draw(t, "rows")},
 	}
 	if rapid.Bool().Draw(t, "fingerprints") {
-		e.Range.Prints = rapid.SliceOfN(rapid.Uint32(), int(e.Range.Count), int(e.Range.Count)).Draw(t, "prints")
+		e.Range.Fingerprints = rapid.SliceOfN(rapid.Uint32(), int(e.Range.Count), int(e.Range.Count)).Draw(t, "fingerprints")
 	}
 	rows := e.Columns.Rows
 	for range rapid.IntRange(0, 5).Draw(t, "columns") {
@@ -180,14 +180,14 @@ func TestStampAgain(t *testing.T) {
 // TestContradictions checks that inconsistent entries panic instead of becoming unreadable.
 func TestContradictions(t *testing.T) {
 	for name, spoil := range map[string]func(e *Entry){
-		"too few values":   func(e *Entry) { e.Columns.Vectors[0].Ints = e.Columns.Vectors[0].Ints[1:] },
-		"too few ends":     func(e *Entry) { e.Columns.Vectors[1].Ends = e.Columns.Vectors[1].Ends[1:] },
-		"ends that return": func(e *Entry) { e.Columns.Vectors[1].Ends[1] = 0 },
-		"bytes left over":  func(e *Entry) { e.Columns.Vectors[1].Bytes = append(e.Columns.Vectors[1].Bytes, 'x') },
-		"too few nulls":    func(e *Entry) { e.Columns.Vectors[0].Null = []uint8{1} },
-		"no id":            func(e *Entry) { e.IDs = e.IDs[1:] },
-		"unknown type":     func(e *Entry) { e.Columns.Spec[0].Type = 0 },
-		"too few prints":   func(e *Entry) { e.Range.Prints = e.Range.Prints[1:] },
+		"too few values":       func(e *Entry) { e.Columns.Vectors[0].Ints = e.Columns.Vectors[0].Ints[1:] },
+		"too few ends":         func(e *Entry) { e.Columns.Vectors[1].Ends = e.Columns.Vectors[1].Ends[1:] },
+		"ends that return":     func(e *Entry) { e.Columns.Vectors[1].Ends[1] = 0 },
+		"bytes left over":      func(e *Entry) { e.Columns.Vectors[1].Bytes = append(e.Columns.Vectors[1].Bytes, 'x') },
+		"too few nulls":        func(e *Entry) { e.Columns.Vectors[0].Null = []uint8{1} },
+		"no id":                func(e *Entry) { e.IDs = e.IDs[1:] },
+		"unknown type":         func(e *Entry) { e.Columns.Spec[0].Type = 0 },
+		"too few fingerprints": func(e *Entry) { e.Range.Fingerprints = e.Range.Fingerprints[1:] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -213,7 +213,7 @@ func FuzzDecode(f *testing.F) {
 		if err := e.Decode(slices.Clone(record)); err != nil {
 			return
 		}
-		if n := uint64(len(e.Range.Prints)); n != 0 && n != e.Range.Count {
+		if n := uint64(len(e.Range.Fingerprints)); n != 0 && n != e.Range.Count {
 			t.Fatalf("%d fingerprints of %v", n, e.Range)
 		}
 		for i := range e.Columns.Vectors {
@@ -250,7 +250,7 @@ func TestTooLarge(t *testing.T) {
 // rows, and that an append allocates only a few small objects.
 func TestAllocations(t *testing.T) {
 	e := numbered(1, 1000)
-	e.Range.Prints = nil
+	e.Range.Fingerprints = nil
 	buffer := AppendEntry(nil, e)
 	if n := testing.AllocsPerRun(100, func() { buffer = AppendEntry(buffer[:0], e) }); n != 0 {
 		t.Errorf("encoding allocates %v times", n)

@@ -8,11 +8,11 @@ import (
 	"github.com/perigeedb/perigee/event"
 )
 
-// Fingerprints are kept for printAge, but for at most printEvents events of a
+// Fingerprints are kept for fingerprintAge, but for at most fingerprintEvents events of a
 // partition. Older ranges are merged into one entry without fingerprints.
 const (
-	printAge    = 2 * time.Hour
-	printEvents = 16_000_000
+	fingerprintAge    = 2 * time.Hour
+	fingerprintEvents = 16_000_000
 )
 
 // smallRange is the number of events below which adjacent entries are merged with
@@ -37,17 +37,17 @@ type Entry struct {
 type history []record
 
 type record struct {
-	first, end uint64
-	committed  time.Time
-	printed    bool
-	prints     []uint32 // only of small ranges
+	first, end    uint64
+	committed     time.Time
+	fingerprinted bool
+	fingerprints  []uint32 // only of small ranges
 }
 
 // newRecord keeps nothing of r's memory.
 func newRecord(r event.Range, committed time.Time) record {
-	row := record{first: r.First, end: r.End(), committed: committed, printed: len(r.Prints) > 0}
+	row := record{first: r.First, end: r.End(), committed: committed, fingerprinted: len(r.Fingerprints) > 0}
 	if r.Count < smallRange {
-		row.prints = slices.Clone(r.Prints)
+		row.fingerprints = slices.Clone(r.Fingerprints)
 	}
 	return row
 }
@@ -61,14 +61,14 @@ func (h *history) add(r event.Range, committed time.Time) {
 type treatment int
 
 const (
-	retain     treatment = iota
-	mergeSmall           // with its neighbours
-	dropPrints           // and merge it with its neighbours
+	retain           treatment = iota
+	mergeSmall                 // with its neighbours
+	dropFingerprints           // and merge it with its neighbours
 )
 
 // compactions returns the ranges that adjacent entries can be merged into.
 func (h history) compactions(now time.Time) (merged []event.Range) {
-	tooMany := h.countBefore(printEvents)
+	tooMany := h.countBefore(fingerprintEvents)
 	for i := 0; i < len(h); {
 		first, same := i, h[i].treatment(now, i < tooMany)
 		for i++; i < len(h) && h[i-1].end == h[i].first && h[i].treatment(now, i < tooMany) == same; {
@@ -78,13 +78,13 @@ func (h history) compactions(now time.Time) (merged []event.Range) {
 			i++
 		}
 		run := h[first:i]
-		if same == retain || len(run) == 1 && (same == mergeSmall || !run[0].printed) {
+		if same == retain || len(run) == 1 && (same == mergeSmall || !run[0].fingerprinted) {
 			continue
 		}
 		r := event.Range{First: run[0].first, Count: run[len(run)-1].end - run[0].first}
 		for _, row := range run {
 			if same == mergeSmall {
-				r.Prints = append(r.Prints, row.prints...)
+				r.Fingerprints = append(r.Fingerprints, row.fingerprints...)
 			}
 		}
 		merged = append(merged, r)
@@ -94,8 +94,8 @@ func (h history) compactions(now time.Time) (merged []event.Range) {
 
 func (r record) treatment(now time.Time, tooMany bool) treatment {
 	switch {
-	case !r.printed || tooMany || now.Sub(r.committed) >= printAge:
-		return dropPrints
+	case !r.fingerprinted || tooMany || now.Sub(r.committed) >= fingerprintAge:
+		return dropFingerprints
 	case r.end-r.first < smallRange:
 		return mergeSmall
 	}

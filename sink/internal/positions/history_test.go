@@ -42,17 +42,17 @@ func TestCompactions(t *testing.T) {
 				r := event.Range{First: first, Count: end - first}
 				at := now
 				if slices.Contains([]byte(flags), 'p') {
-					r.Prints = make([]uint32, min(r.Count, 1000))
+					r.Fingerprints = make([]uint32, min(r.Count, 1000))
 				}
 				if slices.Contains([]byte(flags), 'o') {
-					at = now.Add(-printAge)
+					at = now.Add(-fingerprintAge)
 				}
 				h.add(r, at)
 			}
 			var got []string
 			for _, r := range h.compactions(now) {
 				text := r.String()
-				if len(r.Prints) == int(r.Count) {
+				if len(r.Fingerprints) == int(r.Count) {
 					text += "p"
 				}
 				got = append(got, text)
@@ -75,12 +75,12 @@ func TestMergedEntriesAreBounded(t *testing.T) {
 	now := time.Now()
 	const events = 100
 	for i := range uint64(compactEvery) {
-		h.add(event.Range{First: i * events, Count: events, Prints: make([]uint32, events)}, now)
+		h.add(event.Range{First: i * events, Count: events, Fingerprints: make([]uint32, events)}, now)
 	}
 	var merged uint64
 	for _, r := range h.compactions(now) {
-		if r.Count > maxMergedEvents || int(r.Count) != len(r.Prints) {
-			t.Errorf("merged %v with %d fingerprints: more than %d events in one statement", r, len(r.Prints), maxMergedEvents)
+		if r.Count > maxMergedEvents || int(r.Count) != len(r.Fingerprints) {
+			t.Errorf("merged %v with %d fingerprints: more than %d events in one statement", r, len(r.Fingerprints), maxMergedEvents)
 		}
 		merged += r.Count
 		h.merge(r, now)

@@ -58,7 +58,7 @@ func (p *page) Commit(_ context.Context, rows *Rows, ranges []event.Range) error
 	if end != lostBefore {
 		p.written = append(p.written, len(rows.Index))
 		for _, r := range ranges {
-			r.Prints = slices.Clone(r.Prints)
+			r.Fingerprints = slices.Clone(r.Fingerprints)
 			p.entries = append(p.entries, Entry{Range: r})
 		}
 	}
@@ -249,29 +249,29 @@ func TestLostCompactionIsFoundOut(t *testing.T) {
 }
 
 func TestEntriesComeBack(t *testing.T) {
-	old := Entry{Range: event.Range{First: 5, Count: 2, Prints: []uint32{7, 8}}, Age: printAge + time.Second}
+	old := Entry{Range: event.Range{First: 5, Count: 2, Fingerprints: []uint32{7, 8}}, Age: fingerprintAge + time.Second}
 	w, done := NewWriter(&page{}, []Entry{old}, slog.New(slog.DiscardHandler))
-	if len(done) != 1 || done[0].String() != "[5,7)" || !slices.Equal(done[0].Prints, []uint32{7, 8}) {
+	if len(done) != 1 || done[0].String() != "[5,7)" || !slices.Equal(done[0].Fingerprints, []uint32{7, 8}) {
 		t.Errorf("done is %v", done)
 	}
-	if merged := w.history.compactions(time.Now()); len(merged) != 1 || len(merged[0].Prints) != 0 {
+	if merged := w.history.compactions(time.Now()); len(merged) != 1 || len(merged[0].Fingerprints) != 0 {
 		t.Errorf("an old entry becomes %v", merged)
 	}
 }
 
-func TestPrints(t *testing.T) {
+func TestFingerprints(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		prints := rapid.SliceOf(rapid.Uint32()).Draw(t, "prints")
-		kept, err := hex.DecodeString(string(AppendHex(nil, prints)))
+		fingerprints := rapid.SliceOf(rapid.Uint32()).Draw(t, "fingerprints")
+		kept, err := hex.DecodeString(string(AppendHex(nil, fingerprints)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := DecodePrints(event.Range{Count: uint64(len(prints))}, kept)
-		if err != nil || !slices.Equal(got, prints) {
-			t.Fatalf("%v became %v, %v", prints, got, err)
+		got, err := DecodeFingerprints(event.Range{Count: uint64(len(fingerprints))}, kept)
+		if err != nil || !slices.Equal(got, fingerprints) {
+			t.Fatalf("%v became %v, %v", fingerprints, got, err)
 		}
 	})
-	if _, err := DecodePrints(event.Range{Count: 2}, make([]byte, 7)); err == nil {
+	if _, err := DecodeFingerprints(event.Range{Count: 2}, make([]byte, 7)); err == nil {
 		t.Error("half a fingerprint was taken")
 	}
 }

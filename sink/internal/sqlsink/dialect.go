@@ -49,8 +49,8 @@ type Dialect struct {
 	Now              string                         // the database's clock
 	Later            func(d time.Duration) string   // Now, and d more
 	Age              string                         // whole seconds since the column committed
-	PrintsHex        string                         // the column prints in hexadecimal, or NULL
-	CutPrints        string                         // the first 4*%[1]s bytes of prints
+	FingerprintsHex  string                         // the column prints in hexadecimal, or NULL
+	CutFingerprints  string                         // the first 4*%[1]s bytes of prints
 	Hex              [2]string                      // around bytes in hexadecimal
 	AppendBytes      func(to, b []byte) []byte      // bytes as a value
 	ParseBytes       func(b []byte) ([]byte, error) // a value of bytes as Conn.Query returns it; it may overwrite b

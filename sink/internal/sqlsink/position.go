@@ -62,7 +62,7 @@ func (s *Store) SetPosition(ctx context.Context, partition string, next uint64) 
 func (s *Store) setRanges(ctx context.Context, c Conn, id, epoch, next uint64) error {
 	table, count := s.Table(RangesTable), fmt.Sprintf("(%d - first)", next)
 	err := c.Exec(ctx, fmt.Sprintf("DELETE FROM %s WHERE owner = %d AND first >= %d;UPDATE %[1]s SET prints = %[4]s, events = %[5]s WHERE owner = %[2]d AND first + events > %[3]d",
-		table, id, next, fmt.Sprintf(s.CutPrints, count), count))
+		table, id, next, fmt.Sprintf(s.CutFingerprints, count), count))
 	if err != nil {
 		return err
 	}

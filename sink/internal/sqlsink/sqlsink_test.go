@@ -125,7 +125,7 @@ func TestParseEntry(t *testing.T) {
 		}
 	}
 	e, err := parseEntry([][]byte{[]byte("7"), []byte("2"), []byte("60"), []byte("0100000002000000")})
-	want := positions.Entry{Range: event.Range{First: 7, Count: 2, Prints: []uint32{1, 2}}, Age: time.Minute}
+	want := positions.Entry{Range: event.Range{First: 7, Count: 2, Fingerprints: []uint32{1, 2}}, Age: time.Minute}
 	if err != nil || !reflect.DeepEqual(e, want) {
 		t.Errorf("got %v, %v, want %v", e, err, want)
 	}

@@ -274,7 +274,7 @@ func parsePair(row [][]byte) (a, b uint64, err error) {
 
 func (c *Claim) readEntries(ctx context.Context, conn Conn) ([]positions.Entry, error) {
 	rows, err := conn.Query(ctx, fmt.Sprintf("SELECT first, events, %s, %s FROM %s WHERE owner = %d ORDER BY first",
-		c.store.Age, c.store.PrintsHex, c.store.Table(RangesTable), c.ID))
+		c.store.Age, c.store.FingerprintsHex, c.store.Table(RangesTable), c.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -297,11 +297,11 @@ func parseEntry(row [][]byte) (e positions.Entry, err error) {
 		return e, err
 	}
 	e.Age = time.Duration(age) * time.Second
-	prints, err := hex.AppendDecode(nil, row[3])
+	fingerprints, err := hex.AppendDecode(nil, row[3])
 	if err != nil {
 		return e, err
 	}
-	e.Range.Prints, err = positions.DecodePrints(e.Range, prints)
+	e.Range.Fingerprints, err = positions.DecodeFingerprints(e.Range, fingerprints)
 	return e, err
 }
 
@@ -355,17 +355,17 @@ func (c *Claim) AppendRanges(to []byte, ranges []event.Range) []byte {
 		to = strconv.AppendUint(append(to, " AND epoch = "...), c.Epoch, 10)
 		to = append(append(to, s.ShareLock...), "),"...)
 		to = append(append(to, s.Now...), ',')
-		to = append(s.appendPrints(to, r.Prints), ')')
+		to = append(s.appendFingerprints(to, r.Fingerprints), ')')
 	}
 	return to
 }
 
-func (s *Store) appendPrints(to []byte, prints []uint32) []byte {
-	if len(prints) == 0 {
+func (s *Store) appendFingerprints(to []byte, fingerprints []uint32) []byte {
+	if len(fingerprints) == 0 {
 		return append(to, "NULL"...)
 	}
 	to = append(to, s.Hex[0]...)
-	return append(positions.AppendHex(to, prints), s.Hex[1]...)
+	return append(positions.AppendHex(to, fingerprints), s.Hex[1]...)
 }
 
 // Compact implements positions.Store. It grows the first row and deletes the others.

@@ -325,16 +325,16 @@ func (t *trial) ranges() []string {
 	return t.table.Query("SELECT first, events, LENGTH(prints) FROM perigee_ranges ORDER BY owner, first")
 }
 
-// commit commits ranges of size events each, with fingerprints if printed.
-func (t *trial) commit(w sink.Writer, from, to, size uint64, printed bool) {
+// commit commits ranges of size events each, with fingerprints if fingerprinted is set.
+func (t *trial) commit(w sink.Writer, from, to, size uint64, fingerprinted bool) {
 	t.Helper()
 	for first := from; first < to; first += size {
 		out := &event.Output{Range: event.Range{First: first, Count: size}, Columns: sinktest.NewOutputBuilder(columns()).Output(0).Columns}
-		for p := first; printed && p < out.Range.End(); p++ {
-			out.Range.Prints = append(out.Range.Prints, uint32(p)*7)
+		for p := first; fingerprinted && p < out.Range.End(); p++ {
+			out.Range.Fingerprints = append(out.Range.Fingerprints, uint32(p)*7)
 		}
 		t.write(w, out)
-		clear(out.Range.Prints)
+		clear(out.Range.Fingerprints)
 	}
 }
 
@@ -363,9 +363,9 @@ func rangesAreCompacted(t *trial) {
 	if !committed.Covers(0, end+every) {
 		t.Fatalf("a new owner is told %v", committed)
 	}
-	for i, print := range committed[1].Prints {
-		if want := (committed[1].First + uint64(i)) * 7; print != uint32(want) {
-			t.Fatalf("position %d came back with %d, want %d", committed[1].First+uint64(i), print, want)
+	for i, fingerprint := range committed[1].Fingerprints {
+		if want := (committed[1].First + uint64(i)) * 7; fingerprint != uint32(want) {
+			t.Fatalf("position %d came back with %d, want %d", committed[1].First+uint64(i), fingerprint, want)
 		}
 	}
 }

@@ -9,19 +9,19 @@ import (
 
 // AppendHex appends fingerprints as hexadecimal digits, each four bytes, little
 // endian.
-func AppendHex(b []byte, prints []uint32) []byte {
+func AppendHex(b []byte, fingerprints []uint32) []byte {
 	const digits = "0123456789abcdef"
-	for _, print := range prints {
+	for _, fingerprint := range fingerprints {
 		for range 4 {
-			b = append(b, digits[print>>4&15], digits[print&15])
-			print >>= 8
+			b = append(b, digits[fingerprint>>4&15], digits[fingerprint&15])
+			fingerprint >>= 8
 		}
 	}
 	return b
 }
 
-// DecodePrints returns the fingerprints of r that a database keeps as bytes.
-func DecodePrints(r event.Range, kept []byte) ([]uint32, error) {
+// DecodeFingerprints returns the fingerprints of r that a database keeps as bytes.
+func DecodeFingerprints(r event.Range, kept []byte) ([]uint32, error) {
 	if len(kept) == 0 {
 		return nil, nil
 	}
@@ -31,9 +31,9 @@ func DecodePrints(r event.Range, kept []byte) ([]uint32, error) {
 			Hint: "the table was changed by hand; restore the row or set its prints to NULL",
 		}
 	}
-	prints := make([]uint32, r.Count)
-	for i := range prints {
-		prints[i] = binary.LittleEndian.Uint32(kept[4*i:])
+	fingerprints := make([]uint32, r.Count)
+	for i := range fingerprints {
+		fingerprints[i] = binary.LittleEndian.Uint32(kept[4*i:])
 	}
-	return prints, nil
+	return fingerprints, nil
 }

@@ -78,7 +78,7 @@ func (s *Store) CancelDelete(table string, number uint64) (without int, err erro
 		}
 		kept := keep(entry.Deletes, func(d *manifest.Delete) bool { return d.Number != number })
 		if len(kept) == len(entry.Deletes) {
-			return configError("perigee table show "+entry.Name+" lists those that are", "delete %d of table %s is not running", number, entry.Name)
+			return configError("perigee table show "+entry.Name+" lists the running deletes", "delete %d of table %s is not running", number, entry.Name)
 		}
 		for _, f := range entry.Files {
 			if f.Deleted >= number {

@@ -104,7 +104,7 @@ func (s *Store) CancelRecompute(table, column string) (catalog.Recompute, error)
 				return nil
 			}
 		}
-		return configError("perigee table show "+t.Name()+" lists those that are", "no recompute of column %s of table %s is running", column, t.Name())
+		return configError("perigee table show "+t.Name()+" lists the running recomputes", "no recompute of column %s of table %s is running", column, t.Name())
 	}, nil)
 	return canceled, err
 }

@@ -183,15 +183,15 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 	return t, nil
 }
 
-// An errWidened reports columns that a former life of the store has widened.
+// An errWidened reports columns that an earlier incarnation of the store has widened.
 type errWidened []lake.Column
 
 func (e errWidened) Error() string {
 	return fmt.Sprintf("column %s was widened to %s in the lake after the backup that this store was restored from", e[0].Name, e[0].Type)
 }
 
-// isWidened reports whether a former life of a restored store has put another field in the place of
-// a column. The store itself never gives a column another type.
+// isWidened reports whether an earlier incarnation of a restored store has put another field in the
+// place of a column. The store itself never gives a column another type.
 func isWidened(t *table.Table, o *lake.TableOrder, c *lake.Column, field iceberg.NestedField) bool {
 	_, kept := t.Schema().FindFieldByID(int(c.Lake))
 	return len(o.Incarnations) > 1 && c.Former == 0 && !kept && (c.Lake != 0 || field.Type.String() != spelled(c.Type))

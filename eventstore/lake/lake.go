@@ -25,10 +25,10 @@ import (
 // ExitVersion is the exit code of a committer that refuses an order of another version.
 const ExitVersion = 3
 
-// ErrEnded is why a committer that was told to end has not carried out the order for a table.
+// ErrEnded reports that the committer was ended before it finished a table.
 var ErrEnded = errors.New("the committer was ended before the table was done")
 
-// An Order is what a store wants of its lake tables.
+// An Order lists the desired state of a store's lake tables.
 type Order struct {
 	// Version is the release of the store. A committer of another release refuses the
 	// order.
@@ -36,7 +36,7 @@ type Order struct {
 	Tables  []TableOrder `json:"tables"`
 }
 
-// A TableOrder is what a store wants of one lake table.
+// A TableOrder is the desired state of one lake table.
 type TableOrder struct {
 	Settings
 	// ID is the number of the table in the store, and Others are its other tables with a lake.
@@ -46,13 +46,14 @@ type TableOrder struct {
 	// its disk first, as Address returns them for no name.
 	Returning []string `json:"returning,omitempty"`
 	// UUID and Location are those that the store last recorded of the lake table; empty
-	// before its first report. Objects are removed of no other table and in no other place.
+	// before its first report. The committer removes objects only of this table at this
+	// location.
 	UUID     string `json:"uuid,omitempty"`
 	Location string `json:"location,omitempty"`
-	// Incarnations lists the lives of the store, oldest first. The last one gives this
-	// order.
+	// Incarnations lists the incarnations of the store, oldest first. The last one gives
+	// this order.
 	Incarnations []Incarnation `json:"incarnations"`
-	// Openings lists the last openings of the store, oldest first; see manifest.Opening.
+	// Openings lists the latest openings of the store, oldest first; see manifest.Opening.
 	Openings []Opening `json:"openings,omitempty"`
 	// Step numbers this order. Steps grow, also across incarnations.
 	Step    uint64   `json:"step"`
@@ -88,7 +89,7 @@ type Settings struct {
 	Table string `json:"table"`
 }
 
-// An Incarnation is a life of a store; see manifest.Incarnation.
+// An Incarnation of a store; see manifest.Incarnation.
 type Incarnation struct {
 	ID    string    `json:"id"`
 	Begun time.Time `json:"begun"`
@@ -172,8 +173,8 @@ type TableReport struct {
 	// Gone names files that were published once, or replace one that was, and that somebody
 	// else has removed or rewritten. They are never added again.
 	Gone []string `json:"gone,omitempty"`
-	// Widened lists columns of the order as the table has them, in other types: a former life
-	// of the store widened them after the backup from which it was restored.
+	// Widened lists columns of the order as the table has them, in other types: an earlier
+	// incarnation of the store widened them after the backup from which it was restored.
 	Widened []Column `json:"widened,omitempty"`
 	// Foreign is the number of files that the store does not own.
 	Foreign int `json:"foreign,omitempty"`

@@ -79,7 +79,7 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 	}
 	forgetOthers(o, records)
 	covered := records[current.ID].Step
-	if covered > o.Step && !o.Look { // one that only looks may be late
+	if covered > o.Step && !o.Look { // a report-only order may be out of date
 		return nil, fmt.Errorf("%w: the table covers step %d of incarnation %s, and the order is step %d", ErrRolledBack, covered, current.ID, o.Step)
 	}
 	if by, known := records[current.ID].Opening, o.opening(covered); !o.Look && by != known && by != "" && known != "" {
@@ -228,22 +228,22 @@ func (r *reconciling) isGone(f File) (bool, error) {
 	return false, nil
 }
 
-// isCovered reports whether the table had a file that it no longer has, and that this life of
-// the store and those before it have not removed.
+// isCovered reports whether the table had a file that it no longer has, and that neither this
+// incarnation of the store nor an earlier one has removed.
 func (r *reconciling) isCovered(f File) (bool, error) {
-	lives := r.order.Incarnations
-	i := len(lives) - 1
-	for i > 0 && lives[i].Step > f.Step {
+	incarnations := r.order.Incarnations
+	i := len(incarnations) - 1
+	for i > 0 && incarnations[i].Step > f.Step {
 		i--
 	}
-	recorded, found := r.records[lives[i].ID]
+	recorded, found := r.records[incarnations[i].ID]
 	if !found || recorded.Step < f.Step {
 		return false, nil
 	}
-	if i == len(lives)-1 || recorded.Step < lives[i+1].Step {
+	if i == len(incarnations)-1 || recorded.Step < incarnations[i+1].Step {
 		return true, nil
 	}
-	// The former life went on after the backup, so it may have removed the file itself.
+	// The earlier incarnation went on after the backup, so it may have removed the file itself.
 	if r.foreign > 0 {
 		return false, fmt.Errorf("%w: file %s", ErrRewritten, f.Name)
 	}

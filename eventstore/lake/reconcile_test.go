@@ -70,7 +70,7 @@ func TestReconcile(t *testing.T) {
 		"only the lake has it":                           {first, 4, files{remote}, property(1, 3, 0), []string{c.Name}, Plan{Properties: property(1, 4, 0)}, nil},
 		"nobody has it":                                  {first, 3, files{a, remote}, property(1, 2, 0), []string{b.Name}, Plan{Lost: []string{c.Name}}, nil},
 		"restored: as it was":                            {restored, 3, files{a, b}, property(1, 2, 0), []string{a.Name, b.Name}, Plan{Properties: property(3, 3, 1)}, nil},
-		"restored: the former life went on": {restored, 3, files{a, b}, property(1, 5, 0), []string{c.Name},
+		"restored: the earlier incarnation went on": {restored, 3, files{a, b}, property(1, 5, 0), []string{c.Name},
 			Plan{Add: files{a, b}, Remove: []string{c.Name}, Properties: property(3, 3, 1)}, nil},
 		"restored: gone before":            {restored, 3, files{a, b}, property(1, 2, 0), []string{a.Name, foreign}, Plan{Gone: []string{b.Name}, Properties: property(3, 3, 1)}, nil},
 		"restored: who removed it?":        {restored, 3, files{a, b}, property(1, 5, 0), []string{a.Name, foreign}, Plan{}, ErrRewritten},
@@ -300,9 +300,9 @@ func TestReconcileReturning(t *testing.T) {
 // TestReconcileTakesOver publishes a table where another one of the store was before: the steps of that
 // one say nothing of these files.
 func TestReconcileTakesOver(t *testing.T) {
-	life := incarnation(2, 1)
-	o := &TableOrder{ID: 7, Incarnations: []Incarnation{life}, Step: 3, Files: []File{file(1, 1, 1)}}
-	plan, err := Reconcile(o, State{Properties: map[string]string{propertyPrefix + life.ID: `{"step":4,"table":8,"begun":"2026-11-29T02:00:00Z"}`}})
+	current := incarnation(2, 1)
+	o := &TableOrder{ID: 7, Incarnations: []Incarnation{current}, Step: 3, Files: []File{file(1, 1, 1)}}
+	plan, err := Reconcile(o, State{Properties: map[string]string{propertyPrefix + current.ID: `{"step":4,"table":8,"begun":"2026-11-29T02:00:00Z"}`}})
 	if err != nil {
 		t.Fatal(err)
 	}

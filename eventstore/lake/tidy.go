@@ -28,7 +28,7 @@ type Tidy struct {
 }
 
 // DefaultTidy returns the limits of Iceberg's own tools, except that ten snapshots are kept of
-// a table that rarely changes.
+// a rarely changed table.
 func DefaultTidy() *Tidy {
 	return &Tidy{Age: 5 * 24 * time.Hour, Keep: 10, Grace: time.Hour, ForeignGrace: 3 * 24 * time.Hour}
 }
@@ -39,7 +39,7 @@ func DefaultTidy() *Tidy {
 // objects are removed.
 type Purge struct {
 	Number uint64    `json:"number"` // of the first segment without the rows
-	At     time.Time `json:"at"`     // when the store had none
+	At     time.Time `json:"at"`     // when the store removed the last of them
 }
 
 // A Tidied is what was tidied of a table.
@@ -48,7 +48,7 @@ type Tidied struct {
 	Kept    int   `json:"kept"`              // snapshots
 	Objects int   `json:"objects,omitempty"` // removed
 	Bytes   int64 `json:"bytes,omitempty"`   // of these
-	// Refused names objects that could not be removed, and why, at most refusedMax.
+	// Refused names objects that could not be removed, and why, at most RefusedMax.
 	Refused []string `json:"refused,omitempty"`
 	// Purged has an element for each Purge of the order.
 	Purged []Purged `json:"purged,omitempty"`
@@ -60,7 +60,7 @@ type Tidied struct {
 // RefusedMax is the maximum number of objects that a Tidied names.
 const RefusedMax = 10
 
-// A Purged is how far a Purge is.
+// A Purged is the progress of a Purge.
 type Purged struct {
 	// Waits says what still has deleted rows. It is empty if nothing does.
 	Waits string `json:"waits,omitempty"`

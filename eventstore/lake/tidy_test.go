@@ -70,7 +70,7 @@ func ownerFor(t *testing.T) (*Owner, File, File) {
 		t.Errorf("a table with a later step: %v", err)
 	}
 	if _, err := OwnerOf(o, property(4, 9, 3)); !errors.Is(err, ErrSuperseded) {
-		t.Errorf("a table with a younger life: %v", err)
+		t.Errorf("a table with a younger incarnation: %v", err)
 	}
 	return w, a, b
 }
@@ -81,7 +81,7 @@ func TestPurgedBy(t *testing.T) {
 		a.Name:              false, // ordered
 		file(4, 3, 3).Name:  true,
 		file(10, 3, 3).Name: false, // written later
-		file(10, 1, 3).Name: true,  // of the former life
+		file(10, 1, 3).Name: true,  // of the earlier incarnation
 		file(4, 2, 3).Name:  false, // of another store
 		"2026-11-23/x.orc":  false,
 	} {

@@ -29,7 +29,7 @@ func (m *Manifest) check() error {
 // checkTables is check without the files and partitions of tables.
 func (m *Manifest) checkTables() error {
 	if len(m.Store) != 32 {
-		return errors.New("it does not name its store")
+		return errors.New("it has no valid store ID")
 	}
 	if err := m.checkIncarnations(); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (m *Manifest) checkTables() error {
 		case folders[dir]:
 			return fmt.Errorf("two tables have the folder %s", t.DirName())
 		case t.ID == 0 || t.ID >= m.NextTable || ids[t.ID]:
-			return fmt.Errorf("table %s has number %d, which is not its own", t.Name, t.ID)
+			return fmt.Errorf("table %s has an invalid or duplicate ID %d", t.Name, t.ID)
 		}
 		ids[t.ID], names[name], folders[dir] = true, true, true
 		if err := m.checkTable(t); err != nil {
@@ -78,22 +78,22 @@ func (m *Manifest) checkTable(t *Table) error {
 				return fmt.Errorf("schema version %d has a column named %q", s.Version, c.Name)
 			}
 			if c.ID <= RestID || c.ID >= t.NextColumn || ids[c.ID] {
-				return fmt.Errorf("column %s of schema version %d has ID %d, which is not its own", c.Name, s.Version, c.ID)
+				return fmt.Errorf("column %s of schema version %d has an invalid or duplicate ID %d", c.Name, s.Version, c.ID)
 			}
 			ids[c.ID] = true
 		}
 	}
 	if t.Lake != nil && t.Lake.Widening != nil && t.Lake.Widening.Step > 0 && (t.Lake.Widening.At < 0 || t.Lake.Widening.At >= len(t.Lake.Columns)) {
-		return fmt.Errorf("column %d of its lake is being widened, which it does not have", t.Lake.Widening.At)
+		return fmt.Errorf("the running widening names lake column %d, which does not exist", t.Lake.Widening.At)
 	}
 	for _, d := range t.Deletes {
 		if d.Number >= m.NextDelete {
-			return fmt.Errorf("delete %d has a number that is not given out yet", d.Number)
+			return fmt.Errorf("delete %d has a number that is not assigned yet", d.Number)
 		}
 	}
 	for _, r := range t.Recomputes {
 		if r.Number > m.LastRecompute || t.Current().ByID(r.Column) == nil {
-			return fmt.Errorf("recompute %d of column %d has a number that is not given out yet, or no column", r.Number, r.Column)
+			return fmt.Errorf("recompute %d of column %d has a number that is not assigned yet, or no column", r.Number, r.Column)
 		}
 	}
 	return nil
@@ -113,7 +113,7 @@ func (m *Manifest) checkFiles(t *Table, files []*File) error {
 		case t.Schema(f.Schema) == nil:
 			return fmt.Errorf("file %s has schema version %d, which is unknown", f.Name, f.Schema)
 		case f.Segment >= m.NextSegment:
-			return fmt.Errorf("file %s has a number that is not given out yet", f.Name)
+			return fmt.Errorf("file %s has a number that is not assigned yet", f.Name)
 		case f.Log >= m.LogStart:
 			return fmt.Errorf("file %s has rows of log file %d, which readers also read from the log", f.Name, f.Log)
 		}

@@ -37,7 +37,7 @@ type run[T any] struct {
 	Add  []*T   `json:"add,omitempty"`
 }
 
-// diff returns the edit that makes next of m.
+// diff returns the edit that turns m into next.
 func (m *Manifest) diff(next *Manifest) *edit {
 	e := &edit{Manifest: *next, Edits: []tableEdit{}}
 	e.Tables = nil
@@ -53,7 +53,7 @@ func (m *Manifest) diff(next *Manifest) *edit {
 	return e
 }
 
-// diff returns the edit that makes t of before, which may be nil.
+// diff returns the edit that turns before, which may be nil, into t.
 func (t *Table) diff(before *Table) tableEdit {
 	d := tableEdit{ID: t.ID}
 	if before == nil {
@@ -79,7 +79,7 @@ func (t *Table) withoutLists() *Table {
 	return &head
 }
 
-// diffList returns the runs that make next of before, or nil if they are equal.
+// diffList returns the runs that turn before into next, or nil if they are equal.
 func diffList[T any](before, next []*T) (runs []run[T]) {
 	if slices.Equal(before, next) {
 		return nil
@@ -117,8 +117,8 @@ func diffList[T any](before, next []*T) (runs []run[T]) {
 	return append(runs, current)
 }
 
-// apply returns the version that e makes of m. It changes neither, but the result shares
-// objects with both.
+// apply returns the version that results from applying e to m. It changes neither, but the
+// result shares objects with both.
 func (m *Manifest) apply(e *edit) (*Manifest, error) {
 	if e.Version <= m.Version {
 		return nil, fmt.Errorf("version %d follows version %d", e.Version, m.Version)
@@ -181,8 +181,8 @@ func applyRuns[T any](before []*T, runs []run[T]) (next []*T, err error) {
 	return next, nil
 }
 
-// check returns an error if next, the version that e makes, is inconsistent, given that the one
-// before is not. It looks only at what changed.
+// check returns an error if next, the version that results from e, is inconsistent, given that
+// the one before is not. It checks only what changed.
 func (e *edit) check(next *Manifest) error {
 	if err := next.checkTables(); err != nil {
 		return err

@@ -32,7 +32,8 @@ func (m *Manifest) Files(folder string) map[string]int64 {
 	return named
 }
 
-// diskFile returns the path and size of what the disk must have of a file.
+// diskFile returns the path and size of the file that must be on disk: the data file, or its
+// footer once the data have left.
 func (t *Table) diskFile(folder string, f *File) (path string, size int64) {
 	if f.Remote != nil {
 		return t.Path(folder, FooterName(f.Name)), f.Bytes - f.Remote.Data

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// An Incarnation is a life of a store in one folder. A store that was restored from a backup,
+// An Incarnation is the time of a store in one folder. A store that was restored from a backup,
 // or whose folder was copied, begins another one: it assigns segment numbers and lake steps
-// that the store before may also have assigned. Together with an incarnation, each of these
-// numbers is unique.
+// that the earlier incarnation may also have assigned. Together with an incarnation, each of
+// these numbers is unique.
 type Incarnation struct {
 	ID    string    `json:"id"` // 16 hexadecimal digits
 	Begun time.Time `json:"begun"`
@@ -36,8 +36,8 @@ func NewID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// AssignStep assigns the next step in an opening, and forgets openings whose steps all lakes have
-// left behind.
+// AssignStep assigns the next step in an opening. It drops an opening once every lake covers a step
+// of a later one.
 func (m *Manifest) AssignStep(opening string) {
 	m.LastStep++
 	covered := m.LastStep
@@ -65,8 +65,8 @@ func (m *Manifest) BeginIncarnation(place string, now time.Time) {
 }
 
 // BeginAfterSetBack begins an incarnation of a store whose disk was set back to an earlier state. It
-// has all segments and steps that no lake has, as the former life may have published others of those
-// numbers.
+// owns every segment and step that no lake has yet, because the earlier incarnation may have
+// published other files under those numbers.
 func (m *Manifest) BeginAfterSetBack(now time.Time) {
 	first := m.Incarnations[len(m.Incarnations)-1].Segment
 	for _, t := range m.Tables {
@@ -75,7 +75,7 @@ func (m *Manifest) BeginAfterSetBack(now time.Time) {
 		}
 		for i, f := range t.Files {
 			file := *f
-			file.Replaces = coveredOf(f.Replaces, t.Lake.Step)
+			file.Replaces = coveredFiles(f.Replaces, t.Lake.Step)
 			if f.Step > t.Lake.Step {
 				file.Step = 0
 			} else if f.Step > 0 {
@@ -87,14 +87,14 @@ func (m *Manifest) BeginAfterSetBack(now time.Time) {
 	m.beginIncarnation(m.Place, now, min(first, m.NextSegment))
 }
 
-// coveredOf returns the files that a lake has which covers a step, among files that are replaced and
-// those that they were to replace.
-func coveredOf(replaced []LakeFile, step uint64) (covered []LakeFile) {
+// coveredFiles returns the files that a lake at step has: each replaced file with a step up to that,
+// or else the files that it would have replaced.
+func coveredFiles(replaced []LakeFile, step uint64) (covered []LakeFile) {
 	for _, r := range replaced {
 		if r.Step <= step {
 			covered = append(covered, r)
 		} else {
-			covered = append(covered, coveredOf(r.Replaces, step)...)
+			covered = append(covered, coveredFiles(r.Replaces, step)...)
 		}
 	}
 	return covered
@@ -127,7 +127,7 @@ func (m *Manifest) checkIncarnations() error {
 		case err != nil || len(one.ID) != 16 || ids[one.ID]:
 			return fmt.Errorf("incarnation %q is invalid or repeated", one.ID)
 		case one.Segment > m.NextSegment || one.Step > m.LastStep+1:
-			return fmt.Errorf("incarnation %s begins with a number that is not given out yet", one.ID)
+			return fmt.Errorf("incarnation %s begins with a number that is not assigned yet", one.ID)
 		case i > 0 && (one.Segment < m.Incarnations[i-1].Segment || one.Step < m.Incarnations[i-1].Step):
 			return errors.New("the incarnations are out of order")
 		}

@@ -19,8 +19,8 @@ type Lake struct {
 	Metadata    string `json:"metadata,omitempty"` // address of its metadata at the last report
 	// Columns are the columns of the lake table. Their types never change.
 	Columns []LakeColumn `json:"columns,omitempty"`
-	// Step is the last step that the lake covers, and Files the checksum of the names that
-	// it wanted.
+	// Step is the last step that the lake covers, and Files the checksum of the files and
+	// columns of that step's order.
 	Step  uint64 `json:"step,omitempty"`
 	Files string `json:"files,omitempty"`
 	// Location is the folder of the lake table, or its address in S3. Deletes is the number of
@@ -36,13 +36,13 @@ type Lake struct {
 	// Widenings counts the widenings that were begun.
 	Widenings int32     `json:"widenings,omitempty"`
 	Widening  *Widening `json:"widening,omitempty"` // nil if no column is being widened; immutable
-	// Rebuilding reports that the types of Columns are others than files were written for. Nothing
-	// is ordered until all files are new; then one order has them all.
+	// Rebuilding reports that files were written for other types than those of Columns. Nothing
+	// is ordered until every file is rewritten; then one order lists them all.
 	Rebuilding bool   `json:"rebuilding,omitempty"`
 	Error      string `json:"error,omitempty"` // of the last attempt
 	Hint       string `json:"hint,omitempty"`
-	// Purges are the deletes that the store has carried out, but not the lake. Tidied is
-	// when an order was the last to tidy the lake.
+	// Purges are the deletes that the store has carried out, but not the lake. Tidied is the
+	// time of the last order that tidied the lake.
 	Purges []LakePurge `json:"purges,omitempty"`
 	Tidied time.Time   `json:"tidied,omitzero"`
 }
@@ -53,7 +53,8 @@ type LakePurge struct {
 	Number      uint64    `json:"number"` // of the delete
 	Predicate   string    `json:"predicate"`
 	RequestedAt time.Time `json:"asked"`
-	// Segment is the first segment without the rows, and At is when the store had none.
+	// Segment is the first segment without the rows, and At is when the store removed the
+	// last of them.
 	Segment uint64    `json:"segment"`
 	At      time.Time `json:"at"`
 	Waits   string    `json:"waits,omitempty"` // see lake.Purged; empty before the first report
@@ -82,7 +83,7 @@ func (t *Table) CancelPurge(number uint64) bool {
 	return canceled
 }
 
-// A Widening gives a column the type in the lake that it has in the table.
+// A Widening changes the lake type of a column to its type in the table.
 type Widening struct {
 	Column      int32     `json:"column"` // column ID
 	RequestedAt time.Time `json:"asked"`
@@ -114,7 +115,7 @@ type LakeColumn struct {
 	ID   int32  `json:"id"` // field ID in files: the column's, or that of a hidden column; see MicrosID
 	Name string `json:"name"`
 	Type string `json:"type"` // Iceberg's
-	// JSON reports that its values are JSON texts; otherwise a string is itself.
+	// JSON reports that its values are JSON texts; otherwise its strings are plain text.
 	JSON bool  `json:"json,omitempty"`
 	Lake int32 `json:"lake,omitempty"` // field ID in the lake table; 0 before the first report
 	// Widened is how often another column of the lake has taken its place. For _rest, it is
@@ -151,7 +152,7 @@ type LakeFile struct {
 	Replaces []LakeFile `json:"replaces,omitempty"`
 }
 
-// A Publication is how far the publication of a file's rows is.
+// A Publication is the publishing state of a file's rows.
 type Publication int
 
 // Files of different publications are never merged with each other, and files whose
@@ -162,11 +163,11 @@ const (
 	Unknown                        // it is or will be ordered, or another engine has rewritten it
 )
 
-// ReplacesMin is the number of files of a lake from which on a merged file replaces them at once.
-// Until it has, it is not merged further, or each row would be published once more.
+// A merged file that replaces at least ReplacesMin lake files is published at once. Until it is, it
+// is not merged further, or each row would be published once more.
 const ReplacesMin = 16
 
-// Publication returns how far the publication of a file of the table is.
+// Publication returns the publishing state of the rows of a file of the table.
 func (t *Table) Publication(f *File) Publication {
 	switch {
 	case t.Lake == nil || f.Step == 0 && len(f.Replaces) == 0:
@@ -246,13 +247,13 @@ func (m *Manifest) checkLake(t *Table, f *File) error {
 		return fmt.Errorf("file %s has an invalid place in a lake", f.Name)
 	}
 	if f.Step > m.LastStep {
-		return fmt.Errorf("file %s has step %d, which is not given out yet", f.Name, f.Step)
+		return fmt.Errorf("file %s has step %d, which is not assigned yet", f.Name, f.Step)
 	}
 	if err := m.checkReplaced(f.Name, f.Replaces); err != nil {
 		return err
 	}
 	if t.Lake != nil && (t.Lake.Step > m.LastStep || t.Lake.Widening != nil && t.Lake.Widening.Step > m.LastStep) {
-		return errors.New("its lake has a step that is not given out yet")
+		return errors.New("its lake has a step that is not assigned yet")
 	}
 	return nil
 }
@@ -260,7 +261,7 @@ func (m *Manifest) checkLake(t *Table, f *File) error {
 func (m *Manifest) checkReplaced(name string, replaced []LakeFile) error {
 	for _, r := range replaced {
 		if r.Step == 0 || r.Step > m.LastStep {
-			return fmt.Errorf("file %s replaces %s of step %d, which is not given out yet", name, r.Name, r.Step)
+			return fmt.Errorf("file %s replaces %s of step %d, which is not assigned yet", name, r.Name, r.Step)
 		}
 		if err := m.checkReplaced(name, r.Replaces); err != nil {
 			return err

@@ -154,19 +154,19 @@ func damageEach(t *testing.T, name, folder, path string) {
 // TestContradictions checks that an inconsistent manifest is never written.
 func TestContradictions(t *testing.T) {
 	for want, spoil := range map[string]func(*Manifest){
-		"does not name its store":        func(m *Manifest) { m.Store = "" },
-		"invalid table name":             func(m *Manifest) { m.Tables[0].Name = "../x" },
-		"two tables are called":          func(m *Manifest) { m.Tables = append(m.Tables, &Table{ID: 1, Name: "EVENTS"}) },
-		"which is not its own":           func(m *Manifest) { m.Tables[0].ID = 3 },
-		"it has no schema":               func(m *Manifest) { m.Tables[0].Schemas = nil },
-		"not newer than the one before":  func(m *Manifest) { m.Tables[0].Schemas[1].Version = 1 },
-		"has ID 1, which is not its own": func(m *Manifest) { m.Tables[0].Schemas[1].Columns[0].ID = RestID },
-		"has ID 3, which is not its own": func(m *Manifest) { m.Tables[0].NextColumn = 3 },
-		"invalid or repeated file":       func(m *Manifest) { m.Tables[0].Files[0].Name = "../../x" },
-		"version 3, which is unknown":    func(m *Manifest) { m.Tables[0].Files[0].Schema = 3 },
-		"number that is not given out":   func(m *Manifest) { m.NextSegment = 8 },
-		"also read from the log":         func(m *Manifest) { m.LogStart = 4 },
-		"range of 9 events":              func(m *Manifest) { m.Tables[0].Partitions[0].Ranges[0] = [2]uint64{1<<64 - 1, 9} },
+		"it has no valid store ID":                func(m *Manifest) { m.Store = "" },
+		"invalid table name":                      func(m *Manifest) { m.Tables[0].Name = "../x" },
+		"two tables are called":                   func(m *Manifest) { m.Tables = append(m.Tables, &Table{ID: 1, Name: "EVENTS"}) },
+		"Events has an invalid or duplicate ID 3": func(m *Manifest) { m.Tables[0].ID = 3 },
+		"it has no schema":                        func(m *Manifest) { m.Tables[0].Schemas = nil },
+		"not newer than the one before":           func(m *Manifest) { m.Tables[0].Schemas[1].Version = 1 },
+		"column time of schema version 4 has an invalid or duplicate ID 1": func(m *Manifest) { m.Tables[0].Schemas[1].Columns[0].ID = RestID },
+		"column x of schema version 1 has an invalid or duplicate ID 3":    func(m *Manifest) { m.Tables[0].NextColumn = 3 },
+		"invalid or repeated file":                                         func(m *Manifest) { m.Tables[0].Files[0].Name = "../../x" },
+		"version 3, which is unknown":                                      func(m *Manifest) { m.Tables[0].Files[0].Schema = 3 },
+		"number that is not assigned":                                      func(m *Manifest) { m.NextSegment = 8 },
+		"also read from the log":                                           func(m *Manifest) { m.LogStart = 4 },
+		"range of 9 events":                                                func(m *Manifest) { m.Tables[0].Partitions[0].Ranges[0] = [2]uint64{1<<64 - 1, 9} },
 	} {
 		m := sample()
 		spoil(m)

@@ -55,7 +55,7 @@ type Writer struct {
 	saved  *Manifest // the last version; nil if the next one needs a new base
 	at     pointer   // to saved
 	edits  int       // in the base
-	most   int64     // bytes of the base from which a new one is written
+	limit  int64     // size of the base beyond which a new base is written
 }
 
 // NewWriter returns a Writer for the store in folder.
@@ -67,7 +67,7 @@ func (w *Writer) Save(m *Manifest) error {
 	before := w.saved
 	w.saved = nil // after an error, the end of the base is not known
 	var err error
-	if before == nil || w.edits == editsMax || w.at.Bytes > w.most {
+	if before == nil || w.edits == editsMax || w.at.Bytes > w.limit {
 		err = w.writeBase(m)
 	} else {
 		err = w.appendEdit(before, m)
@@ -95,7 +95,7 @@ func (w *Writer) writeBase(m *Manifest) error {
 		return err
 	}
 	w.at = pointer{Base: fmt.Sprint(basePrefix, m.Version), Bytes: int64(len(line)), Checksum: crc32.Checksum(line, castagnoli)}
-	w.edits, w.most = 0, 2*w.at.Bytes+editsMin
+	w.edits, w.limit = 0, 2*w.at.Bytes+editsMin
 	return durable.WriteFile(filepath.Join(w.folder, w.at.Base), line, 0o600)
 }
 
@@ -177,7 +177,7 @@ func (m *Manifest) Encode() ([]byte, error) {
 	return withHead(wholeFormat, text.Bytes()), nil
 }
 
-// A Reader reads the manifest of a store's folder again and again. It reads only the edits
+// A Reader reads the manifest of a store's folder repeatedly. It reads only the edits
 // since the last time. It is not safe for concurrent use.
 type Reader struct {
 	folder string
@@ -240,7 +240,7 @@ func readHead(path string) (format int, rest []byte, err error) {
 		return 0, nil, newer(fmt.Errorf("%s has format %d; this version of perigee reads formats %d and %d", path, format, wholeFormat, baseFormat))
 	}
 	if fmt.Sprintf(head, format, sum) != string(first)+"\n" { // Sscanf also accepts other spellings of a number
-		return 0, nil, &DamageError{File: path, Reason: "its first line is not as it was written"}
+		return 0, nil, &DamageError{File: path, Reason: "its first line is malformed"}
 	}
 	if crc32.Checksum(rest, castagnoli) != sum {
 		return 0, nil, &DamageError{File: path, Reason: "its checksum is wrong"}

@@ -1,8 +1,6 @@
 package manifest
 
 import (
-	"slices"
-
 	"github.com/perigeedb/perigee/event"
 )
 
@@ -58,11 +56,6 @@ func (c *Column) SQLType() string {
 		}
 	}
 	return "JSON"
-}
-
-// Stored lists the columns in frames and files of this version, without _rest.
-func (s *Schema) Stored() []Column {
-	return slices.DeleteFunc(slices.Clone(s.Columns), func(c Column) bool { return c.Type == 0 })
 }
 
 // ByID returns the column with the given ID, or nil.

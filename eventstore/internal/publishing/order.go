@@ -1,7 +1,7 @@
-// Package publishing keeps the lake tables of an event store up to date. It decides from the
-// manifest what to order of the committer, records in the manifest what the committer reports,
-// and runs it. All of it but Run is pure: the caller owns the manifests, and saves one that
-// Prepare has changed before it gives the order, so that a step is never assigned twice.
+// Package publishing keeps the lake tables of an event store up to date. It derives orders to the
+// committer from the manifest, records its reports, and runs it. The caller owns the manifests: it
+// saves one that Prepare has changed before it sends the order, so that a step is never assigned
+// twice. Only Run and CheckProgram run a process; the other functions are pure.
 package publishing
 
 import (
@@ -117,7 +117,7 @@ func tidyOf(l *manifest.Lake, now time.Time) *lake.Tidy {
 	return tidy
 }
 
-// Look returns an order for a report only: what became of the files that were ordered of tables.
+// Look returns an order that only asks for a report on the ordered files of tables.
 func Look(m *manifest.Manifest, folder string, tables []uint32) *lake.Order {
 	order := &lake.Order{}
 	for _, t := range m.Tables {
@@ -134,15 +134,9 @@ func Look(m *manifest.Manifest, folder string, tables []uint32) *lake.Order {
 	return order
 }
 
-// A wanted is a file that the lake must have, with the store's file that has its rows.
-type wanted struct {
-	lake.File
-	of *manifest.File
-}
-
-// wantedFiles returns the files of a table, with the steps of those that an order of that step
-// publishes first, and the files that the lake must have.
-func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.LakeColumn, folder string, step uint64, now time.Time) (files []*manifest.File, all []wanted) {
+// wantedFiles returns the files of a table, with step set on the files that this order publishes for
+// the first time, and the files that the lake must have.
+func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.LakeColumn, folder string, step uint64, now time.Time) (files []*manifest.File, all []lake.File) {
 	w := t.Lake.Widening
 	swaps := w != nil && w.Step > 0
 	newest := map[string]int64{} // time of the newest rows of a day
@@ -168,7 +162,7 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.Lak
 			f = &published
 		case len(f.Replaces) > 0 && (!isReady(t, f, columns) || !f.Changed && (len(f.Replaces) < manifest.ReplacesMin && !isQuiet(f) || f.Gone || w != nil)):
 			for _, r := range f.Replaces {
-				all = append(all, wanted{lakeFile(r), f})
+				all = append(all, lakeFile(r))
 			}
 			files = append(files, f)
 			continue
@@ -185,7 +179,7 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.Lak
 			one.Path = ""
 		}
 		one.Replaces = lakeFiles(f.Replaces)
-		all, files = append(all, wanted{one, f}), append(files, f)
+		all, files = append(all, one), append(files, f)
 	}
 	return files, all
 }
@@ -218,9 +212,9 @@ func nameOf(m *manifest.Manifest, f *manifest.File) string {
 	return lake.FileName(f.Name, incarnation.ID)
 }
 
-// Replaced returns what a file of so many rows, merged or rewritten from files of a table, replaces
-// in the lake, and whether it has other rows than these. A file that the lake may not have yet is
-// one that replaces others itself.
+// Replaced returns the lake files that a file of so many rows, merged or rewritten from files of a
+// table, replaces, and whether it has other rows than these. Each of them that the lake may not have
+// yet includes its own Replaces.
 func Replaced(m *manifest.Manifest, t *manifest.Table, of []*manifest.File, rows int64) (replaces []manifest.LakeFile, changed bool) {
 	for _, f := range of {
 		if f.Step > 0 {
@@ -239,7 +233,7 @@ func Replaced(m *manifest.Manifest, t *manifest.Table, of []*manifest.File, rows
 }
 
 // checksum returns a checksum of what an order wants.
-func checksum(all []wanted, columns []manifest.LakeColumn) string {
+func checksum(all []lake.File, columns []manifest.LakeColumn) string {
 	var lines []string
 	for _, f := range all {
 		lines = append(lines, f.Name+"\n")
@@ -253,7 +247,7 @@ func checksum(all []wanted, columns []manifest.LakeColumn) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wanted) lake.TableOrder {
+func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []lake.File) lake.TableOrder {
 	o := lake.TableOrder{Settings: settingsOf(t), ID: t.ID, UUID: t.Lake.UUID, Location: t.Lake.Location, Step: m.LastStep, Columns: []lake.Column{}, Files: []lake.File{}}
 	for _, one := range m.Incarnations {
 		o.Incarnations = append(o.Incarnations, lake.Incarnation{ID: one.ID, Begun: one.Begun, Step: one.Step})
@@ -283,9 +277,7 @@ func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []wante
 		}
 		o.Columns = append(o.Columns, column)
 	}
-	for _, f := range all {
-		o.Files = append(o.Files, f.File)
-	}
+	o.Files = append(o.Files, all...)
 	return o
 }
 

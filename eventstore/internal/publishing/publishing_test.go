@@ -329,7 +329,7 @@ echo perigee-lake: they differ >&2
 exit 3`, "perigee-lake is perigee-lake 0.0.1, commit abc, and this is perigee " + release.Version, "perigee-lake: they differ", "install perigee-lake " + release.Version,
 		},
 		{"one with a longer version", "echo perigee-lake " + release.Version + ".1", ", and this is perigee", "read its report", "install perigee-lake " + release.Version},
-		{"one without a version", "echo usage >&2; exit 2", "does not tell its version", "exit status 2: usage", "install perigee-lake " + release.Version},
+		{"one without a version", "echo usage >&2; exit 2", "cannot read the version of ", "exit status 2: usage", "install perigee-lake " + release.Version},
 		{"this release", `[ "$1" = publish ] && grep -q '"version":"` + release.Version + `"' && echo '{"tables":[]}' || echo perigee-lake ` + release.Version + `, commit abc`, "", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -457,9 +457,9 @@ func TestReplacedTwice(t *testing.T) {
 }
 
 // TestSetBack sets the disk of a store back to an earlier state, which then assigns steps and segments
-// again that the lake has of the former life.
+// again that the lake has already.
 func TestSetBack(t *testing.T) {
-	for _, failed := range []int{0, 1, 3} { // orders of this life before the lake is reached
+	for _, failed := range []int{0, 1, 3} { // orders since then, before the lake is reached
 		m := newManifest()
 		m.AssignStep("former") // before the state that the disk was set back to
 		former := m.Incarnations[0].ID
@@ -468,7 +468,7 @@ func TestSetBack(t *testing.T) {
 		for i := range 1 + failed {
 			o, _ = order(t, m, now.Add(time.Duration(i)*time.Minute))
 		}
-		name := o.Tables[0].Files[0].Name // the former life has published other rows under it
+		name := o.Tables[0].Files[0].Name // before, other rows were published under it
 		state := lake.State{Properties: map[string]string{"perigee.step." + former: `{"step":2,"begun":"2026-11-29T12:00:00Z","opening":"former"}`}, Files: []string{name}}
 		if plan, err := lake.Reconcile(&o.Tables[0], state); !errors.Is(err, lake.ErrRolledBack) {
 			t.Errorf("after %d orders: %+v, %v, want %v", failed, plan, err, lake.ErrRolledBack)

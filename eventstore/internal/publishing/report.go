@@ -13,7 +13,7 @@ import (
 func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report, now time.Time) (rolledBack bool) {
 	for i := range order.Tables {
 		o := &order.Tables[i]
-		r := lake.TableReport{Error: "the committer reported nothing of the table"}
+		r := lake.TableReport{Error: "the committer's report omits the table"}
 		if i < len(report.Tables) {
 			r = report.Tables[i]
 		}
@@ -27,8 +27,9 @@ func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report, now 
 	return rolledBack
 }
 
-// KeepOthers drops from the report of a look what the store itself may have caused by another order
-// at that time. What no order removes are files that a later manifest, m, still has only in the lake.
+// KeepOthers removes from the report of a look the changes that a concurrent order of this store may
+// have caused. It keeps only files whose data, according to the later manifest m, are only in the
+// lake, because no order removes those.
 func KeepOthers(m *manifest.Manifest, o *lake.TableOrder, r *lake.TableReport) {
 	var wanted []string
 	for _, t := range m.Tables {
@@ -74,11 +75,7 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 		}
 		if covers {
 			known.Step, known.Committed, known.Rebuilding = o.Step, now.UTC(), false
-			var all []wanted
-			for _, f := range o.Files {
-				all = append(all, wanted{File: f})
-			}
-			known.Files = checksum(all, known.Columns)
+			known.Files = checksum(o.Files, known.Columns)
 		}
 	}
 	if r.Tidied != nil {
@@ -103,7 +100,7 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 		if has(r.Lost) { // publish the rows again, from this file
 			changed.Replaces, changed.Changed = nil, false
 			if f.Step == 0 {
-				changed.Replaces, changed.Changed = leftOf(f.Replaces, r.Lost)
+				changed.Replaces, changed.Changed = remainingReplaced(f.Replaces, r.Lost)
 			}
 			if f.Remote != nil {
 				changed.Step = 0
@@ -115,15 +112,15 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 	}
 }
 
-// leftOf returns what a file replaces in a lake that has lost some of these files, and whether they
-// have other rows: those that a lost file was to replace are still there.
-func leftOf(replaced []manifest.LakeFile, lost []string) (left []manifest.LakeFile, changed bool) {
+// remainingReplaced returns the files that a file still replaces after the lake lost some of them,
+// and whether the rows changed. Files that a lost file was to replace are still there.
+func remainingReplaced(replaced []manifest.LakeFile, lost []string) (left []manifest.LakeFile, changed bool) {
 	for _, r := range replaced {
 		if !slices.Contains(lost, r.Name) {
 			left = append(left, r)
 			continue
 		}
-		before, _ := leftOf(r.Replaces, lost)
+		before, _ := remainingReplaced(r.Replaces, lost)
 		left = append(left, before...)
 	}
 	return left, len(left) > 0

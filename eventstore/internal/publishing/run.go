@@ -69,11 +69,11 @@ func Run(ctx context.Context, order *lake.Order) (*lake.Report, error) {
 	return nil, fmt.Errorf("%s: read its report: %w", program, unread)
 }
 
-// completeReport adds the tables of the order that a report lacks, and to those that the committer
-// could not finish why it was ended.
+// completeReport adds the missing tables to the report, and to unfinished ones the reason that the
+// committer was ended.
 func completeReport(ctx context.Context, order *lake.Order, report *lake.Report) {
 	for i := len(report.Tables); i < len(order.Tables); i++ {
-		report.Tables = append(report.Tables, lake.TableReport{Table: order.Tables[i].Table, Error: "the committer reported nothing of the table"})
+		report.Tables = append(report.Tables, lake.TableReport{Table: order.Tables[i].Table, Error: "the committer's report omits the table"})
 	}
 	for i := range report.Tables {
 		if r := &report.Tables[i]; ctx.Err() != nil && strings.Contains(r.Error, lake.ErrEnded.Error()) {
@@ -93,7 +93,7 @@ func CheckProgram(ctx context.Context) error {
 	}
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
-		return &event.PermanentError{Err: fmt.Errorf("%s does not tell its version: %w", path, err), Hint: hintOfVersion}
+		return &event.PermanentError{Err: fmt.Errorf("cannot read the version of %s: %w", path, err), Hint: hintOfVersion}
 	}
 	first, _, _ := strings.Cut(string(out), "\n")
 	if name, _, _ := strings.Cut(first, ","); name != program+" "+release.Version {

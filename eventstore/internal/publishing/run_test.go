@@ -23,7 +23,7 @@ func TestRunEnded(t *testing.T) {
 		want       []string // errors of tables
 		err        error
 	}{
-		{"it reports", ended, []string{"", "it took too long: " + lake.ErrEnded.Error(), "the committer reported nothing of the table"}, nil},
+		{"it reports", ended, []string{"", "it took too long: " + lake.ErrEnded.Error(), "the committer's report omits the table"}, nil},
 		{"its report is torn", ended[:40], nil, tooLong},
 		{"it says nothing", "", nil, tooLong},
 	} {

@@ -37,7 +37,7 @@ func Widen(t *manifest.Table, column string, now time.Time) (changed bool, err e
 	case w != nil && w.Column == c.ID:
 		return false, nil
 	case w != nil:
-		return false, refuse("wait until it is done: perigee table show "+t.Name+" has its progress", "another column of table %s is being widened in the lake", t.Name)
+		return false, refuse("wait until it is done: perigee table show "+t.Name+" shows its progress", "another column of table %s is being widened in the lake", t.Name)
 	case t.Lake.Widenings >= manifest.WidenedMax:
 		return false, refuse("give the table another name in the lake (lake.table): it is then published again, with the present types", "columns of table %s were widened %d times", t.Name, manifest.WidenedMax)
 	case t.Lake.Foreign > 0 || slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return f.Gone }):
@@ -59,7 +59,7 @@ func refuse(hint, format string, args ...any) error {
 // CancelWiden ends the widening of a column, unless a commit with its new type was begun.
 func CancelWiden(t *manifest.Table, column string) error {
 	if t.Lake == nil || t.Lake.Widening == nil || !strings.EqualFold(wideningName(t), column) {
-		return refuse("perigee table show "+t.Name+" names the one that is", "column %s of table %s is not being widened in the lake", column, t.Name)
+		return refuse("perigee table show "+t.Name+" names the column being widened", "column %s of table %s is not being widened in the lake", column, t.Name)
 	}
 	if t.Lake.Widening.Step > 0 {
 		return refuse("wait until it is done", "the commit that widens column %s was begun: the lake may have it already", column)
@@ -104,9 +104,9 @@ func needWiden(t *manifest.Table) (files []*manifest.File) {
 	return files
 }
 
-// rebuild gives the lake's columns of a restored store the types that a former life of it gave them
-// after the backup. The files of the lake have them, under names that this life does not know, and its
-// own files do not: all are written again, under new names.
+// rebuild sets the lake columns of a restored store to the types that an earlier incarnation widened
+// them to after the backup. The files of the lake have these types, under names that this incarnation
+// does not know, and its own files do not: all are written again, under new names.
 func rebuild(t *manifest.Table, widened []lake.Column) {
 	known := *t.Lake
 	known.Columns = slices.Clone(known.Ordering())

@@ -263,11 +263,11 @@ func TestUnknownFunctions(t *testing.T) {
 	f := newFolder(t, sqlclient.Options{})
 	f.AddTable("events")
 	for sql, want := range map[string]string{
-		"SELECT cuont(*) FROM events":            "line 1, column 8: function cuont is not allowed (did you mean count? perigee list functions shows those that are)",
-		"SELECT 1,\n  'ä', Summ(id) FROM events": "line 2, column 8: function summ is not allowed (did you mean sum? perigee list functions shows those that are)",
-		"EXPLAIN SELECT cuont(*) FROM events":    "line 1, column 16: function cuont is not allowed (did you mean count? perigee list functions shows those that are)",
-		"FROM time_bucket(1)":                    "line 1, column 6: function time_bucket is not allowed (did you mean time_buckets? perigee list functions shows those that are)",
-		"SELECT getenv('HOME')":                  "line 1, column 8: function getenv is not allowed (perigee list functions shows those that are)",
+		"SELECT cuont(*) FROM events":            "line 1, column 8: function cuont is not allowed (did you mean count? perigee list functions lists the allowed functions)",
+		"SELECT 1,\n  'ä', Summ(id) FROM events": "line 2, column 8: function summ is not allowed (did you mean sum? perigee list functions lists the allowed functions)",
+		"EXPLAIN SELECT cuont(*) FROM events":    "line 1, column 16: function cuont is not allowed (did you mean count? perigee list functions lists the allowed functions)",
+		"FROM time_bucket(1)":                    "line 1, column 6: function time_bucket is not allowed (did you mean time_buckets? perigee list functions lists the allowed functions)",
+		"SELECT getenv('HOME')":                  "line 1, column 8: function getenv is not allowed (perigee list functions lists the allowed functions)",
 	} {
 		_, err := storetest.Read(f.Query(t.Context(), sql))
 		if got := withHint(err); got != want {
@@ -275,7 +275,7 @@ func TestUnknownFunctions(t *testing.T) {
 		}
 	}
 	err := f.client.CheckPredicate(t.Context(), f.M.Version, 1, "id = 1 AND cuont(id) = 1")
-	if want := "line 1, column 12: function cuont is not allowed (did you mean count? perigee list functions shows those that are)"; withHint(err) != want {
+	if want := "line 1, column 12: function cuont is not allowed (did you mean count? perigee list functions lists the allowed functions)"; withHint(err) != want {
 		t.Errorf("a predicate: got %s\nwant %s", withHint(err), want)
 	}
 }

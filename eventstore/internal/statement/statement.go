@@ -50,7 +50,7 @@ func ErrNotReading(what string) error {
 // errNotListed returns the error for a call of a function that is not listed.
 func (s source) errNotListed(call Node, listed map[string]bool) error {
 	name := call.Text("function_name")
-	q := &event.Fault{Message: "function " + name + " is not allowed", Hint: "perigee list functions shows those that are"}
+	q := &event.Fault{Message: "function " + name + " is not allowed", Hint: "perigee list functions lists the allowed functions"}
 	names := slices.Sorted(maps.Keys(listed))
 	if near := nearest.Name(strings.ToLower(name), names); near != "" {
 		q.Hint = fmt.Sprintf("did you mean %s? %s", near, q.Hint)

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
-	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
+	"github.com/perigeedb/perigee/eventstore/internal/tablesql"
 	"github.com/perigeedb/perigee/eventstore/internal/wal"
 	"github.com/perigeedb/perigee/internal/sqltext"
 )
@@ -111,11 +111,7 @@ func (f *Folder) AddTable(name string, more ...manifest.Column) *manifest.Table 
 func FrameOf(t *manifest.Table, rows int, fill func(c manifest.Column, v *event.Vector, row int)) []byte {
 	s := t.Current()
 	e := wal.Entry{Kind: wal.Rows, Table: t.ID, Schema: s.Version, Pipeline: "p", Partition: "q", Range: event.Range{Count: uint64(rows)}, Columns: &event.Columns{Rows: rows}}
-	columns := s.Stored()
-	if s.Rest {
-		columns = append(columns, manifest.Column{ID: manifest.RestID, Name: catalog.RestColumn, Type: event.JSON})
-	}
-	for _, c := range columns {
+	for _, c := range tablesql.StoredColumns(t) {
 		var v event.Vector
 		v.Null = make([]uint8, rows)
 		for row := range rows {

@@ -314,7 +314,6 @@ int ndb_loading_read(ndb_store *store, MDB_txn *txn, ndb_unit_loading *out);
 int ndb_loading_write(ndb_store *store, MDB_txn *txn, const ndb_unit_loading *l);
 
 /* The encoding of a value in LMDB. */
-#define NDB_STORED_HEADER 17
 size_t ndb_stored_size(const ndb_entry *e, int sums);
 void ndb_stored_write(const ndb_entry *e, int sums, char *out);
 int ndb_stored_is_text(const char *data);
@@ -461,8 +460,8 @@ struct ndb_session {
 	const volatile uint32_t *stop; /* waits end when *stop is not 0; NULL: never */
 	int level;
 	int in_transaction; /* level is not 0; changed under the lock, for the releaser */
-	/* Base; in a transaction also the layers below own, except a unit's pending, which stands below
-	 * the first `above` of them. */
+	/* Base; in a transaction also the layers below own, except a unit's pending layer, which follows
+	 * the first `above` layers. */
 	ndb_view view;
 	uint32_t above;
 	int delta;                  /* in a transaction: it is the delta of a unit */

@@ -83,7 +83,7 @@ func (p Path) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), p.err }
 
-// Compare returns -1, 0 or 1 as p is before, is or is behind another path in the order of Walk. The
+// Compare returns -1, 0 or 1 if p sorts before, equals or sorts after other in the order of Walk. The
 // zero Path is before all others.
 func (p Path) Compare(other Path) int { return strings.Compare(p.key, other.key) }
 

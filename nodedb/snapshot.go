@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// A Snapshot says which deltas the chunks of a walk over a unit have: all up to Applied, and parts
-// of those up to Begun. It is complete once the deltas in between were applied to it, in order.
+// A Snapshot records the deltas contained in the chunks of a walk over a unit: all up to Applied, and
+// parts of those up to Begun. It is complete once the deltas in between were applied to it, in order.
 type Snapshot struct {
 	Applied, Begun uint64
 	// AppliedMark and BegunMark are what these deltas were committed with.
@@ -16,15 +16,15 @@ type Snapshot struct {
 
 // A Chunk is a part of the nodes that a unit has on disk, in the order of their keys.
 type Chunk struct {
-	// Snapshot describes the file as the chunk was read. That of a walk has Applied and AppliedMark of
-	// its first chunk, and the other fields of its last one.
+	// Snapshot describes the file as the chunk was read. For a whole walk, take Applied and
+	// AppliedMark from the first chunk and the other fields from the last.
 	Snapshot
 	Nodes uint64
 	Data  []byte // encoded, not compressed
 	Next  []byte // where the next chunk begins; nil for the last one
 }
 
-// ReadChunk reads the nodes on disk from a key on, about so many bytes of them: nil begins a walk,
+// ReadChunk reads the nodes on disk from a key on, about bytes bytes of them: nil begins a walk,
 // and Next of a chunk continues it. It takes at most about a second. It fails with ErrIncomplete as
 // View does, and with ErrCorrupt if a node is damaged.
 func (u *Unit) ReadChunk(from []byte, bytes int) (c Chunk, err error) {

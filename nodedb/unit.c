@@ -4,16 +4,17 @@
  *
  * A delta is a session's transaction whose own layer starts empty. Frozen deltas stay layers above
  * pending until their commit merges them into it. Pending is not forked for each delta: it changes
- * in place, under the lock, and deltas read it under the lock. While a delta is merged in steps, the
- * deltas behind it read it as a layer of theirs, so they do not see how far the merge is; other
+ * in place, under the lock, and deltas read it under the lock. While a delta is merged in steps,
+ * later deltas keep reading it as their own layer, so the partial merge is invisible to them; other
  * sessions wait for its end.
  *
- * The committer freezes pending when it is old or large. It writes it, in transactions of bounded size,
- * once the last delta in it is some seconds old, so that a home which loses its last second is not
- * behind the file; a sync, a close and a lack of memory do not wait for that. The meta sub-database has a record of the unit, which each of them writes: all deltas up to
- * `applied` are complete in the file, and none after `begun` is there in part. A delta holds
- * after-images, so applying those between the two again, in order, completes a write that was cut
- * off. Until that is done the unit cannot be read.
+ * The committer freezes pending when it is old or large. It writes it, in transactions of bounded
+ * size, once the last delta in it is some seconds old, so that a home which loses its last second
+ * is not behind the file; a sync, a close and a lack of memory do not wait for that. The meta
+ * sub-database has a record of the unit, which each of them writes: all deltas up to `applied` are
+ * complete in the file, and none after `begun` is there in part. A delta holds after-images, so
+ * applying those between the two again, in order, completes a write that was cut off. Until that is
+ * done the unit cannot be read.
  *
  * Time is that of the deltas: nodes expire, and are deleted, by the clock of the last one committed.
  */

@@ -17,8 +17,8 @@ type UnitOptions struct {
 	// PendingBytes limits the memory of committed deltas that wait for the disk; default 256 MiB.
 	// Five eighths of it start a write. At the limit Commit and Apply wait.
 	PendingBytes int64
-	// NeverWait makes Commit and Apply go on at PendingBytes: the owner waits before it begins a
-	// delta, by Memory, where it can be told to stop.
+	// NeverWait makes Commit and Apply continue beyond PendingBytes. The owner must check Memory
+	// and wait before it begins a delta, where it can be told to stop.
 	NeverWait bool
 	// DeltaBytes limits the memory of one delta; default 256 MiB. A change that exceeds it fails
 	// with ErrTransactionTooLarge.

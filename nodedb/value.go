@@ -107,7 +107,7 @@ func booleanValue(v bool) Value {
 	return Value{kind: Boolean}
 }
 
-// exactMax is the largest integer up to which a float64 represents all integers exactly.
+// A float64 represents every integer up to exactMax.
 const exactMax = 1 << 53
 
 // floatValue converts a float64: its exact value if it is an integer of up to 18 digits, else its

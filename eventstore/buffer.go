@@ -99,7 +99,7 @@ func (b *buffer) checkValues(report *document.Report) {
 			for row := range b.columns.Rows {
 				if text := v.Text(row); v.Null[row] == 0 && !c.Digits.Holds(text) {
 					report.Rejected = append(report.Rejected, document.Rejected{Row: row, Column: i, Kind: document.Float,
-						Reason: fmt.Sprintf("column %s wants decimal%s, got %s, which has digits outside of that", c.Name, c.Digits, text)})
+						Reason: fmt.Sprintf("column %s: %s does not fit decimal%s", c.Name, text, c.Digits)})
 				}
 			}
 		}

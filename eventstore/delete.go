@@ -58,8 +58,8 @@ var ErrCanceled = errors.New("the delete was canceled")
 
 // CancelDelete cancels a running delete. Rows that are still in files or in the log become
 // visible again, atomically for all queries. It returns how many of the table's files were
-// already rewritten without the rows; those rows are gone. A delete that only waits for the
-// lake of its table is no longer waited for.
+// already rewritten without the rows; those rows are gone. If the delete only waits for the
+// lake, the wait ends.
 func (s *Store) CancelDelete(table string, number uint64) (without int, err error) {
 	t := s.tableNamed(table)
 	if t == nil {
@@ -131,21 +131,8 @@ func describeDelete(table string, d *manifest.Delete) catalog.Delete {
 	return catalog.Delete{Number: d.Number, Table: table, Where: d.Predicate, RequestedAt: d.RequestedAt}
 }
 
-// WaitPurged waits until neither a snapshot nor an object of the table's lake has rows of a
-// delete. It returns at once for a table without a lake.
-func (s *Store) WaitPurged(ctx context.Context, d catalog.Delete) error {
-	return s.awaitChange(ctx, func() bool { return !s.isDeleting(d.Number) && !s.isPurging(d.Number) })
-}
-
-// isPurging reports whether a lake may have rows of the delete with that number.
-func (s *Store) isPurging(number uint64) bool {
-	return slices.ContainsFunc(s.current().Tables, func(t *manifest.Table) bool {
-		return t.Lake != nil && slices.ContainsFunc(t.Lake.Purges, func(p manifest.LakePurge) bool { return p.Number == number })
-	})
-}
-
 // WaitDeleted waits until no file of the store has rows of the delete. It returns ErrCanceled if
-// the delete was canceled. The lake of a table has them for longer; see WaitPurged.
+// the delete was canceled. The lake of a table has them for longer; see manifest.LakePurge.
 func (s *Store) WaitDeleted(ctx context.Context, d catalog.Delete) error {
 	id := uint32(0) // of the table; 0 if it was dropped
 	if t := s.tableNamed(d.Table); t != nil {

@@ -57,7 +57,7 @@ func TestBoundedArguments(t *testing.T) {
 		`SELECT a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a FROM events`:                                           "17 parts",
 		`SELECT NULL::INTEGER[2000]`:                                                                     "an array type has 2000 elements",
 		`SELECT ` + strings.Repeat("-", 1) + strings.Repeat("(1+", 300) + "1" + strings.Repeat(")", 300): "nested too deeply",
-		`SELECT '` + strings.Repeat("x", 256<<10) + `'`:                                                  "at most 262144 are read",
+		`SELECT '` + strings.Repeat("x", 256<<10) + `'`:                                                  "the limit is 262144",
 		`SELECT json_extract('{"a":1}', '$.**.a')`:                                                       "json_extract: the path must be constant, without **",
 		`SELECT json_extract('{"a":1}', ['$.a', '$.**'])`:                                                "the path must be constant, without **",
 		`SELECT '{"a":1}'->>'$.**'`:                                                                      "the path must be constant, without **",

@@ -26,9 +26,9 @@ import (
 const (
 	// lakeCacheDefault is the default of Options.LakeCache.
 	lakeCacheDefault = 1 << 30
-	// lookAge is the age of a report of a lake table from which on a query that needs its files
-	// asks for another one: other engines may have deleted rows there meanwhile. lookTime bounds
-	// how long that may take.
+	// A query that needs files of a lake asks for a new report if the last one is older than
+	// lookAge: other engines may have deleted rows there meanwhile. lookTime bounds how long that
+	// may take.
 	lookAge  = time.Minute
 	lookTime = 20 * time.Second
 	// fetchingFactor is the number of queries that may wait for files of lakes for each one that may run.
@@ -53,7 +53,7 @@ type lakes struct {
 	fetches  map[uint32]*lakeFetch // for maintenance, by table
 }
 
-// A failedLook is a look that failed. Callers that have waited for its end fail like it.
+// A failedLook is a look that failed. Callers that waited for it return its error.
 type failedLook struct {
 	at  time.Time
 	err error
@@ -81,7 +81,7 @@ func CheckCommitter(ctx context.Context) error { return publishing.CheckProgram(
 // errUnchanged ends a change of the manifest that is not needed.
 var errUnchanged = errors.New("nothing has changed")
 
-// publish orders what lakes lack of the committer, if they lack anything.
+// publish orders the committer to add what the lakes are missing, if anything.
 func (s *Store) publish(ctx context.Context, now time.Time) error {
 	if !slices.ContainsFunc(s.current().Tables, func(t *manifest.Table) bool { return t.Lake != nil }) {
 		return nil
@@ -105,12 +105,12 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 	}
 	defer s.lakes.begin()()
 	report, failed := s.askCommitter(ctx, order)
-	if failed != nil && s.isClosed() { // the next order tells what became of this one
+	if failed != nil && s.isClosed() { // the next order reports the outcome of this one
 		return failed
 	}
 	for i, r := range report.Tables {
 		if i < len(order.Tables) && r.UUID != "" && order.Tables[i].UUID != "" && r.UUID != order.Tables[i].UUID {
-			s.options.Log.Warn("event store: the lake table was gone: a new one was made, and all rows are published again", "lake table", r.Table, "location", r.Location)
+			s.options.Log.Warn("event store: the lake table was missing; created a new one and will publish all rows again", "lake table", r.Table, "location", r.Location)
 		}
 		if len(r.Gone) > 0 {
 			s.options.Log.Warn("event store: another engine has rewritten files in the lake: they are not published again", "lake table", r.Table, "files", len(r.Gone))
@@ -195,14 +195,14 @@ func (s *Store) applyReport(order *lake.Order, report *lake.Report, now time.Tim
 	return nil
 }
 
-// sameLakes reports whether two versions of the manifest know the same of lakes.
+// sameLakes reports whether two versions of the manifest have the same lake metadata and files.
 func sameLakes(a, b *manifest.Manifest) bool {
 	return slices.EqualFunc(a.Tables, b.Tables, func(a, b *manifest.Table) bool {
 		return reflect.DeepEqual(a.Lake, b.Lake) && slices.Equal(a.Files, b.Files)
 	})
 }
 
-// look makes sure that the committer has reported of the tables not long ago.
+// look asks the committer for a report on the tables whose last report is older than lookAge.
 func (s *Store) look(parent context.Context, tables []uint32) error {
 	ctx, cancel := context.WithTimeoutCause(parent, lookTime, fmt.Errorf("no answer within %v", lookTime))
 	defer cancel()
@@ -267,7 +267,7 @@ func (l *lakes) fail(tables []uint32, err error) {
 	}
 }
 
-// unseen returns the tables of which the committer has not reported for a while.
+// unseen returns the tables whose last report is older than lookAge.
 func (l *lakes) unseen(tables []uint32) []uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -734,8 +734,8 @@ func (s *Store) fetchError(t *manifest.Table) error {
 	return nil
 }
 
-// isFull reports whether many files that were fetched and rewritten have yet to be published. They
-// take disk space, so no more are fetched then.
+// isFull reports whether too many rewritten files wait to be published. They take disk space, so no
+// more are fetched then.
 func (s *Store) isFull(t *manifest.Table) bool {
 	bytes := int64(0)
 	for _, f := range t.Files {

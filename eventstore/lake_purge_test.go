@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/internal/s3client"
 	"github.com/perigeedb/perigee/internal/testserver"
 )
@@ -148,9 +150,16 @@ sed 's/"tidy":{"age":[0-9]*,"keep":10,"grace":[0-9]*,"foreign_grace":[0-9]*/"tid
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	waited := make(chan error)
-	go func() { waited <- s.WaitPurged(ctx, d) }()
+	isPurging := func() bool { // the lake may have rows of the delete
+		return slices.ContainsFunc(s.current().Tables, func(t *manifest.Table) bool {
+			return t.Lake != nil && slices.ContainsFunc(t.Lake.Purges, func(p manifest.LakePurge) bool { return p.Number == d.Number })
+		})
+	}
+	go func() {
+		waited <- s.awaitChange(ctx, func() bool { return !s.isDeleting(d.Number) && !isPurging() })
+	}()
 	said := map[string]bool{}
-	for s.isPurging(d.Number) && ctx.Err() == nil {
+	for isPurging() && ctx.Err() == nil {
 		for _, p := range s.current().Tables[0].Lake.Purges {
 			said[p.Waits] = true
 		}

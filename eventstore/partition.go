@@ -48,7 +48,7 @@ func (t *Table) state(key partKey) *partitionState {
 	return p
 }
 
-// loadLedgers makes the ledgers of what the manifest and the log have committed.
+// loadLedgers builds the ledgers from the positions in the manifest and the log.
 func (t *Table) loadLedgers() {
 	for _, state := range t.partitions {
 		state.ledger = ledger.New(state.sealedUpTo(math.MaxUint64), nil)

@@ -121,11 +121,11 @@ func (s *Store) Execute(ctx context.Context, q Statement) (*Rows, error) {
 		return rows, err
 	}
 	q.Limits.Time = cmp.Or(q.Limits.Time, s.options.QueryTime, queryTimeDefault)
-	most := cmp.Or(s.options.Memory, memoryDefault)
-	q.Limits.Memory = cmp.Or(q.Limits.Memory, most)
-	if q.Limits.Memory > most {
+	limit := cmp.Or(s.options.Memory, memoryDefault)
+	q.Limits.Memory = cmp.Or(q.Limits.Memory, limit)
+	if q.Limits.Memory > limit {
 		return nil, &event.Fault{
-			Message: fmt.Sprintf("the query asks for %d MiB of memory, and may use %d MiB", q.Limits.Memory>>20, most>>20),
+			Message: fmt.Sprintf("the query asks for %d MiB of memory; the limit is %d MiB", q.Limits.Memory>>20, limit>>20),
 			Hint:    "raise memory below query in the engine's configuration",
 		}
 	}

@@ -108,7 +108,7 @@ func TestErrorsInSQL(t *testing.T) {
 		"SELECT '☾☾' || nowhere FROM events":        {Message: `Referenced column "nowhere" not found in FROM clause!`, Hint: `Candidate bindings: "n"`, Line: 1, Column: 16},
 		"SELECT CAST(email AS INTEGER) FROM events": {Message: `Could not convert string 'x' to INT32 when casting from source column email`, Line: 1, Column: 8},
 		"SELECT $1":          {Message: "the query has 1 parameters, and 0 values are given"},
-		"DROP VIEW events":   {Message: "the statement is not one that only reads", Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"},
+		"DROP VIEW events":   {Message: "only reading statements are allowed", Hint: "SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE and EXPLAIN are answered"},
 		"SELECT 1; SELECT 2": {Message: "2 statements at once", Hint: "send one statement"},
 	} {
 		rows, err := s.Query(context.Background(), sql)

@@ -79,12 +79,12 @@ func (q *queries) remove(r *runningQuery) {
 type QueryInfo struct {
 	ID      uint64    `json:"id" sql:"UBIGINT" doc:"number, for KILL"`
 	State   string    `json:"state" sql:"VARCHAR" doc:"running or waiting"`
-	Started time.Time `json:"started" sql:"TIMESTAMP" doc:"when it was started, or asked if it waits"`
-	Seconds float64   `json:"seconds" sql:"DOUBLE" doc:"since then"`
+	Started time.Time `json:"started" sql:"TIMESTAMP" doc:"start time, or arrival time if it waits"`
+	Seconds float64   `json:"seconds" sql:"DOUBLE" doc:"seconds since then"`
 	Rows    int64     `json:"rows" sql:"BIGINT" doc:"rows that the client has received; 0 in the formats arrow and parquet"`
 	Memory  int64     `json:"memory" sql:"BIGINT" doc:"bytes that it may use; 0 for a tail"`
 	Time    float64   `json:"time" sql:"DOUBLE" doc:"seconds that it may take; 0 for a tail, which has no limit"`
-	Client  string    `json:"client" sql:"VARCHAR" doc:"who asks"`
+	Client  string    `json:"client" sql:"VARCHAR" doc:"client address, or socket"`
 	SQL     string    `json:"sql" sql:"VARCHAR" doc:"the statement; TAIL for a tail"`
 }
 
@@ -131,7 +131,7 @@ func (s *Store) executeControl(q Statement) (*Rows, error) {
 	case kill != nil:
 		id, err := strconv.ParseUint(kill[1], 10, 64)
 		if err != nil || !s.Kill(id) {
-			return nil, &event.Fault{Message: "no query has number " + kill[1], Hint: "SHOW QUERIES lists those that run"}
+			return nil, &event.Fault{Message: "no query has number " + kill[1], Hint: "SHOW QUERIES lists the running queries"}
 		}
 		rows = &memoryRows{columns: []catalog.Column{{Name: "killed", Type: "UBIGINT"}}, rows: [][]any{{id}}}
 	case showQueries.MatchString(q.SQL):
@@ -199,12 +199,12 @@ const slowTextMax = 4 << 10
 // A SlowQuery is a query that took long and has ended.
 type SlowQuery struct {
 	ID      uint64    `json:"id" sql:"UBIGINT" doc:"number that it had in queries"`
-	Started time.Time `json:"started" sql:"TIMESTAMP" doc:"when it was started"`
+	Started time.Time `json:"started" sql:"TIMESTAMP" doc:"start time"`
 	Seconds float64   `json:"seconds" sql:"DOUBLE" doc:"until its client had the result, or it failed"`
 	Waited  float64   `json:"waited" sql:"DOUBLE" doc:"seconds that it waited for other queries before"`
 	Rows    int64     `json:"rows" sql:"BIGINT" doc:"rows that the client has received; 0 in the formats arrow and parquet"`
 	Error   string    `json:"error,omitempty" sql:"VARCHAR" doc:"why it failed, or was ended"`
-	Client  string    `json:"client" sql:"VARCHAR" doc:"who asked"`
+	Client  string    `json:"client" sql:"VARCHAR" doc:"client address, or socket"`
 	SQL     string    `json:"sql" sql:"VARCHAR" doc:"the statement, at most its first 4,096 bytes"`
 }
 

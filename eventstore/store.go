@@ -46,8 +46,8 @@ type Options struct {
 	Queries int   // concurrent queries; default 16
 	// QueryTime limits the time of a query, until its Rows are closed; default 30 s.
 	QueryTime time.Duration
-	// SlowQuery is the time from which on a query is logged and listed as slow; default 1 s, and
-	// less than 0 for none.
+	// Queries that take at least SlowQuery are logged and listed as slow; default 1 s, and less
+	// than 0 for none.
 	SlowQuery time.Duration
 	System    []systemtable.Table // in addition to the built-in system tables
 	Log       *slog.Logger        // receives maintenance failures; nil discards them

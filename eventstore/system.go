@@ -83,7 +83,7 @@ func (s *Store) workerRows() iter.Seq2[any, error] {
 		for _, w := range s.worker.Workers() {
 			row := systemtable.Worker{
 				PID: w.PID, Role: w.Role, State: "running", Started: w.Started.UTC().Truncate(time.Microsecond),
-				Memory: w.Memory, Limit: w.Limit, Requests: w.Requests, Taken: w.Taken,
+				Memory: w.Memory, Limit: w.Limit, Requests: w.Requests, RequestsTotal: w.RequestsTotal,
 			}
 			if w.Retired {
 				row.State = "retired"

@@ -228,7 +228,7 @@ func TestDecimals(t *testing.T) {
 	}
 	err := p.Append(context.Background(), outputOf(5, `{"id":6,"price":1}`, `{"id":7,"price":0.001}`, `[]`, `{"id":8,"price":1e16}`))
 	rejected, ok := errors.AsType[*RejectedRows](err)
-	if !ok || len(rejected.Rows) != 3 || rejected.Rows[0].Row != 1 || rejected.Rows[2].Row != 3 || !strings.Contains(rejected.Rows[2].Reason, "column price wants decimal(18,2), got 1e16") {
+	if !ok || len(rejected.Rows) != 3 || rejected.Rows[0].Row != 1 || rejected.Rows[2].Row != 3 || !strings.Contains(rejected.Rows[2].Reason, "column price: 1e16 does not fit decimal(18,2)") {
 		t.Errorf("digits that the column does not have: %v", err)
 	}
 	price.Digits.Scale = 3

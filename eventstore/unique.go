@@ -161,7 +161,7 @@ func (u *uniqueKeys) claim(ctx context.Context, b *buffer, rows rowRuns, now tim
 			if known[i] {
 				e := u.set.Add(&hashes[i], oldest, c.now)
 				if e == nil {
-					c.settle(keyset.Released)
+					c.setTime(keyset.Released)
 					return nil, nil, u.errFull()
 				}
 				if e.Counts(oldest) {
@@ -221,14 +221,14 @@ func (c *keyClaim) end(durable bool) {
 	defer c.keys.mu.Unlock()
 	if durable {
 		c.keys.repeated.Add(c.repeated)
-		c.settle(c.now)
+		c.setTime(c.now)
 	} else {
-		c.settle(keyset.Released)
+		c.setTime(keyset.Released)
 	}
 }
 
-// settle sets the time of the claimed entries. The caller holds keys.mu.
-func (c *keyClaim) settle(time uint32) {
+// setTime sets the time of the claimed entries. The caller holds keys.mu.
+func (c *keyClaim) setTime(time uint32) {
 	if len(c.hashes) == 0 {
 		return
 	}

@@ -17,7 +17,7 @@ type Query struct {
 	Key       string        `yaml:"key" example:"tls/server.key" help:"key file of the certificate"`
 	Time      time.Duration `yaml:"time" default:"30s" example:"2m" help:"time limit of a query"`
 	Memory    int           `yaml:"memory,size" default:"256MiB" example:"1GiB" help:"memory limit of a query"`
-	Slow      time.Duration `yaml:"slow" default:"1s" example:"5s" help:"time from which on a query is logged as slow, and listed in perigee.slow_queries"`
+	Slow      time.Duration `yaml:"slow" default:"1s" example:"5s" help:"log queries that take at least this long, and list them in perigee.slow_queries"`
 	LakeCache int           `yaml:"lake_cache,size" default:"1GiB" example:"20GiB" help:"disk space for data that have left for a lake (tables.NAME.lake.local) and that queries need"`
 	origin
 }

@@ -30,7 +30,7 @@ var lakeMetrics = []lakeMetric{
 			}
 			return 0
 		}),
-	newLakeMetric("committed_timestamp_seconds", "Time at which the lake was last known to have all that was ordered, in seconds since 1970; 0 before the first time.",
+	newLakeMetric("committed_timestamp_seconds", "Time at which the engine last confirmed that the lake has every ordered step, in seconds since 1970; 0 before the first time.",
 		func(s *catalog.LakeState, _ time.Time) float64 {
 			if s.Committed.IsZero() {
 				return 0

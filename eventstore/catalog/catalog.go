@@ -56,8 +56,8 @@ type Delete struct {
 	Table       string    `json:"table"`
 	Where       string    `json:"where"` // condition in SQL
 	RequestedAt time.Time `json:"asked"`
-	// Lake says what of the table's lake may still have the rows, once the store itself has
-	// none. Until is when it is asked again.
+	// Lake names what in the lake may still contain the rows after the store removed them.
+	// Until is the time of the next check.
 	Lake  string    `json:"lake,omitempty"`
 	Until time.Time `json:"until,omitzero"`
 	// Error says why the last file in the lake could not be fetched, to rewrite it without the rows.

@@ -152,7 +152,7 @@ func (f *ParquetFile) addColumn(name, kind string) error {
 		c.Type, known = parquetTypes[kind]
 	}
 	if !known {
-		return &event.PermanentError{Err: fmt.Errorf("eventstore: column %s has the type %s, which no table has", name, kind), Hint: "leave the column out of the file, or cast it there"}
+		return &event.PermanentError{Err: fmt.Errorf("eventstore: column %s has the unsupported type %s", name, kind), Hint: "leave the column out of the file, or cast it there"}
 	}
 	if cast := parquetCasts[base]; cast != "" {
 		c.sql = "CAST(" + c.sql + " AS " + cast + ")"
@@ -222,7 +222,7 @@ func (f *ParquetFile) encode(row []any) (doc []byte, rejected *catalog.RejectedR
 			continue
 		}
 		if bad := unencodable(row[i]); bad != "" && rejected == nil {
-			rejected = &catalog.RejectedRow{Column: c.Name, Reason: "it has " + bad + ", which no JSON number is"}
+			rejected = &catalog.RejectedRow{Column: c.Name, Reason: "JSON cannot represent " + bad}
 		}
 		members, isRest := restMembers(c.Name, row[i])
 		if isRest && members == "" {
@@ -242,7 +242,7 @@ func (f *ParquetFile) encode(row []any) (doc []byte, rejected *catalog.RejectedR
 	if bytes.IndexByte(f.doc, '\n') >= 0 { // a JSON column may hold newlines between values; documents are single lines
 		var compact bytes.Buffer
 		if json.Compact(&compact, f.doc) != nil {
-			return []byte("{}"), &catalog.RejectedRow{Reason: "a JSON column has no valid JSON"}
+			return []byte("{}"), &catalog.RejectedRow{Reason: "a JSON column contains invalid JSON"}
 		}
 		f.doc = compact.Bytes()
 	}

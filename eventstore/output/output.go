@@ -163,13 +163,13 @@ type shownRows struct {
 // readShown reads the rows that a table shows: rows from both ends if the statement sets
 // their number, otherwise the first rows.
 func readShown(rows Rows) (s shownRows, err error) {
-	head, most := TableRowsMax, TableRowsMax
+	head, maxRows := TableRowsMax, TableRowsMax
 	tail := 0
 	if rows.Shown() > 0 {
-		head, tail, most = (rows.Shown()+1)/2, rows.Shown()/2, countedRows
+		head, tail, maxRows = (rows.Shown()+1)/2, rows.Shown()/2, countedRows
 	}
 	var last [][]any // a ring buffer
-	for ; s.all < most && rows.Next(); s.all++ {
+	for ; s.all < maxRows && rows.Next(); s.all++ {
 		switch row := rows.Row(); {
 		case s.all < head:
 			s.rows = append(s.rows, row)
@@ -179,7 +179,7 @@ func readShown(rows Rows) (s shownRows, err error) {
 			last[(s.all-head)%tail] = row
 		}
 	}
-	s.more = s.all == most && rows.Next() || rows.Truncated()
+	s.more = s.all == maxRows && rows.Next() || rows.Truncated()
 	if tail > 0 && s.all > head+tail {
 		s.gap = head
 		oldest := (s.all - head) % tail

@@ -34,7 +34,7 @@ const truncatedTrailer = "Perigee-Truncated"
 // of type application/json is an object with the SQL and settings; any other body is the SQL
 // itself. The URL may hold settings too: the format (by default the one that the Accept
 // header names, else json), the limits rows, time and memory, and parameters as param.NAME or
-// param.NAME:TYPE. most bounds the limits that a request may ask for; its zero fields are
+// param.NAME:TYPE. limits are the maximum limits that a request may ask for; its zero fields are
 // unlimited.
 //
 // Handler answers an invalid query with status 400 and an event.Fault as JSON. An error after the first
@@ -43,7 +43,7 @@ const truncatedTrailer = "Perigee-Truncated"
 //
 // Handler rejects requests from web pages in a local browser: it checks the Origin header,
 // and the Host header on loopback addresses.
-func Handler(s *eventstore.Store, most eventstore.Limits) http.Handler {
+func Handler(s *eventstore.Store, limits eventstore.Limits) http.Handler {
 	answer := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -52,7 +52,7 @@ func Handler(s *eventstore.Store, most eventstore.Limits) http.Handler {
 		}
 		q, err := readStatement(w, req)
 		if err == nil {
-			err = checkLimits(q.Limits, most)
+			err = checkLimits(q.Limits, limits)
 		}
 		if err != nil {
 			writeError(w, http.StatusBadRequest, err)

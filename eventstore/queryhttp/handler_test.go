@@ -50,7 +50,7 @@ func TestHandler(t *testing.T) {
 		{"limit", "POST", "?format=ndjson&rows=1", "", `FROM events ORDER BY id`, 200, "application/x-ndjson", "{\"id\":1,\"name\":\"x\"}\n"},
 		{"error", "POST", "", "", "SELECT\nnope FROM events", 400, "application/json", `{"error":"Referenced column \"nope\" not found in FROM clause!","hint":"Candidate bindings: \"name\"","line":2,"column":1}` + "\n"},
 		{"format", "POST", "?format=xml", "", `SELECT 1`, 400, "application/json", `{"error":"unknown format \"xml\": one of [table json ndjson csv arrow parquet]"}` + "\n"},
-		{"bad limit", "POST", "?rows=x", "", `SELECT 1`, 400, "application/json", `{"error":"rows is \"x\", not a number of rows"}` + "\n"},
+		{"bad limit", "POST", "?rows=x", "", `SELECT 1`, 400, "application/json", `{"error":"invalid rows \"x\": use a whole number above 0"}` + "\n"},
 		{"get", "GET", "", "", ``, 405, "application/json", `{"error":"send the SQL as the body of a POST"}` + "\n"},
 		{"fails before its first row", "POST", "", "", `SELECT error('no')`, 400, "application/json", `{"error":"no"}` + "\n"},
 	} {

@@ -118,15 +118,15 @@ func readAddress(q *eventstore.Statement, settings url.Values) (err error) {
 			q.Format = eventstore.Format(text)
 		case "rows":
 			if q.Limits.Rows, err = strconv.ParseInt(text, 10, 64); err != nil || q.Limits.Rows < 1 {
-				err = fmt.Errorf("rows is %q, not a number of rows", text)
+				err = fmt.Errorf("invalid rows %q: use a whole number above 0", text)
 			}
 		case "shown":
 			if q.Shown, err = strconv.Atoi(text); err != nil || q.Shown < 1 || q.Shown > output.TableRowsMax {
-				err = fmt.Errorf("shown is %q, not a number of rows up to %d", text, output.TableRowsMax)
+				err = fmt.Errorf("invalid shown %q: use a whole number from 1 to %d", text, output.TableRowsMax)
 			}
 		case "time":
 			if q.Limits.Time, err = time.ParseDuration(text); err != nil || q.Limits.Time <= 0 {
-				err = fmt.Errorf("time is %q, not a duration such as 10s", text)
+				err = fmt.Errorf("invalid time %q: use a duration such as 10s", text)
 			}
 		case "memory":
 			if q.Limits.Memory, err = sqltext.ParseSize(text); err != nil {
@@ -150,15 +150,15 @@ func readAddress(q *eventstore.Statement, settings url.Values) (err error) {
 }
 
 // checkLimits rejects limits above the allowed maximum.
-func checkLimits(asked, most eventstore.Limits) error {
+func checkLimits(asked, limits eventstore.Limits) error {
 	switch {
-	case most.Time > 0 && asked.Time > most.Time:
+	case limits.Time > 0 && asked.Time > limits.Time:
 		return &event.Fault{
-			Message: fmt.Sprintf("the query asks for %v, and may take %v", asked.Time, most.Time),
+			Message: fmt.Sprintf("the query asks for %v; the limit is %v", asked.Time, limits.Time),
 			Hint:    "raise time below query in the engine's configuration",
 		}
-	case most.Rows > 0 && asked.Rows > most.Rows:
-		return &event.Fault{Message: fmt.Sprintf("the query asks for %d rows, and may have %d", asked.Rows, most.Rows)}
+	case limits.Rows > 0 && asked.Rows > limits.Rows:
+		return &event.Fault{Message: fmt.Sprintf("the query asks for %d rows; the limit is %d", asked.Rows, limits.Rows)}
 	}
 	return nil
 }

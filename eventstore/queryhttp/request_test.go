@@ -69,8 +69,8 @@ func TestRequests(t *testing.T) {
 		{"number too wide", "", "application/json", `{"sql":"SELECT $1","params":[9223372036854775808]}`, 400, `{"error":"parameter 1: \"9223372036854775808\" is not a whole number of 64 bits","hint":"types are bool, int32, int64, float64, decimal, string, timestamp, timestamp_ns, json, bytes"}` + "\n"},
 		{"unknown key", "", "application/json", `{"SQL":"SELECT 1","parms":[]}`, 400, `{"error":"the body is not the JSON of a request: json: unknown field \"parms\"","hint":"send {\"sql\": \"…\", \"params\": {…}}, or the SQL alone as text/plain"}` + "\n"},
 		{"unknown setting", "?limit=1", "", `SELECT 1`, 400, `{"error":"unknown setting \"limit\": format, rows, time, memory and param.NAME are known"}` + "\n"},
-		{"time beyond the most", "?time=2m", "", `SELECT 1`, 400, `{"error":"the query asks for 2m0s, and may take 1m0s","hint":"raise time below query in the engine's configuration"}` + "\n"},
-		{"memory beyond the most", "?memory=1GiB", "", `SELECT 1`, 400, `{"error":"the query asks for 1024 MiB of memory, and may use 256 MiB","hint":"raise memory below query in the engine's configuration"}` + "\n"},
+		{"time beyond the limit", "?time=2m", "", `SELECT 1`, 400, `{"error":"the query asks for 2m0s; the limit is 1m0s","hint":"raise time below query in the engine's configuration"}` + "\n"},
+		{"memory beyond the limit", "?memory=1GiB", "", `SELECT 1`, 400, `{"error":"the query asks for 1024 MiB of memory; the limit is 256 MiB","hint":"raise memory below query in the engine's configuration"}` + "\n"},
 		{"too little time", "?time=50ms", "", endless, 400, `{"error":"the query took longer than 50ms","hint":"narrow it by time"}` + "\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestBinaryFormats(t *testing.T) {
 	for sql, want := range map[string]string{
 		`SELECT error('no')`:                    `{"error":"no"}`,
 		`SELECT nope`:                           `{"error":"Referenced column \"nope\" was not found`,
-		`COPY (SELECT 1) TO '/tmp/x'`:           `{"error":"the statement is not one that only reads"`,
+		`COPY (SELECT 1) TO '/tmp/x'`:           `{"error":"only reading statements are allowed"`,
 		`SELECT 1) TO '/tmp/x' (FORMAT csv) --`: `{"error":"syntax error`,
 		`SELECT 1; SELECT 2`:                    `{"error":"2 statements at once"`,
 		`SHOW QUERIES`:                          `{"error":"SHOW QUERIES is not answered as parquet"`,
@@ -268,14 +268,14 @@ func TestReadStatement(t *testing.T) {
 			eventstore.Statement{SQL: "a", Format: eventstore.FormatCSV, Limits: eventstore.Limits{Rows: 7, Time: 2 * time.Second, Memory: 2 << 20}}, ""},
 		{"/?rows=9", "application/json", "", `{"sql": "a", "rows": 7}`, eventstore.Statement{SQL: "a", Format: eventstore.FormatJSON, Limits: eventstore.Limits{Rows: 9}}, ""},
 		{"/", "text/plain", "", `{"sql": "a"}`, eventstore.Statement{SQL: `{"sql": "a"}`, Format: eventstore.FormatJSON}, ""},
-		{"/?rows=0", "", "", "", eventstore.Statement{}, `rows is "0", not a number of rows`},
-		{"/?rows=x", "", "", "", eventstore.Statement{}, `rows is "x", not a number of rows`},
-		{"/?time=0s", "", "", "", eventstore.Statement{}, `time is "0s", not a duration such as 10s`},
-		{"/?time=10", "", "", "", eventstore.Statement{}, `time is "10", not a duration such as 10s`},
+		{"/?rows=0", "", "", "", eventstore.Statement{}, `invalid rows "0": use a whole number above 0`},
+		{"/?rows=x", "", "", "", eventstore.Statement{}, `invalid rows "x": use a whole number above 0`},
+		{"/?time=0s", "", "", "", eventstore.Statement{}, `invalid time "0s": use a duration such as 10s`},
+		{"/?time=10", "", "", "", eventstore.Statement{}, `invalid time "10": use a duration such as 10s`},
 		{"/?memory=lots", "", "", "", eventstore.Statement{}, `memory: `},
 		{"/?format=xml", "", "", "", eventstore.Statement{}, `unknown format "xml"`},
 		{"/?param=1", "", "", "", eventstore.Statement{}, `unknown setting "param"`},
-		{"/", "application/json", "", `{"rows": -1}`, eventstore.Statement{}, `rows is "-1", not a number of rows`},
+		{"/", "application/json", "", `{"rows": -1}`, eventstore.Statement{}, `invalid rows "-1": use a whole number above 0`},
 		{"/", "application/json", "", `{"params": 1}`, eventstore.Statement{}, "params are neither"},
 		{"/", "application/json", "", `{} {}`, eventstore.Statement{}, "the body has more than one JSON object"},
 		{"/", "application/json", "", `SELECT 1`, eventstore.Statement{}, "the body is not the JSON of a request"},
@@ -309,8 +309,8 @@ func TestReadStatement(t *testing.T) {
 
 func TestCheckLimits(t *testing.T) {
 	for _, test := range []struct {
-		asked, most eventstore.Limits
-		allowed     bool
+		asked, limits eventstore.Limits
+		allowed       bool
 	}{
 		{eventstore.Limits{}, eventstore.Limits{}, true},
 		{eventstore.Limits{Rows: 1 << 60, Time: time.Hour}, eventstore.Limits{}, true},
@@ -319,8 +319,8 @@ func TestCheckLimits(t *testing.T) {
 		{eventstore.Limits{Time: time.Minute + 1}, eventstore.Limits{Time: time.Minute}, false},
 		{eventstore.Limits{}, eventstore.Limits{Rows: 1, Time: 1}, true},
 	} {
-		if err := checkLimits(test.asked, test.most); (err == nil) != test.allowed {
-			t.Errorf("%+v of %+v: %v", test.asked, test.most, err)
+		if err := checkLimits(test.asked, test.limits); (err == nil) != test.allowed {
+			t.Errorf("%+v of %+v: %v", test.asked, test.limits, err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ type Segment struct {
 	Schema  *uint64    `json:"schema_version,omitempty" sql:"UBIGINT" doc:"version of the table's schema; null in the log, which has several"`
 	Bloom   bool       `json:"bloom" sql:"BOOLEAN" doc:"it has a bloom filter"`
 	// Recomputing is null once all recomputes of the file are done.
-	Recomputing string `json:"recomputing,omitempty" sql:"VARCHAR" doc:"the computed column whose values a recompute has yet to fill here, of several the first; null in the log"`
+	Recomputing string `json:"recomputing,omitempty" sql:"VARCHAR" doc:"first computed column that a recompute still has to fill; null in the log"`
 }
 
 // Segments yields the rows of the system table segments: the files in a manifest, and the log up

@@ -166,7 +166,7 @@ func buildFilters(ctx context.Context, conn *duckdb.Conn, parquet string, c mani
 		texts, numbers := batch.Column(0).(*array.String), batch.Column(1).(*array.Int64)
 		for i := range texts.Len() {
 			if numbers.Value(i) != row {
-				return fmt.Errorf("row %d of %s comes instead of row %d", numbers.Value(i), parquet, row)
+				return fmt.Errorf("got row %d of %s, want row %d", numbers.Value(i), parquet, row)
 			}
 			if row == end && len(filters)+1 < len(groups) {
 				finish()
@@ -192,7 +192,7 @@ func buildFilters(ctx context.Context, conn *duckdb.Conn, parquet string, c mani
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// blooms keeps bloom files mapped.
+// A Cache keeps bloom files mapped.
 type Cache struct {
 	mu    sync.Mutex
 	files map[string]*bloomFile // by path; nil for an unusable file

@@ -29,7 +29,7 @@ func resultTypes(res *duck.Result) ([]protocol.Type, error) {
 	var types []protocol.Type
 	for i := range duck.ColumnCount(res) {
 		logical := duck.ColumnLogicalType(res, i)
-		t, ok := takeApart(logical)
+		t, ok := describeType(logical)
 		duck.DestroyLogicalType(&logical)
 		if !ok {
 			return nil, &event.Fault{
@@ -42,7 +42,7 @@ func resultTypes(res *duck.Result) ([]protocol.Type, error) {
 	return types, nil
 }
 
-func takeApart(logical duck.LogicalType) (t protocol.Type, ok bool) {
+func describeType(logical duck.LogicalType) (t protocol.Type, ok bool) {
 	id := duck.GetTypeId(logical)
 	if t.Name, ok = simpleTypes[id]; ok {
 		if duck.LogicalTypeGetAlias(logical) == "JSON" {
@@ -81,7 +81,7 @@ func takeApart(logical duck.LogicalType) (t protocol.Type, ok bool) {
 
 func addChild(t *protocol.Type, logical duck.LogicalType) bool {
 	defer duck.DestroyLogicalType(&logical)
-	child, ok := takeApart(logical)
+	child, ok := describeType(logical)
 	t.Children = append(t.Children, child)
 	return ok
 }

@@ -1,4 +1,4 @@
-// What the table functions share that fill vectors of DuckDB.
+// Helpers shared by the table functions that fill DuckDB vectors.
 #ifndef PERIGEE_VECTOR_H
 #define PERIGEE_VECTOR_H
 

@@ -54,9 +54,9 @@ func (s *Set) SetLimit(memory int64) { s.partMax = New(memory).partMax }
 
 // LiftLimit lets the set take any memory until restore is called.
 func (s *Set) LiftLimit() (restore func()) {
-	most := s.partMax
+	partMax := s.partMax
 	s.partMax = math.MaxInt
-	return func() { s.partMax = most }
+	return func() { s.partMax = partMax }
 }
 
 // Counts reports whether the entry is in use and its key arrived after oldest.
@@ -112,9 +112,9 @@ func (p *part) freeEntry(hash *manifest.KeyHash) *Entry {
 	return &p.entries[i]
 }
 
-// grow makes room for more entries; it evicts expired keys first. It reports whether it made
+// grow makes room for more entries, up to maxEntries; it evicts expired keys first. It reports whether it made
 // room. After a failure it tries again once a second.
-func (p *part) grow(most int, oldest, now uint32) bool {
+func (p *part) grow(maxEntries int, oldest, now uint32) bool {
 	if p.full == now {
 		return false
 	}
@@ -124,7 +124,7 @@ func (p *part) grow(most int, oldest, now uint32) bool {
 			count++
 		}
 	}
-	size := min(max(len(p.entries), count+count/2, partMin), most)
+	size := min(max(len(p.entries), count+count/2, partMin), maxEntries)
 	if size-size/8-count < 1+size/64 { // too little room for the work
 		p.full = now
 		return false

@@ -70,8 +70,8 @@ type fetch struct {
 	err    error // once done is closed
 }
 
-// fetchesMax is the maximum number of files fetched at once from a bucket: one that is slow holds up no
-// other.
+// fetchesMax is the maximum number of files fetched at once from a bucket, so that a slow bucket does
+// not delay others.
 const fetchesMax = 4
 
 // New returns a cache of up to limit bytes. temp is a folder on the file system of the store.
@@ -102,8 +102,8 @@ func (c *Cache) Adopt(f File) {
 	c.trim(c.limit)
 }
 
-// Leave records that a file, which is on disk, is about to leave it. Leave it once a manifest
-// says so and readers of earlier ones have ended (Left), or keep it (Stay).
+// Leave records that the data of a file are about to be removed from disk. Call Left once a manifest
+// says so and readers of earlier ones have ended, or Stay to keep them.
 func (c *Cache) Leave(f File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *Cache) Left(path string) {
 	}
 }
 
-// Stay gives a file up to the store, which has it on disk again, or still has. Queries that have
+// Stay hands a file back to the store, which has it on disk again, or still has. Queries that have
 // pinned it continue to read it.
 func (c *Cache) Stay(path string) {
 	c.mu.Lock()

@@ -68,7 +68,7 @@ func (c *Cache) write(ctx context.Context, w io.Writer, f *File) error {
 		return err
 	}
 	if n != f.Remote.Data || hex.EncodeToString(sum.Sum(nil)) != f.Remote.Sum {
-		return objectError(f.Remote.Address, errors.New("its data are not those that the store has put there: their checksum differs"),
+		return objectError(f.Remote.Address, errors.New("checksum mismatch: the object is not the one that the store published"),
 			"put the object back from a backup or an older version in the bucket; rows of other files can still be read")
 	}
 	footer, err := durable.ReadFile(f.Footer)

@@ -25,11 +25,11 @@ const (
 // footerMax bounds the footer of an object, which is read into memory.
 const footerMax = 256 << 20
 
-// footerOf returns the size of a file's footer, which its last bytes tell.
-func footerOf(tail []byte, size int64) (int64, error) {
+// footerSize returns the size of a file's footer, read from its last bytes.
+func footerSize(tail []byte, size int64) (int64, error) {
 	length := tailSize + int64(binary.LittleEndian.Uint32(tail))
 	if string(tail[4:]) != magic || length > min(size-int64(len(magic)), footerMax) {
-		return 0, errors.New("it does not end as a Parquet file does")
+		return 0, errors.New("it has no Parquet footer")
 	}
 	return length, nil
 }
@@ -58,7 +58,7 @@ func (c *Cache) Verify(ctx context.Context, path, address string) (r manifest.Re
 	if _, err := file.ReadAt(tail[:], max(stat.Size()-tailSize, 0)); err != nil {
 		return r, nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	length, err := footerOf(tail[:], stat.Size())
+	length, err := footerSize(tail[:], stat.Size())
 	if err != nil {
 		return r, nil, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -74,7 +74,7 @@ func (c *Cache) Verify(ctx context.Context, path, address string) (r manifest.Re
 	if err != nil {
 		return r, nil, err
 	}
-	if length, err := footerOf(other[len(other)-tailSize:], info.size); err != nil || length != int64(len(other)) {
+	if length, err := footerSize(other[len(other)-tailSize:], info.size); err != nil || length != int64(len(other)) {
 		return r, nil, differs("its footer does not begin where the data of the file end")
 	}
 	sum, whole := sha256.New(), md5.New()

@@ -343,10 +343,10 @@ static void gather_column(duckdb_vector vector, const log_scan *scan, uint64_t c
 // texts are short, because the reader holds the whole chunk in memory.
 static void read_ordered(const log_scan *scan, const scan_state *state, scan_cursor *cursor, duckdb_data_chunk output) {
 	const scan_place *places = scan->order + cursor->row;
-	uint64_t rows = 0, bytes = 0, most = scan->order_count - cursor->row;
-	if (most > duckdb_vector_size())
-		most = duckdb_vector_size();
-	while (rows < most && bytes < CHUNK_TEXT_BYTES)
+	uint64_t rows = 0, bytes = 0, max_rows = scan->order_count - cursor->row;
+	if (max_rows > duckdb_vector_size())
+		max_rows = duckdb_vector_size();
+	while (rows < max_rows && bytes < CHUNK_TEXT_BYTES)
 		bytes += text_bytes(scan, places[rows++]);
 	for (uint64_t i = 0; i < state->column_count; i++) {
 		uint64_t column = state->columns[i];

@@ -82,7 +82,7 @@ func Register(c duck.Connection) error {
 
 // New publishes a scan of frames under a unique id. The mapped files of the frames must
 // stay mapped until Close. The scan may exclude rows that have none of the texts in equal,
-// which is keyed by lower-case column name. newScan returns an error if a frame's column
+// which is keyed by lower-case column name. New returns an error if a frame's column
 // types differ from the manifest, because DuckDB would then read numbers as text addresses.
 func New(id uint64, columns []Column, frames []*Frame, equal map[string][]string) (*Scan, error) {
 	for _, f := range frames {

@@ -62,8 +62,8 @@ func TestMoreContradictions(t *testing.T) {
 		{"has an invalid or duplicate ID 2", func(m *Manifest) {
 			m.Tables = append(m.Tables, &Table{ID: 2, Name: "other"})
 		}},
-		{"column x of schema version 4 has ID 2", func(m *Manifest) { column(m).ID = 2 }},
-		{"column x of schema version 4 has ID 4", func(m *Manifest) { column(m).ID = 4 }},
+		{"column x of schema version 4 has an invalid or duplicate ID 2", func(m *Manifest) { column(m).ID = 2 }},
+		{"column x of schema version 4 has an invalid or duplicate ID 4", func(m *Manifest) { column(m).ID = 4 }},
 		{"not newer than the one before", func(m *Manifest) { m.Tables[0].Schemas[0].Version = 4 }},
 		{"invalid or repeated file", func(m *Manifest) { m.Tables[0].Files = append(m.Tables[0].Files, m.Tables[0].Files[0]) }},
 		{"number that is not assigned", func(m *Manifest) { m.Tables[0].Files[0].Segment = 10 }},

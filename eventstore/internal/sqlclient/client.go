@@ -55,11 +55,11 @@ const (
 	// grace is the time that a worker may take to end a request that was canceled or
 	// timed out. After that it is killed.
 	grace = 2 * time.Second
-	// obeyTime is the time that a worker may take before new queries go to another
-	// worker. moveTime is how much longer its queries without rows wait before they move
-	// there.
-	obeyTime = 100 * time.Millisecond
-	moveTime = 100 * time.Millisecond
+	// cancelWait is the time that a worker may take to cancel a request before new queries
+	// go to another worker. moveTime is how much longer its queries without rows wait before
+	// they move there.
+	cancelWait = 100 * time.Millisecond
+	moveTime   = 100 * time.Millisecond
 	// longTime is the time that a query waits for its first rows beside an older query
 	// before it moves to the spare worker. A spare starts with the second query, unless
 	// queryWorkersMax workers run.

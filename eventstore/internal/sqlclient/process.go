@@ -38,14 +38,14 @@ type process struct {
 	mapped  int64 // bytes mapped after its first request
 
 	// Protected by client.mu.
-	requests int // running requests
-	taken    int // requests since its start
-	peak     int // maximum of requests since it was last 0
-	idle     *time.Timer
-	retired  bool // gets no more requests
-	killed   bool
-	queries  map[*answer]bool // running queries
-	ignoring int              // requests that ignore their cancellation
+	requests      int // running requests
+	requestsTotal int // requests since its start
+	peak          int // maximum of requests since it was last 0
+	idle          *time.Timer
+	retired       bool // gets no more requests
+	killed        bool
+	queries       map[*answer]bool // running queries
+	unresponsive  int              // requests that ignore their cancellation
 }
 
 // start starts a worker. The caller holds client.mu.
@@ -166,7 +166,7 @@ func (c *Client) acquire(q *protocol.Request, alone bool) (*process, error) {
 			return nil, err
 		}
 		c.others[started], p = true, started
-	case p == nil || p.retired || p.ignoring > 0:
+	case p == nil || p.retired || p.unresponsive > 0:
 		next, err := c.next(q)
 		if err != nil {
 			return nil, err
@@ -219,7 +219,7 @@ func (p *process) take() {
 		p.peak = 0
 	}
 	p.peak = max(p.peak, p.requests)
-	p.taken++
+	p.requestsTotal++
 	if p.idle != nil {
 		p.idle.Stop()
 	}
@@ -317,25 +317,25 @@ func memoryOf(pid int, field string) int64 {
 
 // An answer is the parent's side of a running request.
 type answer struct {
-	process *process
-	query   *protocol.Query                                              // nil for other requests
-	stays   bool                                                         // see request
-	fetch   func(ctx context.Context, files []protocol.NeededFile) error // see request
-	started time.Time
-	ctx     context.Context
-	socket  *os.File
-	in      *protocol.Reader
-	stop    func() bool // stops canceling the request with ctx
-	begun   bool        // the worker has read the request
-	once    sync.Once
-	deaf    *time.Timer // see obeyTime
-	long    *time.Timer // see longTime
+	process     *process
+	query       *protocol.Query                                              // nil for other requests
+	stays       bool                                                         // see request
+	fetch       func(ctx context.Context, files []protocol.NeededFile) error // see request
+	started     time.Time
+	ctx         context.Context
+	socket      *os.File
+	in          *protocol.Reader
+	stop        func() bool // stops canceling the request with ctx
+	begun       bool        // the worker has read the request
+	once        sync.Once
+	cancelTimer *time.Timer // see cancelWait
+	long        *time.Timer // see longTime
 
 	// Protected by client.mu.
-	waits    bool // waits for its first rows
-	moved    bool // moved to another worker
-	ignoring bool // ignores its cancellation
-	ended    bool
+	waits        bool // waits for its first rows
+	moved        bool // moved to another worker
+	unresponsive bool // ignores its cancellation
+	ended        bool
 }
 
 // errWorkerLost reports that another request ended the worker. errMoved reports that another
@@ -457,8 +457,8 @@ func (a *answer) open() error {
 // leave it, and then it is killed.
 func (a *answer) cancel() {
 	a.process.client.mu.Lock()
-	if a.deaf == nil {
-		a.deaf = time.AfterFunc(obeyTime, a.abandon)
+	if a.cancelTimer == nil {
+		a.cancelTimer = time.AfterFunc(cancelWait, a.abandon)
 	}
 	a.process.client.mu.Unlock()
 	_ = a.closeWrite()
@@ -475,16 +475,16 @@ func (a *answer) abandon() {
 	if a.ended || a.moved { // an answer that has moved does not block the worker
 		return
 	}
-	a.ignoring = true
-	p.ignoring++
+	a.unresponsive = true
+	p.unresponsive++
 	for other := range p.queries {
 		time.AfterFunc(moveTime, other.move)
 	}
 }
 
-// obeyed records that the request has ended.
-func (a *answer) obeyed() {
-	a.deaf.Stop()
+// markEnded records that the request has ended.
+func (a *answer) markEnded() {
+	a.cancelTimer.Stop()
 	if a.long != nil {
 		a.long.Stop()
 	}
@@ -492,8 +492,8 @@ func (a *answer) obeyed() {
 	defer a.process.client.mu.Unlock()
 	a.ended = true
 	delete(a.process.queries, a)
-	if a.ignoring {
-		a.process.ignoring--
+	if a.unresponsive {
+		a.process.unresponsive--
 	}
 }
 
@@ -507,16 +507,16 @@ func (a *answer) watch() {
 	defer c.mu.Unlock()
 	a.waits = true
 	a.process.queries[a] = true
-	a.long = time.AfterFunc(longTime, a.isLong)
-	if a.process.ignoring > 0 {
+	a.long = time.AfterFunc(longTime, a.onLongWait)
+	if a.process.unresponsive > 0 {
 		time.AfterFunc(moveTime, a.move)
 	}
 }
 
-// isLong runs when a query has run for longTime. If the query has no rows yet and an older
+// onLongWait runs when a query has run for longTime. If the query has no rows yet and an older
 // query may be blocking it, it leaves its worker as soon as the spare is ready. The worker
 // then gets no more requests.
-func (a *answer) isLong() {
+func (a *answer) onLongWait() {
 	p, c := a.process, a.process.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -593,7 +593,7 @@ func (a *answer) finish(err error) error {
 		a.stop()
 		a.cancel()
 		a.drain()
-		a.obeyed()
+		a.markEnded()
 		if err == io.EOF {
 			err = nil
 		} else if err != nil {
@@ -658,7 +658,7 @@ func (a *answer) explain(err error) error {
 		return protocol.ErrQueryMemory
 	}
 	if p.killed {
-		return &event.Fault{Message: "the query did not end when it had to, and its process was killed", Hint: "narrow it by time"}
+		return &event.Fault{Message: "the query ignored its time limit or cancellation, so its process was killed", Hint: "narrow it by time"}
 	}
 	return &crashError{event.Fault{Message: "the query ended the process that ran it: " + endOfProcess(p), Hint: "other queries and writing go on; change the query"}}
 }

@@ -222,17 +222,17 @@ func TestNoFilesLeft(t *testing.T) {
 	f.Want(`SELECT 1`, "1")
 }
 
-// TestDeafQueryHoldsUpNobody checks that a query which ignores its cancellation blocks no
+// TestUnresponsiveQueryHoldsUpNobody checks that a query which ignores its cancellation blocks no
 // other. Queries without a first row, and new ones, go to a fresh worker long before the old
 // one is killed.
-func TestDeafQueryHoldsUpNobody(t *testing.T) {
+func TestUnresponsiveQueryHoldsUpNobody(t *testing.T) {
 	f := newFolder(t, Options{})
 	f.AddTable("events")
 	const limit = 500 * time.Millisecond
-	deaf := make(chan error, 1)
+	unresponsive := make(chan error, 1)
 	go func() {
 		_, err := storetest.Read(f.client.Query(t.Context(), Query{Version: f.M.Version, SQL: `SELECT count(*) FROM range(100000000000) t(i) WHERE i % 7 = 3`, Limits: protocol.Limits{Time: limit}}))
-		deaf <- err
+		unresponsive <- err
 	}()
 	worker := func() (p *process, waiting int) {
 		f.client.mu.Lock()
@@ -260,9 +260,9 @@ func TestDeafQueryHoldsUpNobody(t *testing.T) {
 	default:
 	}
 	if p, _ := worker(); p == first {
-		t.Error("queries still go to the worker that does not obey")
+		t.Error("queries still go to the worker that ignores the cancellation")
 	}
-	if err := <-deaf; err == nil || !strings.Contains(err.Error(), "longer than 500ms") {
+	if err := <-unresponsive; err == nil || !strings.Contains(err.Error(), "longer than 500ms") {
 		t.Errorf("the query that was stopped: %v", err)
 	}
 	<-first.exited
@@ -298,7 +298,7 @@ func TestHeldUpWorkerIsLeft(t *testing.T) {
 		}
 	}
 	workers := eventually("a second worker is ready beside the one of the long query", func(all []WorkerInfo) bool {
-		return len(all) == 2 && all[0].Requests == 1 && all[1].Requests == 0 && all[1].Taken > 0
+		return len(all) == 2 && all[0].Requests == 1 && all[1].Requests == 0 && all[1].RequestsTotal > 0
 	})
 	first, spare := workers[0].PID, workers[1].PID
 	if err := syscall.Kill(first, syscall.SIGSTOP); err != nil {

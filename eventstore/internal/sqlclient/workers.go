@@ -10,14 +10,14 @@ import (
 
 // A WorkerInfo describes a running worker.
 type WorkerInfo struct {
-	PID      int
-	Role     string // query, seal or merge
-	Retired  bool   // it gets no more requests and ends after its current ones
-	Started  time.Time
-	Memory   int64 // private resident memory, in bytes
-	Limit    int64 // maximum of Memory
-	Requests int   // running requests
-	Taken    int   // requests since its start
+	PID           int
+	Role          string // query, seal or merge
+	Retired       bool   // it gets no more requests and ends after its current ones
+	Started       time.Time
+	Memory        int64 // private resident memory, in bytes
+	Limit         int64 // maximum of Memory
+	Requests      int   // running requests
+	RequestsTotal int   // requests since its start
 }
 
 // Workers describes the running workers, oldest first.
@@ -26,7 +26,7 @@ func (c *Client) Workers() (all []WorkerInfo) {
 	for _, p := range c.processes() {
 		all = append(all, WorkerInfo{
 			PID: p.process.Pid, Role: string(p.settings.Role), Retired: p.retired, Started: p.started,
-			Limit: p.settings.Memory, Requests: p.requests, Taken: p.taken,
+			Limit: p.settings.Memory, Requests: p.requests, RequestsTotal: p.requestsTotal,
 		})
 	}
 	c.mu.Unlock()

@@ -29,7 +29,7 @@ const parquetHead = 4
 // a pipe: it takes no disk space, and the query runs at the speed of its reader.
 func (s *session) sendParquet(q *protocol.Query, params []protocol.Param, in *job) error {
 	if q.Limits.Rows > 0 {
-		return &event.Fault{Message: "a limit of rows is not kept in Parquet", Hint: "write LIMIT in the SQL"}
+		return &event.Fault{Message: "Parquet output does not support a row limit", Hint: "write LIMIT in the SQL"}
 	}
 	pipe, path, err := s.makePipe()
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *session) prepareParquet(sql, path string) (stmt duck.PreparedStatement,
 	duck.DestroyPrepare(&checked)
 	parts := sqltext.Split(sql)
 	if len(parts) != 1 {
-		return stmt, statement.ErrNotReading("the query is not one statement that only reads")
+		return stmt, statement.ErrNotReading("only a single reading statement is allowed")
 	}
 	copied := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE %d, DICTIONARY_SIZE_LIMIT %d, WRITE_BLOOM_FILTER false, USE_TMP_FILE false)", parts[0].SQL, sqltext.Literal(path), sentGroupRows, dictionary)
 	if duck.Prepare(s.conn.Native, copied, &stmt) == duck.StateError {

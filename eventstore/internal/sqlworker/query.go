@@ -326,12 +326,12 @@ func (s *session) prepare(sql string, parsed bool) (stmt duck.PreparedStatement,
 		return stmt, duckdb.NewError(message)
 	}
 	if n != 1 || !parsed {
-		return stmt, statement.ErrNotReading("the query is not one statement that only reads")
+		return stmt, statement.ErrNotReading("only a single reading statement is allowed")
 	}
 	if duck.PrepareExtractedStatement(s.conn.Native, stmts, 0, &stmt) == duck.StateError {
 		err = duckdb.NewError(duck.PrepareError(stmt))
 	} else if kind := duck.PreparedStatementType(stmt); kind != duck.StatementTypeSelect && kind != duck.StatementTypeExplain {
-		err = statement.ErrNotReading("the statement is not one that only reads")
+		err = statement.ErrNotReading("only reading statements are allowed")
 	}
 	if err != nil {
 		duck.DestroyPrepare(&stmt)

@@ -260,7 +260,7 @@ func (m *manifests) load(version uint64) (*manifest.Manifest, error) {
 		return nil, err
 	}
 	if read.Version < version {
-		return nil, fmt.Errorf("the manifest has version %d, and version %d is wanted", read.Version, version)
+		return nil, fmt.Errorf("the manifest has version %d; want version %d or newer", read.Version, version)
 	}
 	m.newest = read
 	m.loaded(read)

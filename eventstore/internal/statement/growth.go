@@ -144,7 +144,7 @@ func checkCall(call Node) error {
 		}
 	case strings.HasPrefix(name, "regexp_") && len(args) > 1:
 		if text, ok := ConstantText(args[1]); ok && len(text) > patternMax {
-			return callError(call, "the pattern has %d bytes, and may have %d", len(text), patternMax)
+			return callError(call, "the pattern has %d bytes; the limit is %d", len(text), patternMax)
 		}
 	case name == "range" || name == "generate_series":
 		if _, ok := seriesLength(args); !ok {

@@ -17,16 +17,16 @@ type macro struct {
 var macros = []macro{
 	{"time_buckets(width, first, until)", "The table of the buckets of a width from `first` on, before `until`, in the column `bucket`: join it to fill gaps.",
 		`TABLE SELECT range AS bucket FROM range(time_bucket(width, first), until, width)`},
-	{"rate(n, width)", "`n` per second, where it was counted over an interval.", `n / epoch(width)`},
+	{"rate(n, width)", "`n` divided by the seconds in `width`.", `n / epoch(width)`},
 	{"latest(value, ts)", "The value of the row with the greatest time, as an aggregate.", `arg_max(value, ts)`},
 	{"earliest(value, ts)", "The value of the row with the least time, as an aggregate.", `arg_min(value, ts)`},
 	{"p50(x)", "The median, as an aggregate; interpolated, like the other percentiles.", `quantile_cont(x, 0.5)`},
 	{"p90(x)", "The 90th percentile.", `quantile_cont(x, 0.9)`},
 	{"p95(x)", "The 95th percentile.", `quantile_cont(x, 0.95)`},
 	{"p99(x)", "The 99th percentile.", `quantile_cont(x, 0.99)`},
-	{"session_start(ts, key, gap)", "1 for a row that comes later than `gap` after the one before it of the same key, or first; 0 otherwise. Its running sum numbers the sessions.",
+	{"session_start(ts, key, gap)", "1 if the row is the first of its key or more than `gap` after the previous one, else 0. Its running sum numbers the sessions.",
 		`CAST(coalesce(ts - lag(ts) OVER (PARTITION BY key ORDER BY ts) > gap, true) AS INTEGER)`},
-	{"increase(value, key, ts)", "By how much a counter of a key grew since the row before; a counter that became less began again at 0. The first row has NULL.",
+	{"increase(value, key, ts)", "By how much a counter of a key grew since the previous row; a decrease means that the counter restarted at 0. The first row has NULL.",
 		`CASE WHEN lag(value) OVER (PARTITION BY key ORDER BY ts) <= value THEN value - lag(value) OVER (PARTITION BY key ORDER BY ts)
 			WHEN lag(value) OVER (PARTITION BY key ORDER BY ts) > value THEN value END`},
 }

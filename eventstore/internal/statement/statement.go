@@ -79,7 +79,7 @@ type Statement struct {
 // returns nil if sql is not valid SQL; DuckDB then reports a better error.
 func Parse(c Runner, sql string) (*Statement, error) {
 	if len(sql) > sqlMax {
-		return nil, &event.Fault{Message: fmt.Sprintf("the query has %d bytes, and at most %d are read", len(sql), sqlMax), Hint: "join with a table instead of listing values"}
+		return nil, &event.Fault{Message: fmt.Sprintf("the query has %d bytes; the limit is %d", len(sql), sqlMax), Hint: "join with a table instead of listing values"}
 	}
 	plain := explainWords.ReplaceAllString(sql, "")
 	found, err := c.Run(`SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR)) AS VARCHAR)`, protocol.Param{Value: plain})
@@ -101,7 +101,7 @@ func Parse(c Runner, sql string) (*Statement, error) {
 	case tree.Error && pivotWord.MatchString(plain):
 		return nil, &event.Fault{Message: "PIVOT must list its values", Hint: "write PIVOT events ON event IN ('login', 'logout') USING count(*)"}
 	case tree.Error:
-		return nil, ErrNotReading("the statement is not one that only reads")
+		return nil, ErrNotReading("only reading statements are allowed")
 	case len(tree.Statements) == 0:
 		return nil, ErrNotReading("the query is empty")
 	case len(tree.Statements) > 1:
@@ -276,10 +276,10 @@ func (s source) checkNode(node any, depth int) error {
 
 func (s source) checkObject(node Node, depth int) error {
 	if names, _ := node["column_names"].([]any); len(names) > namesMax {
-		return &event.Fault{Message: fmt.Sprintf("a column's name has %d parts, and at most %d are read", len(names), namesMax)}
+		return &event.Fault{Message: fmt.Sprintf("a column's name has %d parts; the limit is %d", len(names), namesMax)}
 	}
 	if size, ok := node["size"].(float64); ok && size > countMax {
-		return &event.Fault{Message: fmt.Sprintf("an array type has %.0f elements, and at most %d are read", size, countMax), Hint: "use a list: INTEGER[]"}
+		return &event.Fault{Message: fmt.Sprintf("an array type has %.0f elements; the limit is %d", size, countMax), Hint: "use a list: INTEGER[]"}
 	}
 	if name := node.Text("function_name"); name != "" {
 		if !scalarFunctions[strings.ToLower(name)] {

@@ -42,14 +42,14 @@ func lakeSQLType(c *manifest.LakeColumn) string {
 	return lakeSQLTypes[c.Type]
 }
 
-// isNanos reports whether a lake column has the exact numbers of a column of times, beside
-// another one with their microseconds.
+// isNanos reports whether a lake column holds nanoseconds as integers, next to a column with the
+// microseconds.
 func isNanos(all []manifest.LakeColumn, c *manifest.LakeColumn) bool {
 	return slices.ContainsFunc(all, func(other manifest.LakeColumn) bool { return other.ID == manifest.MicrosID(c.ID) })
 }
 
-// IsNatural reports whether the file column with the ID of a lake column, one of all, has its
-// type if the store's column is have.
+// IsNatural reports whether a store column have, stored as it is, has the type of lake column c,
+// one of all.
 func IsNatural(have *manifest.Column, all []manifest.LakeColumn, c *manifest.LakeColumn) bool {
 	if c.ID != have.ID || isNanos(all, c) {
 		return have.Type == event.TimestampNS
@@ -70,7 +70,7 @@ type HiddenColumn struct {
 
 // HiddenColumns returns the columns that files need besides the stored ones, to be read as
 // files of a lake: for each column with nanoseconds one with its microseconds, and for each
-// column of another type than in the lake one with the values that fit, and a _rest with the
+// column whose lake type differs, a column with the values that fit it, and a _rest with the
 // others.
 func HiddenColumns(t *manifest.Table) (hidden []HiddenColumn) {
 	stored := StoredColumns(t)
@@ -140,9 +140,8 @@ func LakeColumnOf(t *manifest.Table, c *manifest.Column) int {
 	return slices.IndexFunc(t.Lake.Columns, func(known manifest.LakeColumn) bool { return known.ID == c.ID })
 }
 
-// Widened returns the table with the columns that its lake will have once a column is widened,
-// which orders have from a step on. It returns nil if no column is being widened, or if orders
-// have it already.
+// Widened returns the table with the columns that orders use from step on, to widen a column. It
+// returns nil if no column is being widened, or if orders use them already.
 func Widened(t *manifest.Table, step uint64) *manifest.Table {
 	w := t.Lake.Widening
 	if w == nil || w.Step > 0 {
@@ -188,7 +187,7 @@ func misfitSQL(t *manifest.Table, c *manifest.Column) string {
 }
 
 const (
-	// exactMax is the largest integer up to which a double has all integers.
+	// A double represents every integer up to exactMax.
 	exactMax = "9007199254740992"
 	// integerPattern matches JSON numbers that are integers in plain notation, but not -0,
 	// and numberPattern all JSON numbers.

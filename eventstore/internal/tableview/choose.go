@@ -62,14 +62,14 @@ const (
 // sets the row ranges that may have them, unless there are too many. It ignores the column
 // that files are sorted by: DuckDB's own statistics locate its values.
 func (s Selection) Choose(b *bloom.Cache, folder string, t *manifest.Table) Selection {
-	hashes, sorted, most := map[int32][]uint64{}, true, rangesMax
+	hashes, sorted, maxRanges := map[int32][]uint64{}, true, rangesMax
 	for _, c := range bloom.Columns(t) {
 		for _, text := range s.Equal[strings.ToLower(c.Name)] {
 			hashes[c.ID] = append(hashes[c.ID], bloom.Hash(text))
 			sorted = sorted && slices.Index(tablesql.SortColumns(t), c.Name) == 0
 		}
 		if len(hashes[c.ID]) > listMax {
-			most = rangesMaxOfList
+			maxRanges = rangesMaxOfList
 		}
 	}
 	if len(hashes) == 0 {
@@ -96,7 +96,7 @@ func (s Selection) Choose(b *bloom.Cache, folder string, t *manifest.Table) Sele
 		}
 	}
 	s.Files = files
-	if !sorted && count <= most {
+	if !sorted && count <= maxRanges {
 		s.Rows = rows
 	}
 	return s

@@ -141,7 +141,7 @@ func printLetter(w io.Writer, l *admin.DeadLetter) error {
 		fmt.Fprintf(&b, "\ntraceback\n%s\n", strings.TrimRight(l.Traceback, "\n"))
 	}
 	if l.Row != "" {
-		fmt.Fprintf(&b, "\nrow, which a retry goes on from without the script\n%s\n", indentJSON([]byte(l.Row)))
+		fmt.Fprintf(&b, "\nrow (a retry continues from here without running the script)\n%s\n", indentJSON([]byte(l.Row)))
 	}
 	original := l.Event()
 	fmt.Fprintf(&b, "\nevent, %s\n%s\n", countOf(len(original), "byte"), indentJSON(original))

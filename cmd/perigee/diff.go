@@ -104,11 +104,11 @@ func (d *diffCommand) compare(c *console) (*compare.Report, error) {
 	comparison := compare.New(sides[0], sides[1], versions[0].Compared())
 	err = d.read(c, conf, versions[0].Config.Name, func(event []byte) error {
 		if interrupted.Err() != nil {
-			return errEnough
+			return errLimitReached
 		}
 		return comparison.Add(ctx, event)
 	})
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil && !errors.Is(err, errLimitReached) {
 		return nil, err
 	}
 	return comparison.Report(ctx)
@@ -129,7 +129,7 @@ func (d *diffCommand) configuration(c *console) (*config.Config, error) {
 		return configFlags{Config: name, Data: d.Data, Allow: d.Allow}.load(context.Background(), c)
 	}
 	if d.Pipeline != "" || d.Waiting {
-		return nil, event.WithHint(usageError("there is no configuration with the pipeline"), "name one with --config FILE")
+		return nil, event.WithHint(usageError("no configuration found for the pipeline"), "name one with --config FILE")
 	}
 	data, _, err := dataFlags{Data: d.Data}.locate(c)
 	return &config.Config{Data: data, Pipelines: []config.Pipeline{{

@@ -65,7 +65,7 @@ const runningVersion = "running"
 // runningCode returns the code that the engine in the data folder runs.
 func (d *diffCommand) runningCode(ctx context.Context, conf *config.Config) (script.Code, error) {
 	if conf.File == "" {
-		return script.Code{}, event.WithHint(usageError("there is no configuration with the running pipeline"), "name one with --config FILE")
+		return script.Code{}, event.WithHint(usageError("no configuration found for the running pipeline"), "name one with --config FILE")
 	}
 	p, err := engine.FindPipeline(conf, d.Pipeline)
 	if err != nil {

@@ -23,7 +23,7 @@ type initCommand struct {
 }
 
 func (initCommand) Help() string {
-	return `Writes a project that runs as it stands: pipeline.yaml, a script, ten events, a test, definitions with which
+	return `Writes a project that runs unchanged: pipeline.yaml, a script, ten events, a test, definitions with which
 an editor completes scripts and configuration, a README and .gitignore. Without flags it asks on a terminal.
 
 With --from it reads events and infers from them the name of the table, its columns with types of the

@@ -74,8 +74,8 @@ func (i *inspectCommand) Run(c *console) error {
 	return err
 }
 
-// errEnough ends reading at the limit.
-var errEnough = errors.New("enough events")
+// errLimitReached ends reading at the limit.
+var errLimitReached = errors.New("the limit is reached")
 
 // inspect reads the events, and passes each to see. An interrupt ends reading a source early, and not
 // the report.
@@ -85,12 +85,12 @@ func (f *eventFlags) inspect(c *console, see func(event []byte)) (*inspect.Inspe
 		x.Add(event)
 		see(event)
 		if x.Events() == f.Limit {
-			return errEnough
+			return errLimitReached
 		}
 		return nil
 	}
 	err := f.read(c, add)
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errLimitReached) {
 		err = nil
 	}
 	return x, err
@@ -154,7 +154,7 @@ func readEvents(c *console, path string, add func([]byte) error) error {
 	hide := progress.show()
 	err := inspect.Read(&countingReader{in, progress}, add)
 	hide()
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil && !errors.Is(err, errLimitReached) {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	return err

@@ -107,7 +107,7 @@ func (r *replayCommand) open(c *console, conf *config.Config, plan *replay.Plan)
 		switch {
 		case interrupted.Err() != nil: // reading a source ends early then
 			return errCopyInterrupted
-		case errors.Is(err, errEnough):
+		case errors.Is(err, errLimitReached):
 			return nil
 		}
 		return err

@@ -96,7 +96,7 @@ type stateRestoreCommand struct {
 	configFlags
 	State string `arg:"" help:"Name of the state."`
 	Unit  string `help:"Unit, as perigee state list names it; required if there are several."`
-	Yes   bool   `short:"y" help:"Do not ask."`
+	Yes   bool   `short:"y" help:"Do not ask for confirmation."`
 }
 
 func (stateRestoreCommand) Help() string {
@@ -104,7 +104,7 @@ func (stateRestoreCommand) Help() string {
 the notes that the home keeps. Use it after the database that is the home was restored to an older
 state, which an engine refuses because its copy is newer, or if the copy is damaged. Stop the engine first.
 
-The copy of before is kept, with another name in the folder of the state. Events that the source still has and that
+The previous copy is kept under another name in the folder of the state. Events that the source still has and that
 the home lost with its older state are read again.
 
 A machine without a copy needs no command: an engine there restores the unit when it takes it over.
@@ -116,7 +116,7 @@ Example:
 func (s *stateRestoreCommand) Run(c *console) error {
 	return s.usePositions(c, func(ctx context.Context, a *admin.Admin) error {
 		if !s.Yes && !a.Remote() {
-			fmt.Fprintf(c.err, "the copy of state %s becomes that of the last note of its home; the copy of now is renamed\n", s.State)
+			fmt.Fprintf(c.err, "the copy of state %s becomes that of the last note of its home; the current copy is renamed\n", s.State)
 			if err := c.confirm("Continue?"); err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func (s *stateRestoreCommand) Run(c *console) error {
 		return c.followSteps(a.RestoreState(ctx, admin.StateTask{State: s.State, Unit: s.Unit}), func(step admin.StateStep) error {
 			fmt.Fprintf(c.out, "unit %s: restored at note %d\n", step.Unit, step.Restored.Note)
 			if step.Restored.Aside != "" {
-				fmt.Fprintf(c.out, "the copy of before is %s: remove it when it is not needed any more\n", step.Restored.Aside)
+				fmt.Fprintf(c.out, "the previous copy is %s: remove it when you no longer need it\n", step.Restored.Aside)
 			}
 			return nil
 		})

@@ -50,7 +50,7 @@ func (e *storedEvents) read(c *console, conf *config.Config, pipeline string, ad
 	case e.Limit > 0:
 		return e.readAll(c, conf, pipeline, limited(e.Limit, add))
 	case e.Last > 0 && e.Table == "":
-		kept := &lastEvents{most: e.Last}
+		kept := &lastEvents{limit: e.Last}
 		if err := e.readAll(c, conf, pipeline, kept.add); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func limited(n uint64, add func([]byte) error) func([]byte) error {
 			return err
 		}
 		if n--; n == 0 {
-			return errEnough
+			return errLimitReached
 		}
 		return nil
 	}
@@ -77,7 +77,7 @@ const lastBytesMax = 64 << 20
 
 // lastEvents keeps the last events of many.
 type lastEvents struct {
-	most   uint64
+	limit  uint64
 	events [][]byte // a ring once it is full
 	next   int
 	bytes  int
@@ -85,7 +85,7 @@ type lastEvents struct {
 
 func (l *lastEvents) add(event []byte) error {
 	l.bytes += len(event)
-	if uint64(len(l.events)) < l.most {
+	if uint64(len(l.events)) < l.limit {
 		l.events = append(l.events, slices.Clone(event))
 	} else {
 		l.bytes -= len(l.events[l.next])
@@ -93,7 +93,7 @@ func (l *lastEvents) add(event []byte) error {
 		l.next = (l.next + 1) % len(l.events)
 	}
 	if l.bytes > lastBytesMax {
-		return fmt.Errorf("the last %d events have more than %d MiB: use fewer", l.most, lastBytesMax>>20)
+		return fmt.Errorf("the last %d events have more than %d MiB: use fewer", l.limit, lastBytesMax>>20)
 	}
 	return nil
 }
@@ -182,6 +182,6 @@ func (e *storedEvents) readTable(data string, add func([]byte) error) error {
 		written.CloseWithError(eventservice.Query(ctx, data, request, written))
 	}()
 	err = inspect.Read(rows, add)
-	rows.CloseWithError(errEnough)
+	rows.CloseWithError(errLimitReached)
 	return err
 }

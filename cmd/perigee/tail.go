@@ -82,7 +82,7 @@ func (t *tailCommand) Run(c *console) error {
 		return p.add(ctx, b)
 	})
 	switch {
-	case errors.Is(err, errEnoughRows) || ctx.Err() != nil:
+	case errors.Is(err, errRowLimitReached) || ctx.Err() != nil:
 		return nil
 	case err == nil:
 		fmt.Fprintln(c.err, "the engine has ended")
@@ -117,8 +117,8 @@ func loadFilter(ctx context.Context, c *console, file string) (script.Script, er
 	return loaded, engine.ScriptError(err, code)
 }
 
-// errEnoughRows ends a tail that has printed its last row.
-var errEnoughRows = errors.New("row limit reached")
+// errRowLimitReached ends a tail that has printed its last row.
+var errRowLimitReached = errors.New("row limit reached")
 
 // A rowPrinter prints the batches of a tail.
 type rowPrinter struct {
@@ -146,16 +146,16 @@ func (p *rowPrinter) add(ctx context.Context, b *catalog.TailBatch) error {
 			return err
 		}
 	}
-	enough := p.limit > 0 && len(rows) >= p.limit-p.printed
-	if enough {
+	atLimit := p.limit > 0 && len(rows) >= p.limit-p.printed
+	if atLimit {
 		rows = rows[:p.limit-p.printed]
 	}
 	p.printed += len(rows)
 	if err := p.print(rows); err != nil {
 		return err
 	}
-	if enough {
-		return errEnoughRows
+	if atLimit {
+		return errRowLimitReached
 	}
 	return nil
 }

@@ -41,9 +41,9 @@ func TestPrintTail(t *testing.T) {
 	}{
 		{0, 0, []string{"1\n2\n", "", "3\n"}, []string{"1", "2", "3"}, nil},
 		{4, 0, []string{"1\n2\n", "3\n"}, []string{"1", "2", "3"}, nil},
-		{3, 0, []string{"1\n2\n", "3\n"}, []string{"1", "2", "3"}, errEnoughRows},
-		{3, 0, []string{"1\n2\n", "3\n4\n"}, []string{"1", "2", "3"}, errEnoughRows},
-		{1, 0, []string{"1\n2\n"}, []string{"1"}, errEnoughRows},
+		{3, 0, []string{"1\n2\n", "3\n"}, []string{"1", "2", "3"}, errRowLimitReached},
+		{3, 0, []string{"1\n2\n", "3\n4\n"}, []string{"1", "2", "3"}, errRowLimitReached},
+		{1, 0, []string{"1\n2\n"}, []string{"1"}, errRowLimitReached},
 		{0, 2, []string{"1\n", "2\n"}, []string{"1"}, failed},
 		{2, 2, []string{"1\n", "2\n"}, []string{"1"}, failed},
 	} {

@@ -27,7 +27,7 @@ type tapCommand struct {
 	Sink   string      `placeholder:"NAME" help:"Show only what is for this sink."`
 	Where  string      `placeholder:"SQL" help:"Print only events for which this condition is true; the JSON of the event is in the column event."`
 	Lua    string      `type:"path" placeholder:"FILE" help:"Pass each event through this script: main returns what to print, or nil to skip the event."`
-	Rate   float64     `default:"10" help:"Print at most so many events in a second of each point and sink; 0 for as many as possible."`
+	Rate   float64     `default:"10" help:"Maximum events per second for each point and sink; 0 means 10,000, the highest rate."`
 	Count  int         `placeholder:"N" help:"End after this number of events."`
 	Format string      `enum:"text,ndjson," default:"" help:"text or ndjson (default: text on a terminal, ndjson elsewhere)."`
 }

@@ -103,7 +103,7 @@ func passGroup(ctx context.Context, filter *eventservice.Filter, group []tap.Eve
 	indexes, err := filter.Pass(ctx, encoded)
 	for _, i := range indexes {
 		if i < 0 || i >= len(group) {
-			return nil, usageError("--where is not one condition")
+			return nil, usageError("--where takes a single SQL condition")
 		}
 		passed = append(passed, group[i])
 	}

@@ -83,8 +83,8 @@ func warehouseOf(s *lake.Settings) (string, error) {
 	return "file://" + path, err
 }
 
-// sqlitePath returns the path in an address of SQLite without its scheme. Four slashes are those of
-// other programs, in which the fourth begins an absolute path.
+// sqlitePath returns the path in an address of SQLite without its scheme. Other programs write an
+// absolute path after four slashes.
 func sqlitePath(rest string) (string, error) {
 	path := strings.TrimPrefix(rest, "//")
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") { // that is a temporary database, or a file in the working folder
@@ -173,7 +173,7 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 			return nil, permanent("give the table another name in the lake", "column %s of table %s has type %s, not %s", column.Name, o.Table, got, spelled(column.Type))
 		}
 		if column.Lake != 0 && column.Lake != int32(field.ID) {
-			return nil, permanent("give the table another name in the lake", "column %s of table %s has field ID %d, and had %d: the table was made again", column.Name, o.Table, field.ID, column.Lake)
+			return nil, permanent("give the table another name in the lake", "column %s of table %s has field ID %d instead of %d: the table was recreated", column.Name, o.Table, field.ID, column.Lake)
 		}
 		column.Lake = int32(field.ID)
 	}
@@ -203,7 +203,7 @@ func typeIn(field iceberg.NestedField) lake.Type {
 }
 
 // explainTorn adds what a person can do to the error of a table in a folder whose newest metadata
-// is not whole. Programs that do not sync it leave it so at a power cut.
+// is truncated. A program that does not sync it can truncate it in a power failure.
 func explainTorn(o *lake.TableOrder, err error) error {
 	warehouse, local := localPath(o.Warehouse)
 	if !local || strings.HasPrefix(o.Catalog, "http") {
@@ -212,13 +212,13 @@ func explainTorn(o *lake.TableOrder, err error) error {
 	_, isTorn := errors.AsType[*json.SyntaxError](err)
 	if o.Catalog != "" {
 		if isTorn {
-			err = permanent("restore the metadata file that the catalog names, or drop the table there, but not its files: it is then published again", "the metadata of table %s is not whole: %w", o.Table, err)
+			err = permanent("restore the metadata file that the catalog names, or drop the table there, but not its files: it is then published again", "the metadata of table %s is truncated: %w", o.Table, err)
 		}
 		return err
 	}
 	if isTorn || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // the latter if it is compressed
 		folder := filepath.Join(warehouse, filepath.Join(strings.Split(o.Table, ".")...), lake.MetadataFolder)
-		err = permanent("move that file away: the table is then as it was before, and what it lacks is published again", "the newest metadata of table %s, %s, is not whole: %w", o.Table, newestMetadata(folder), err)
+		err = permanent("move that file away: the table then returns to its previous version, and missing rows are published again", "the newest metadata of table %s, %s, is truncated: %w", o.Table, newestMetadata(folder), err)
 	}
 	return err
 }

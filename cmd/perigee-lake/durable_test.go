@@ -108,7 +108,7 @@ func TestTornMetadata(t *testing.T) {
 			r := publish(t.Context(), o)
 			want, hint := newest, "move that file away"
 			if test.catalog == "sqlite" {
-				want, hint = "is not whole", "drop the table there"
+				want, hint = "is truncated", "drop the table there"
 			}
 			if !strings.Contains(r.Error, want) || !strings.Contains(r.Hint, hint) {
 				t.Fatalf("got the error %q and the hint %q, want …%s… and …%s…", r.Error, r.Hint, want, hint)

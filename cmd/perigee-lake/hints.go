@@ -17,7 +17,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/lake"
 )
 
-// explain adds what a person can do to an error of the places of a table that has no hint.
+// explain adds a hint to an error of a table's catalog or warehouse that has none.
 func explain(s *lake.Settings, err error) error {
 	if err == nil || event.HintOf(err) != "" {
 		return err
@@ -41,11 +41,11 @@ func explain(s *lake.Settings, err error) error {
 		path, _ := sqlitePath(rest)
 		named := fmt.Errorf("catalog %s: %w", path, err) // the library does not name it
 		const permission, readOnly, cannotOpen, noDatabase = 3, 8, 14, 26
-		switch inSQLite.Code() & 0xff { // the rest tells more of the same
+		switch inSQLite.Code() & 0xff { // the higher bits only refine the code
 		case permission, readOnly, cannotOpen:
 			return event.WithHint(named, "make the folder of that file if it is missing, and allow the user of the engine to write both")
 		case noDatabase:
-			return event.WithHint(named, "name another file in lake.catalog: that one is no SQLite database")
+			return event.WithHint(named, "name another file in lake.catalog: that file is not an SQLite database")
 		}
 		return named
 	}

@@ -67,7 +67,7 @@ func TestHints(t *testing.T) {
 			}
 			test.settings.Table = "sales.mails"
 			o := orderOf(test.settings, 1, writeFile(t, t.TempDir(), 1, 0, 9))
-			err := explain(&test.settings, publishOnce(t.Context(), o, &putter{stored: map[string]stored{}}, &lake.TableReport{}))
+			err := explain(&test.settings, publishOnce(t.Context(), o, &uploader{uploaded: map[string]uploadedFile{}}, &lake.TableReport{}))
 			if hint := event.HintOf(err); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(hint, test.hint) {
 				t.Errorf("got the error %v and the hint %q, want …%s… and %s…", err, hint, test.want, test.hint)
 			}

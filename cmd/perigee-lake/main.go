@@ -3,9 +3,9 @@
 // lake.Report to standard output. It is a program of its own because the libraries that it
 // needs take more memory and time to start than the engine.
 //
-// It keeps nothing between runs. Two runs at once, also of several machines, do not disturb
-// each other: of two commits to one table, one fails, and its committer retries from what the table
-// then has. When it returns without an error, the table has what the order wants.
+// It keeps nothing between runs. Concurrent runs, even on several machines, are safe: if two commit
+// to one table, one commit fails and its run retries from the new state. When it returns without an
+// error, the table has what the order wants.
 package main
 
 import (

@@ -26,11 +26,12 @@ import (
 // An objectStore holds the files of a lake table. None of them is ever changed.
 type objectStore interface {
 	// find looks for a file that was put before. It fails if another file has the name.
-	find(ctx context.Context, name string, p *published) (modified time.Time, found bool, err error)
+	find(ctx context.Context, name string, p *publishedFile) (modified time.Time, found bool, err error)
 	// put stores a file durably under a name that no other file has. It succeeds if the
-	// same file is there already, which then counts as new, and fails if another one is.
-	put(ctx context.Context, name string, p *published) error
-	// renew lets a file that was found count as new.
+	// same file is there already, whose modification time it renews if that is old, and
+	// fails if another one is.
+	put(ctx context.Context, name string, p *publishedFile) error
+	// renew gives a file that was found a new modification time.
 	renew(ctx context.Context, name string) error
 	// list returns all objects in a folder, with all their versions.
 	list(ctx context.Context, folder string) ([]lake.Object, error)
@@ -66,7 +67,7 @@ func openObjects(location string) (objectStore, error) {
 // A folder stores files in a local folder.
 type folder struct{ path string }
 
-func (s *folder) put(ctx context.Context, name string, p *published) error {
+func (s *folder) put(ctx context.Context, name string, p *publishedFile) error {
 	path := filepath.Join(s.path, filepath.FromSlash(name))
 	parent := filepath.Dir(path)
 	if err := durable.MkdirAll(parent, 0o755); err != nil {
@@ -93,7 +94,7 @@ func (s *folder) put(ctx context.Context, name string, p *published) error {
 
 // find makes the name of the file durable, too: the process that put it may have been killed
 // before it did.
-func (s *folder) find(_ context.Context, name string, p *published) (modified time.Time, found bool, err error) {
+func (s *folder) find(_ context.Context, name string, p *publishedFile) (modified time.Time, found bool, err error) {
 	path := filepath.Join(s.path, filepath.FromSlash(name))
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -182,7 +183,7 @@ func (s *folder) remove(ctx context.Context, objects []lake.Object) (n int, size
 	return n, size, refused, nil
 }
 
-func copyTo(ctx context.Context, w io.Writer, p *published) error {
+func copyTo(ctx context.Context, w io.Writer, p *publishedFile) error {
 	content, err := p.open()
 	if err != nil {
 		return err
@@ -195,7 +196,7 @@ func copyTo(ctx context.Context, w io.Writer, p *published) error {
 const otherHint = "remove it, if no snapshot of the table names it"
 
 // compareEnd compares the size and the footer of a file that was stored before.
-func compareEnd(end io.Reader, size int64, p *published) error {
+func compareEnd(end io.Reader, size int64, p *publishedFile) error {
 	if size != p.total() {
 		return permanent(otherHint, "another file has this name: it has %d bytes instead of %d", size, p.total())
 	}
@@ -217,7 +218,7 @@ type bucket struct {
 
 const contentType = "application/vnd.apache.parquet"
 
-func (s *bucket) put(ctx context.Context, name string, p *published) error {
+func (s *bucket) put(ctx context.Context, name string, p *publishedFile) error {
 	content, err := p.open()
 	if err != nil {
 		return err
@@ -234,7 +235,7 @@ func (s *bucket) put(ctx context.Context, name string, p *published) error {
 	case err != nil:
 		return err
 	case !found:
-		return fmt.Errorf("object %s is there, and cannot be read", s.prefix+name)
+		return fmt.Errorf("object %s exists but cannot be read", s.prefix+name)
 	case time.Since(modified) < time.Minute:
 		return nil
 	}
@@ -242,7 +243,7 @@ func (s *bucket) put(ctx context.Context, name string, p *published) error {
 }
 
 // find asks for the object first: S3 refuses a put only after it has got the whole file.
-func (s *bucket) find(ctx context.Context, name string, p *published) (modified time.Time, found bool, err error) {
+func (s *bucket) find(ctx context.Context, name string, p *publishedFile) (modified time.Time, found bool, err error) {
 	info, err := s.client.Client.StatObject(ctx, s.name, s.prefix+name, minio.StatObjectOptions{})
 	switch code := minio.ToErrorResponse(err).StatusCode; {
 	case code == http.StatusNotFound, code == http.StatusForbidden: // S3 says so of a missing object without the right to list
@@ -267,7 +268,7 @@ func (s *bucket) find(ctx context.Context, name string, p *published) (modified 
 	return info.LastModified, true, nil
 }
 
-// renew makes an object new by a copy of itself.
+// renew gives an object a new modification time by a copy of itself.
 func (s *bucket) renew(ctx context.Context, name string) error {
 	key := s.prefix + name
 	from := minio.CopySrcOptions{Bucket: s.name, Object: key}

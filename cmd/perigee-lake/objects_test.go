@@ -31,18 +31,18 @@ func locations(t *testing.T) []string {
 // one has, and looks for it.
 func TestPut(t *testing.T) {
 	local := t.TempDir()
-	faces := func(number, first, end int) *published {
+	publishedOf := func(number, first, end int) *publishedFile {
 		columns := columns()
 		for i := range columns {
 			columns[i].Lake = int32(i + 1)
 		}
-		p, err := readFaces(writeFile(t, local, number, first, end).Path, columns)
+		p, err := readPublished(writeFile(t, local, number, first, end).Path, columns)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	file, longer, other := faces(1, 0, 30), faces(2, 0, 40), faces(3, 30, 60)
+	file, longer, other := publishedOf(1, 0, 30), publishedOf(2, 0, 40), publishedOf(3, 30, 60)
 	for _, location := range locations(t) {
 		t.Run(location, func(t *testing.T) {
 			objects, err := openObjects(location)
@@ -83,7 +83,7 @@ func TestPut(t *testing.T) {
 			if all, err := objects.list(t.Context(), lake.DataFolder); err != nil || !slices.ContainsFunc(all, func(o lake.Object) bool { return o.Modified.After(old) }) {
 				t.Errorf("after it was renewed: %+v, %v", all, err)
 			}
-			for _, p := range []*published{longer, other} {
+			for _, p := range []*publishedFile{longer, other} {
 				_, _, err := objects.find(t.Context(), name, p)
 				for _, err := range []error{err, objects.put(t.Context(), name, p)} {
 					if err == nil || !strings.Contains(err.Error(), "another file has this name") {

@@ -25,10 +25,10 @@ const (
 )
 
 // publish carries out an order. Between two attempts it keeps nothing but the order and which
-// files it has put: each one starts from what the table has then.
+// files it has uploaded: each one starts from what the table has then.
 func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 	report := lake.TableReport{Table: o.Table}
-	wait, w := firstWait, &putter{stored: map[string]stored{}}
+	wait, w := firstWait, &uploader{uploaded: map[string]uploadedFile{}}
 	for attempt := 1; ; attempt++ {
 		err := publishOnce(ctx, o, w, &report)
 		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
@@ -60,7 +60,7 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 		case errors.Is(err, lake.ErrRewritten), errors.Is(err, errDeleteFiles):
 			report.Hint = "drop the table in the lake, with its files (PURGE): it is then published again"
 			return report
-		case event.IsPermanent(err), errors.Is(err, errTurn), attempt == attempts, ctx.Err() != nil:
+		case event.IsPermanent(err), errors.Is(err, errUploadTime), attempt == attempts, ctx.Err() != nil:
 			report.Hint = event.HintOf(err)
 			return report
 		}
@@ -72,13 +72,13 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 	}
 }
 
-// atPoint is called between steps that another committer may come between. Tests replace it.
-var atPoint = func(string) {}
+// onPoint is called between steps at which another committer may intervene. Tests replace it.
+var onPoint = func(string) {}
 
 // errDeleteFiles reports rows that another engine has deleted without rewriting their files.
-var errDeleteFiles = errors.New("another engine has deleted rows by delete files, which replacing the files of those rows would undo")
+var errDeleteFiles = errors.New("another engine deleted rows with delete files; replacing the data files would restore those rows")
 
-func publishOnce(ctx context.Context, o *lake.TableOrder, w *putter, report *lake.TableReport) error {
+func publishOnce(ctx context.Context, o *lake.TableOrder, w *uploader, report *lake.TableReport) error {
 	c, err := openCatalog(ctx, &o.Settings)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, w *putter, report *lak
 	if err != nil {
 		return err
 	}
-	atPoint("loaded")
+	onPoint("loaded")
 	report.Gone, report.Lost, report.Foreign = plan.Gone, plan.Lost, plan.Foreign
 	switch {
 	case len(plan.Lost) > 0 || o.Look:
@@ -127,15 +127,15 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, w *putter, report *lak
 	misfits := int64(0)
 	location := strings.TrimSuffix(t.Location(), "/") + "/"
 	for i, f := range plan.Add {
-		published, err := readFaces(f.Path, o.Columns)
+		published, err := readPublished(f.Path, o.Columns)
 		if err != nil {
 			return permanent("", "file %s: %w", f.Path, err)
 		}
 		if published.rows != f.Rows {
 			return permanent("", "file %s has %d rows, not %d", f.Path, published.rows, f.Rows)
 		}
-		if err := w.put(ctx, objects, location, lake.DataFolder+f.Name, published); errors.Is(err, errTurn) {
-			return fmt.Errorf("%d of %d new files are put: %w", i, len(plan.Add), err)
+		if err := w.put(ctx, objects, location, lake.DataFolder+f.Name, published); errors.Is(err, errUploadTime) {
+			return fmt.Errorf("uploaded %d of %d new files: %w", i, len(plan.Add), err)
 		} else if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func publishOnce(ctx context.Context, o *lake.TableOrder, w *putter, report *lak
 	for _, name := range plan.Remove {
 		remove = append(remove, current.files[name])
 	}
-	atPoint("put")
+	onPoint("put")
 	summary := iceberg.Properties{misfitsProperty: strconv.FormatInt(misfits, 10)}
 	metadata, err := commitFiles(ctx, c, t, o.Columns, remove, add, plan.Properties, summary)
 	if err != nil {

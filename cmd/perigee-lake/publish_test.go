@@ -220,7 +220,7 @@ func TestPublishRefuses(t *testing.T) {
 	}{
 		"a step again":       {func(o *lake.TableOrder) { o.Step = 4 }, "assigned a step again"},
 		"another type":       {func(o *lake.TableOrder) { o.Columns[1].Type = lake.Long }, "has type double, not long"},
-		"a table made again": {func(o *lake.TableOrder) { o.Columns[1].Lake = 77 }, "the table was made again"},
+		"a table made again": {func(o *lake.TableOrder) { o.Columns[1].Lake = 77 }, "the table was recreated"},
 		"a wrong count":      {func(o *lake.TableOrder) { o.Files[1].Rows++ }, "has 10 rows, not 11"},
 		"a wrong file type":  {func(o *lake.TableOrder) { o.Columns[1].ID = 4 }, "column label has type string, and the lake has double"},
 		"a missing file":     {func(o *lake.TableOrder) { o.Files[1].Path += "x" }, "no such file"},

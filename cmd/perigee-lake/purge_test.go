@@ -360,9 +360,9 @@ func TestTagWhileExpiring(t *testing.T) {
 			o := publishSnapshots(t, settings, expiredMin+4)
 			o.Tidy = &lake.Tidy{Age: time.Millisecond, Keep: 2, Grace: time.Millisecond, ForeignGrace: time.Hour}
 			time.Sleep(10 * time.Millisecond)
-			defer func(real func(string)) { atPoint = real }(atPoint)
+			defer func(real func(string)) { onPoint = real }(onPoint)
 			tagged := int64(0)
-			atPoint = func(at string) {
+			onPoint = func(at string) {
 				if at != "expiring" || tagged != 0 {
 					return
 				}

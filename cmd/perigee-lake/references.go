@@ -25,8 +25,8 @@ import (
 // readersMax is the maximum number of manifests that are read at once.
 const readersMax = 8
 
-// A location is that of a table, in the form that objects below it are compared in. The names
-// that metadata has of one object differ: s3 and s3a, with and without file:.
+// A location is a table's location, normalized for comparison. Metadata may spell one object in
+// several ways: s3 and s3a, with and without file:.
 type location string
 
 func locationOf(t *table.Table) location {
@@ -69,7 +69,7 @@ func dataFile(name string) (file string, found bool) {
 	return "", false
 }
 
-// A manifest is what a manifest of a table has.
+// A manifest is the content of one Iceberg manifest.
 type manifest struct {
 	file iceberg.ManifestFile
 	live []string // names of files below the location, or whole addresses

@@ -50,10 +50,10 @@ func rewritesOf(meta table.Metadata) *rewrites {
 	return r
 }
 
-// since returns the time in milliseconds from which on a delete of the store is not carried out in
-// the files of another engine that were added with a sequence number. Those that were added later
-// than the delete by a change of rows count as written without the rows. A compaction keeps rows of
-// any age, and so does an unknown change.
+// since returns a time in milliseconds. Files of other engines with this sequence number may still
+// contain rows of deletes made after it. Those that were added later than the delete by a change of
+// rows count as written without the rows. A compaction keeps rows of any age, and so does an unknown
+// change.
 func (r *rewrites) since(sequence int64) int64 {
 	if sequence <= 0 { // of a table that had format version 1
 		return always
@@ -115,21 +115,21 @@ func (r *rewrites) next(manifests map[string]*manifest, last int64) (value strin
 	return string(text), isNew && err == nil && len(next.Since) <= recordedMax
 }
 
-// A trace is what a manifest or a snapshot has of the rows that purges remove.
-type trace struct {
+// A purgeState is what a manifest or a snapshot has of the rows that purges remove.
+type purgeState struct {
 	own    lake.PurgedBy // by the files of the store
 	others int64         // by those of other engines: the least time of rewrites.since
 }
 
-var noTrace = trace{lake.NoPurge, never}
+var noPurgeState = purgeState{lake.NoPurge, never}
 
-func (t trace) with(other trace) trace {
-	return trace{min(t.own, other.own), min(t.others, other.others)}
+func (t purgeState) with(other purgeState) purgeState {
+	return purgeState{min(t.own, other.own), min(t.others, other.others)}
 }
 
-// traceOf returns the trace of files.
-func (y *tidying) traceOf(names []string, others map[int64]string) trace {
-	t := trace{purgedBy(y.owner, names), never}
+// purgeStateOf returns the purge state of files.
+func (y *tidying) purgeStateOf(names []string, others map[int64]string) purgeState {
+	t := purgeState{purgedBy(y.owner, names), never}
 	for sequence := range others {
 		t.others = min(t.others, y.rewrites.since(sequence))
 	}
@@ -140,4 +140,4 @@ func (y *tidying) traceOf(names []string, others map[int64]string) trace {
 // of a purge. One that has begun before may end later.
 func (y *tidying) rewrittenBy(p lake.Purge) int64 { return p.At.Add(y.Grace).UnixMilli() }
 
-func (y *tidying) isInOthers(t trace, p lake.Purge) bool { return t.others < y.rewrittenBy(p) }
+func (y *tidying) isInOthers(t purgeState, p lake.Purge) bool { return t.others < y.rewrittenBy(p) }

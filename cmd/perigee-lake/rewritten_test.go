@@ -72,7 +72,7 @@ type otherEngine struct {
 func (e *otherEngine) entry(name string, of lake.File) iceberg.DataFile {
 	e.Helper()
 	_, loaded := load(e.T, e.order)
-	p, err := readFaces(of.Path, e.order.Columns)
+	p, err := readPublished(of.Path, e.order.Columns)
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// manifestsMax is the number of small manifests at which they become one.
+	// Small manifests are merged once there are manifestsMax.
 	manifestsMax = 100
 	manifestSize = 4 << 20 // a manifest of at least this size is not small
 	// expiredMin is the number of snapshots that one commit expires, unless one of them is
@@ -27,25 +27,25 @@ const (
 	expiredMin = 20
 )
 
-// A tidying expires snapshots of one table and removes objects that none names. Every part of it
-// begins with what the table has then, so that it may end at any point.
+// A tidying expires snapshots of one table and removes unreferenced objects. Each step reloads the
+// table, so the work may stop at any point.
 type tidying struct {
 	*lake.Tidy
 	catalog catalog.Catalog
 	order   *lake.TableOrder
 	report  *lake.TableReport
 
-	table      *table.Table
-	owner      *lake.Owner
-	references *references
-	rewrites   *rewrites
-	traces     map[*manifest]trace // of all manifests
-	seen       map[string]bool     // objects that the table named once since the tidying began
-	done       lake.Tidied
+	table       *table.Table
+	owner       *lake.Owner
+	references  *references
+	rewrites    *rewrites
+	purgeStates map[*manifest]purgeState // of all manifests
+	seen        map[string]bool          // objects that the table named once since the tidying began
+	done        lake.Tidied
 }
 
-// tidy carries out the part Tidy of an order that the table covers. It returns nil if nothing was
-// to be done.
+// tidy carries out the part Tidy of an order that the table covers. It returns nil if there was
+// nothing to do.
 func tidy(ctx context.Context, o *lake.TableOrder, report *lake.TableReport) *lake.Tidied {
 	y := &tidying{Tidy: o.Tidy, order: o, report: report, seen: map[string]bool{}}
 	err := y.run(ctx)
@@ -85,12 +85,12 @@ func (y *tidying) run(ctx context.Context) error {
 	return y.removeObjects(ctx)
 }
 
-// errKept reports a table whose properties forbid to remove anything.
-var errKept = permanent("set gc.enabled of the table to true", "the table's property gc.enabled is false: no snapshots and files are removed")
+// errGCDisabled reports a table whose properties forbid to remove anything.
+var errGCDisabled = permanent("set gc.enabled of the table to true", "the table's property gc.enabled is false: no snapshots and files are removed")
 
-// errUnrecorded reports a table that is another one, or elsewhere, than the store has recorded. A
-// new table has nothing to remove.
-var errUnrecorded = permanent("wait: the next order looks again", "the store has not recorded this table at this location yet: no snapshots and files are removed")
+// errUnrecorded reports a table whose UUID or location differs from the recorded one. A new table
+// has nothing to remove.
+var errUnrecorded = permanent("wait for the next order, which checks again", "the store has not recorded this table at this location yet: no snapshots and files are removed")
 
 // claim records the location of a table that has none recorded, and returns the table with it.
 // That of a table that the store knows already must be the one that it knows.
@@ -148,7 +148,7 @@ func (y *tidying) load(ctx context.Context) error {
 		return lake.ErrMoved
 	}
 	if t.Properties().Get(table.GCEnabledKey, "true") != "true" {
-		return errKept
+		return errGCDisabled
 	}
 	if t, err = y.claim(ctx, t); err != nil {
 		return err
@@ -166,44 +166,44 @@ func (y *tidying) load(ctx context.Context) error {
 	for name := range y.references.named {
 		y.seen[name] = true
 	}
-	y.rewrites, y.traces = rewritesOf(t.Metadata()), map[*manifest]trace{}
+	y.rewrites, y.purgeStates = rewritesOf(t.Metadata()), map[*manifest]purgeState{}
 	for _, m := range y.references.manifests {
-		y.traces[m] = y.traceOf(m.live, m.others).with(y.traceOf(m.gone, m.othersGone))
+		y.purgeStates[m] = y.purgeStateOf(m.live, m.others).with(y.purgeStateOf(m.gone, m.othersGone))
 	}
 	y.table = t
 	return nil
 }
 
-// isDirty reports whether a purge of the order must remove something with a trace.
-func (y *tidying) isDirty(t trace) bool {
+// isDirty reports whether a purge of the order must remove something with a purge state.
+func (y *tidying) isDirty(t purgeState) bool {
 	return slices.ContainsFunc(y.Purges, func(p lake.Purge) bool { return y.includes(t, p) })
 }
 
-func (y *tidying) includes(t trace, p lake.Purge) bool {
+func (y *tidying) includes(t purgeState, p lake.Purge) bool {
 	return t.own.Includes(p) || y.isInOthers(t, p)
 }
 
-// snapshotTrace returns the trace of a snapshot.
-func (y *tidying) snapshotTrace(id int64) trace {
-	t := noTrace
+// snapshotPurgeState returns the purge state of a snapshot.
+func (y *tidying) snapshotPurgeState(id int64) purgeState {
+	t := noPurgeState
 	for _, m := range y.references.snapshots[id] {
-		t = t.with(y.traces[m])
+		t = t.with(y.purgeStates[m])
 	}
 	return t
 }
 
 // mustExpire reports whether a snapshot must expire for a purge. As long as the newest one has files
 // of other engines with the rows, no older one goes for such files.
-func (y *tidying) mustExpire(t, newest trace, p lake.Purge) bool {
+func (y *tidying) mustExpire(t, newest purgeState, p lake.Purge) bool {
 	return t.own.Includes(p) || y.isInOthers(t, p) && !y.isInOthers(newest, p)
 }
 
-// newestTrace returns the trace of the newest snapshot.
-func (y *tidying) newestTrace() trace {
+// newestPurgeState returns the purge state of the newest snapshot.
+func (y *tidying) newestPurgeState() purgeState {
 	if current := y.table.CurrentSnapshot(); current != nil {
-		return y.snapshotTrace(current.SnapshotID)
+		return y.snapshotPurgeState(current.SnapshotID)
 	}
-	return noTrace
+	return noPurgeState
 }
 
 // commitOnce commits the next change of the table's metadata. settled reports that there is none.
@@ -211,7 +211,7 @@ func (y *tidying) commitOnce(ctx context.Context) (settled bool, err error) {
 	if err := y.load(ctx); err != nil {
 		return false, err
 	}
-	atPoint("tidying")
+	onPoint("tidying")
 	current := y.table.CurrentSnapshot()
 	if current == nil {
 		return true, nil
@@ -219,14 +219,14 @@ func (y *tidying) commitOnce(ctx context.Context) (settled bool, err error) {
 	if value, ok := y.rewrites.next(y.references.manifests, y.table.Metadata().LastSequenceNumber()); ok {
 		return false, y.setProperty(ctx, y.table, rewrittenProperty, value)
 	}
-	if rewrite := y.poorManifests(current.SnapshotID); len(rewrite) > 0 {
+	if rewrite := y.manifestsToRewrite(current.SnapshotID); len(rewrite) > 0 {
 		return false, y.rewriteManifests(ctx, rewrite)
 	}
 	expired := y.expired(time.Now())
 	if len(expired) == 0 {
 		return true, nil
 	}
-	atPoint("expiring")
+	onPoint("expiring")
 	// No requirement excludes a branch or tag that was made since the table was loaded. So load it
 	// again: only during the commit itself may a new one lose its snapshot.
 	now, err := y.catalog.LoadTable(ctx, y.table.Identifier())
@@ -248,15 +248,15 @@ func (y *tidying) commitOnce(ctx context.Context) (settled bool, err error) {
 	return false, err
 }
 
-// poorManifests returns the addresses of the current manifests that must be written again:
+// manifestsToRewrite returns the addresses of the current manifests that must be written again:
 // those that know values of files that must go, and small ones once there are many.
-func (y *tidying) poorManifests(current int64) map[string]bool {
+func (y *tidying) manifestsToRewrite(current int64) map[string]bool {
 	dirty, small := map[string]bool{}, map[string]bool{}
 	for _, m := range y.references.snapshots[current] {
 		if m.file.ManifestContent() != iceberg.ManifestContentData {
 			continue
 		}
-		if y.isDirty(y.traceOf(m.gone, m.othersGone)) {
+		if y.isDirty(y.purgeStateOf(m.gone, m.othersGone)) {
 			dirty[m.file.FilePath()] = true
 		}
 		if m.file.Length() < manifestSize {
@@ -308,10 +308,10 @@ func (y *tidying) snapshots() (all []lake.Snapshot, refs []lake.Ref) {
 			first[*parent] = s.TimestampMs
 		}
 	}
-	newest := y.newestTrace()
+	newest := y.newestPurgeState()
 	for _, s := range meta.Snapshots() {
 		later(s.SnapshotID, first[s.SnapshotID])
-		t := y.snapshotTrace(s.SnapshotID)
+		t := y.snapshotPurgeState(s.SnapshotID)
 		isDirty := slices.ContainsFunc(y.Purges, func(p lake.Purge) bool { return y.mustExpire(t, newest, p) })
 		one := lake.Snapshot{ID: s.SnapshotID, Taken: time.UnixMilli(s.TimestampMs), Replaced: replaced[s.SnapshotID], Dirty: isDirty}
 		if s.ParentSnapshotID != nil {
@@ -385,7 +385,7 @@ func (y *tidying) removeObjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	atPoint("listed")
+	onPoint("listed")
 	if err := y.load(ctx); err != nil {
 		return err
 	}
@@ -405,7 +405,7 @@ func (y *tidying) removeObjects(ctx context.Context) error {
 		dropped[name] = true
 	}
 	removable := y.owner.Removable(y.Tidy, objects, y.references.named, dropped, now)
-	atPoint("removing")
+	onPoint("removing")
 	n, size, refused, err := store.remove(ctx, removable)
 	y.done.Objects, y.done.Bytes, y.done.Refused = n, size, refused[:min(len(refused), lake.RefusedMax)]
 	if err != nil || len(y.Purges) == 0 {
@@ -479,8 +479,8 @@ func (y *tidying) unnamed(objects []lake.Object, suffix string) (names []string)
 // orphans are manifests that no snapshot has: those of commits that failed, and of snapshots that
 // somebody else has expired.
 type orphans struct {
-	dirty    map[string]bool // they know values of files of the store that must go
-	doubtful map[string]bool // they may know rows that must go, and may yet be committed
+	dirty      map[string]bool // they know values of files of the store that must go
+	maybeDirty map[string]bool // they may know rows that must go, and may yet be committed
 }
 
 func (y *tidying) readOrphans(ctx context.Context, objects []lake.Object) (orphans, error) {
@@ -493,27 +493,27 @@ func (y *tidying) readOrphans(ctx context.Context, objects []lake.Object) (orpha
 		return all, err
 	}
 	names := y.unnamed(objects, ".avro")
-	dirty, doubtful := make([]bool, len(names)), make([]bool, len(names))
+	dirty, maybeDirty := make([]bool, len(names)), make([]bool, len(names))
 	err = inParallel(ctx, len(names), func(i int) error {
 		m, err := readOrphan(fs, y.address(names[i]), y.references.location)
 		switch {
 		case isMissing(err): // unless it is gone, its older versions have them
 			dirty[i] = true
 		case errors.Is(err, errTorn):
-			doubtful[i] = true
+			maybeDirty[i] = true
 		case err != nil:
 			return err
 		case m != nil:
-			dirty[i] = y.isDirty(trace{m.purgedBy(y.owner), never})
-			doubtful[i] = y.isDirty(y.traceOf(nil, m.others).with(y.traceOf(nil, m.othersGone)))
+			dirty[i] = y.isDirty(purgeState{m.purgedBy(y.owner), never})
+			maybeDirty[i] = y.isDirty(y.purgeStateOf(nil, m.others).with(y.purgeStateOf(nil, m.othersGone)))
 		}
 		return nil
 	})
 	for i, name := range names {
 		if dirty[i] {
 			all.dirty[name] = true
-		} else if doubtful[i] {
-			all.doubtful[name] = true
+		} else if maybeDirty[i] {
+			all.maybeDirty[name] = true
 		}
 	}
 	return all, err
@@ -537,7 +537,7 @@ func (y *tidying) purged(objects []lake.Object, orphans orphans, dropped map[str
 		switch {
 		case orphans.dirty[object.Name]:
 			one.purgedBy = -1
-		case orphans.doubtful[object.Name]:
+		case orphans.maybeDirty[object.Name]:
 			one.foreign = true
 		case y.references.named[object.Name] || !isData:
 			continue
@@ -547,59 +547,59 @@ func (y *tidying) purged(objects []lake.Object, orphans orphans, dropped map[str
 		left = append(left, one)
 	}
 	snapshots, refs := y.snapshots()
-	traces := make([]trace, len(snapshots))
+	purgeStates := make([]purgeState, len(snapshots))
 	for i, s := range snapshots {
-		traces[i] = y.snapshotTrace(s.ID)
+		purgeStates[i] = y.snapshotPurgeState(s.ID)
 	}
 	for _, p := range y.Purges {
-		result := y.waitsForSnapshots(p, snapshots, traces, refs)
-		result.add(y.waitsForObjects(p, left, refused))
+		result := y.waitsForSnapshots(p, snapshots, purgeStates, refs)
+		result.merge(y.waitsForObjects(p, left, refused))
 		results = append(results, lake.Purged{Waits: strings.Join(result.reasons, "; "), Until: result.until})
 	}
 	return results
 }
 
-// A holding tells why a purge waits, and until when at least.
-type holding struct {
+// A waitReason tells why a purge waits, and until when at least.
+type waitReason struct {
 	reasons []string
 	until   time.Time // zero if time does not end it
 }
 
-func (h *holding) hold(until time.Time, format string, args ...any) {
+func (h *waitReason) add(until time.Time, format string, args ...any) {
 	h.reasons = append(h.reasons, fmt.Sprintf(format, args...))
 	h.until = later(h.until, until)
 }
 
-func (h *holding) add(other holding) {
+func (h *waitReason) merge(other waitReason) {
 	h.reasons = append(h.reasons, other.reasons...)
 	h.until = later(h.until, other.until)
 }
 
-func (y *tidying) waitsForSnapshots(p lake.Purge, snapshots []lake.Snapshot, traces []trace, refs []lake.Ref) (h holding) {
-	number, until, newest := 0, time.Time{}, y.newestTrace()
+func (y *tidying) waitsForSnapshots(p lake.Purge, snapshots []lake.Snapshot, purgeStates []purgeState, refs []lake.Ref) (h waitReason) {
+	number, until, newest := 0, time.Time{}, y.newestPurgeState()
 	for i, s := range snapshots {
-		if !y.includes(traces[i], p) {
+		if !y.includes(purgeStates[i], p) {
 			continue
 		}
 		if at := slices.IndexFunc(refs, func(r lake.Ref) bool { return r.Head == s.ID }); at < 0 {
-			if y.mustExpire(traces[i], newest, p) {
+			if y.mustExpire(purgeStates[i], newest, p) {
 				number++
 				until = later(until, s.Replaced.Add(y.Grace))
 			}
 		} else if name := refs[at].Name; name == table.MainBranch {
-			if traces[i].own.Includes(p) {
-				h.hold(time.Time{}, "the newest snapshot has files that another engine has rewritten in part: delete the rows there, too")
+			if purgeStates[i].own.Includes(p) {
+				h.add(time.Time{}, "the newest snapshot has files that another engine has rewritten in part: delete the rows there, too")
 			}
-			if y.isInOthers(traces[i], p) {
-				h.hold(time.Time{}, "another engine has rewritten files of this store, and its own in the newest snapshot, such as %s, may have the rows: delete them there, too, after %s",
+			if y.isInOthers(purgeStates[i], p) {
+				h.add(time.Time{}, "another engine has rewritten files of this store, and its own in the newest snapshot, such as %s, may have the rows: delete them there, too, after %s",
 					y.otherFile(s.ID, p), time.UnixMilli(y.rewrittenBy(p)).UTC().Format(time.RFC3339))
 			}
 		} else {
-			h.hold(time.Time{}, "branch or tag %s keeps a snapshot with the rows: drop it", name)
+			h.add(time.Time{}, "branch or tag %s keeps a snapshot with the rows: drop it", name)
 		}
 	}
 	if number > 0 {
-		h.hold(until, "%d snapshots have files with the rows, and may be read until %s", number, until.UTC().Format(time.RFC3339))
+		h.add(until, "%d snapshots have files with the rows, and may be read until %s", number, until.UTC().Format(time.RFC3339))
 	}
 	return h
 }
@@ -618,7 +618,7 @@ func (y *tidying) otherFile(snapshot int64, p lake.Purge) (address string) {
 	return address
 }
 
-func (y *tidying) waitsForObjects(p lake.Purge, left []leftover, refused []string) (h holding) {
+func (y *tidying) waitsForObjects(p lake.Purge, left []leftover, refused []string) (h waitReason) {
 	number, until := 0, time.Time{}
 	foreign, foreignUntil := 0, time.Time{}
 	for _, one := range left {
@@ -632,12 +632,12 @@ func (y *tidying) waitsForObjects(p lake.Purge, left []leftover, refused []strin
 		}
 	}
 	if number > 0 && len(refused) > 0 {
-		h.hold(time.Time{}, "%d objects or versions have the rows, and the store refuses to remove them: %s", number, refused[0])
+		h.add(time.Time{}, "%d objects or versions have the rows, and the store refuses to remove them: %s", number, refused[0])
 	} else if number > 0 {
-		h.hold(until, "%d objects or versions have the rows until %s", number, until.UTC().Format(time.RFC3339))
+		h.add(until, "%d objects or versions have the rows until %s", number, until.UTC().Format(time.RFC3339))
 	}
 	if foreign > 0 {
-		h.hold(foreignUntil, "%d files of other engines or failed commits, which no snapshot has, may have the rows until %s", foreign, foreignUntil.UTC().Format(time.RFC3339))
+		h.add(foreignUntil, "%d files of other engines or failed commits, which no snapshot has, may have the rows until %s", foreign, foreignUntil.UTC().Format(time.RFC3339))
 	}
 	return h
 }

@@ -65,8 +65,8 @@ func (h *history) date() {
 	}
 }
 
-// atPoint delays a committer by up to half an hour, or ends it.
-func (h *history) atPoint(string) {
+// onPoint delays a committer by up to half an hour, or ends it.
+func (h *history) onPoint(string) {
 	h.date()
 	switch n := h.intN(30); {
 	case n < 10:
@@ -261,7 +261,7 @@ func (h *history) run() {
 
 // end publishes once more and lets all times pass. Then only what the table names may be there.
 func (h *history) end() {
-	atPoint = func(string) { h.date() }
+	onPoint = func(string) { h.date() }
 	for i := range 5 {
 		o := h.order()
 		r := h.commit(o)
@@ -337,14 +337,14 @@ func (h *history) checkPurged(o *lake.TableOrder) {
 // TestTidyHistories lives random histories. What a table names must be there at any time.
 func TestTidyHistories(t *testing.T) {
 	seed := testseed.Seed(t)
-	defer func(real func(string)) { atPoint = real }(atPoint)
+	defer func(real func(string)) { onPoint = real }(onPoint)
 	crashed := 0
 	for i := range 4 {
 		folder := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			h := &history{T: t, settings: lake.Settings{Warehouse: filepath.Join(folder, "lake"), Table: "sales.mails"}, folder: folder,
 				location: filepath.Join(folder, "lake", "sales", "mails"), random: rand.New(rand.NewPCG(seed, uint64(i)))}
-			atPoint = h.atPoint
+			onPoint = h.onPoint
 			if err := os.MkdirAll(h.location, 0o755); err != nil {
 				t.Fatal(err)
 			}

@@ -19,16 +19,16 @@ type limits struct {
 	// stall is how long a table may make no progress. After one that made none, the tables
 	// behind it in the same catalog have half of it each, but at least stallMin.
 	stall, stallMin time.Duration
-	// turns is the time in which the tables of one catalog put new files. Each has an equal
-	// part of what is left, but at least turnMin. A table that needs more goes on in the next
-	// order.
-	turns, turnMin time.Duration
+	// uploadTime is the time in which the tables of one catalog upload new files. Each has an
+	// equal part of what is left, but at least uploadTimeMin. A table that needs more continues
+	// in the next order.
+	uploadTime, uploadTimeMin time.Duration
 	// abandon is how long to wait for a library that was canceled. Some ignore that.
 	abandon time.Duration
 }
 
-// defaultLimits leave time to commit and to tidy of the half hour that the engine waits.
-var defaultLimits = limits{stall: 3 * time.Minute, stallMin: 20 * time.Second, turns: 20 * time.Minute, turnMin: 2 * time.Minute, abandon: 2 * time.Second}
+// defaultLimits leave enough of the engine's half hour for commit and tidy.
+var defaultLimits = limits{stall: 3 * time.Minute, stallMin: 20 * time.Second, uploadTime: 20 * time.Minute, uploadTimeMin: 2 * time.Minute, abandon: 2 * time.Second}
 
 const (
 	// catalogsMax is the maximum number of catalogs that are worked on at once. Each takes
@@ -59,10 +59,10 @@ func publishAll(ctx context.Context, order *lake.Order, l limits) *lake.Report {
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			own, end := l, time.Now().Add(l.turns)
+			own, end := l, time.Now().Add(l.uploadTime)
 			for k, i := range groups[at] {
 				stalled := false
-				own.turns = max(time.Until(end)/time.Duration(len(groups[at])-k), l.turnMin)
+				own.uploadTime = max(time.Until(end)/time.Duration(len(groups[at])-k), l.uploadTimeMin)
 				if report.Tables[i], stalled = publishWatched(ctx, &order.Tables[i], own); stalled {
 					own.stall = max(own.stall/2, min(own.stall, own.stallMin))
 				}
@@ -79,15 +79,15 @@ type stallError struct{ after time.Duration }
 func (e *stallError) Error() string { return fmt.Sprintf("no progress within %v", e.after) }
 
 // publishWatched publishes a table, and gives up if it makes no progress. A publication that does
-// not end then goes on beside those of other tables, and ends with the process: its commit is one
-// whose answer is lost.
+// not end then continues beside those of other tables, and ends with the process: treat its commit
+// as one with an unknown outcome.
 func publishWatched(ctx context.Context, o *lake.TableOrder, l limits) (report lake.TableReport, stalled bool) {
 	if ctx.Err() != nil {
 		return lake.TableReport{Table: o.Table, Error: context.Cause(ctx).Error()}, false
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &watch{stall: l.stall, turn: time.Now().Add(l.turns)}
+	w := &watch{stall: l.stall, uploadEnd: time.Now().Add(l.uploadTime)}
 	w.timer = time.AfterFunc(l.stall, func() {
 		cancel(&event.PermanentError{Err: &stallError{l.stall}, Hint: "check that the catalog and the warehouse of the table answer"})
 	})
@@ -113,10 +113,10 @@ func publishWatched(ctx context.Context, o *lake.TableOrder, l limits) (report l
 
 // A watch is what publishWatched knows of a publication. Functions find it in their context.
 type watch struct {
-	timer *time.Timer
-	mu    sync.Mutex
-	stall time.Duration
-	turn  time.Time // from which on it puts no further file
+	timer     *time.Timer
+	mu        sync.Mutex
+	stall     time.Duration
+	uploadEnd time.Time // when it stops uploading files
 }
 
 type watchKey struct{}
@@ -146,10 +146,10 @@ func allowStall(ctx context.Context, times int) {
 	progress(ctx)
 }
 
-// isTurnOver reports whether it is the turn of other tables to put files.
-func isTurnOver(ctx context.Context) bool {
+// isUploadTimeOver reports whether the table's time to upload files is over.
+func isUploadTimeOver(ctx context.Context) bool {
 	w := watchOf(ctx)
-	return w != nil && time.Now().After(w.turn)
+	return w != nil && time.Now().After(w.uploadEnd)
 }
 
 // A watchedReader makes progress with each read that has data.

@@ -29,7 +29,7 @@ func listenSilently(t *testing.T) string {
 // TestPublishAllStalls has a table that hangs between two others, in catalogs of its own or in
 // that of the others. Those must be published, and the report must have all three.
 func TestPublishAllStalls(t *testing.T) {
-	quick := limits{stall: time.Second, turns: time.Minute, abandon: 100 * time.Millisecond}
+	quick := limits{stall: time.Second, uploadTime: time.Minute, abandon: 100 * time.Millisecond}
 	for name, hang := range map[string]func(t *testing.T, o *lake.TableOrder){
 		"a REST catalog": func(t *testing.T, o *lake.TableOrder) { o.Catalog = "http://" + listenSilently(t) },
 		"a database":     func(t *testing.T, o *lake.TableOrder) { o.Catalog = "postgres://u@" + listenSilently(t) + "/d" },
@@ -75,7 +75,7 @@ func TestPublishAllStallsOnce(t *testing.T) {
 		order.Tables[len(order.Tables)-1].Warehouse = order.Tables[0].Warehouse
 	}
 	began := time.Now()
-	report := publishAll(t.Context(), order, limits{stall: time.Second, stallMin: 10 * time.Millisecond, turns: time.Minute, abandon: 100 * time.Millisecond})
+	report := publishAll(t.Context(), order, limits{stall: time.Second, stallMin: 10 * time.Millisecond, uploadTime: time.Minute, abandon: 100 * time.Millisecond})
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("20 tables took %v, want about 2 s", took)
 	}
@@ -105,7 +105,7 @@ func TestFailedAttemptsStall(t *testing.T) {
 	}()
 	stall := (1<<attempts - 2) * firstWait / 2 * 4 / 5 // of all waits, and longer than the longest of them
 	order := &lake.Order{Tables: []lake.TableOrder{*orderOf(lake.Settings{Warehouse: t.TempDir(), Catalog: "http://" + l.Addr().String(), Table: "sales.mails"}, 1)}}
-	report := publishAll(t.Context(), order, limits{stall: stall, turns: time.Minute, abandon: 100 * time.Millisecond})
+	report := publishAll(t.Context(), order, limits{stall: stall, uploadTime: time.Minute, abandon: 100 * time.Millisecond})
 	if r := report.Tables[0]; !strings.Contains(r.Error, "no progress within") {
 		t.Errorf("got the error %q", r.Error)
 	}

@@ -21,10 +21,10 @@ import (
 	"github.com/perigeedb/perigee/eventstore/lake"
 )
 
-// A published is a file of the store as the lake sees it. Its data are those of the store's
+// A publishedFile is a file of the store as the lake sees it. Its data are those of the store's
 // file; only the footer differs, which names and types the columns. Values are thus never
 // written a second time.
-type published struct {
+type publishedFile struct {
 	path    string // of the store's file
 	size    int64  // of the data, before the footer
 	footer  []byte // with its length and the magic number
@@ -41,10 +41,10 @@ type columnFacts struct {
 }
 
 // total returns the size of the file in the lake.
-func (p *published) total() int64 { return p.size + int64(len(p.footer)) }
+func (p *publishedFile) total() int64 { return p.size + int64(len(p.footer)) }
 
 // open returns the contents of the file in the lake.
-func (p *published) open() (io.ReadCloser, error) {
+func (p *publishedFile) open() (io.ReadCloser, error) {
 	f, err := os.Open(p.path)
 	if err != nil {
 		return nil, err
@@ -57,9 +57,9 @@ func (p *published) open() (io.ReadCloser, error) {
 
 const magic = "PAR1"
 
-// readFaces reads a file of the store, whose columns become those of the lake by their field
+// readPublished reads a file of the store, whose columns become those of the lake by their field
 // IDs. Columns that the lake does not have are left out.
-func readFaces(path string, columns []lake.Column) (*published, error) {
+func readPublished(path string, columns []lake.Column) (*publishedFile, error) {
 	size, err := dataSize(path)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func readFaces(path string, columns []lake.Column) (*published, error) {
 		return nil, err
 	}
 	defer reader.Close()
-	p := &published{path: path, size: size}
+	p := &publishedFile{path: path, size: size}
 	meta := reader.MetaData()
 	p.rows = meta.FileMetaData.NumRows
 	kept, err := p.rename(meta, columns)
@@ -102,14 +102,14 @@ func dataSize(path string) (int64, error) {
 	}
 	size := info.Size() - int64(len(end)) - int64(binary.LittleEndian.Uint32(end[:]))
 	if string(end[4:]) != magic || size < int64(len(magic)) {
-		return 0, errors.New("it does not end as a Parquet file does")
+		return 0, errors.New("it has no Parquet footer")
 	}
 	return size, nil
 }
 
 // rename changes the footer of the store into that of the lake, and returns the column of each
 // kept column chunk.
-func (p *published) rename(meta *metadata.FileMetaData, columns []lake.Column) ([]lake.Column, error) {
+func (p *publishedFile) rename(meta *metadata.FileMetaData, columns []lake.Column) ([]lake.Column, error) {
 	m := meta.FileMetaData
 	root, leaves := m.Schema[0], m.Schema[1:]
 	m.Schema = m.Schema[:1]
@@ -236,7 +236,7 @@ func leafType(physical string, nanoseconds bool, precision, scale *int32) []lake
 }
 
 // describe collects what a manifest of the lake has of the file.
-func (p *published) describe(meta *metadata.FileMetaData, kept []lake.Column) {
+func (p *publishedFile) describe(meta *metadata.FileMetaData, kept []lake.Column) {
 	for k, c := range kept {
 		facts := columnFacts{id: int(c.Lake)}
 		bounded := true
@@ -315,7 +315,7 @@ func compare(t lake.Type, a, b []byte) int {
 func double(bound []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(bound)) }
 
 // entry returns the file's entry in a manifest of the lake.
-func (p *published) entry(address string) (iceberg.DataFile, error) {
+func (p *publishedFile) entry(address string) (iceberg.DataFile, error) {
 	b, err := iceberg.NewDataFileBuilder(*iceberg.UnpartitionedSpec, iceberg.EntryContentData, address, iceberg.ParquetFile, nil, nil, nil, p.rows, p.total())
 	if err != nil {
 		return nil, err

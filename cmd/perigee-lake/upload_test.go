@@ -66,7 +66,7 @@ func TestPutsOnce(t *testing.T) {
 		t.Skip("needs PERIGEE_SEAWEEDFS, which make test-lake sets")
 	}
 	sent := countSent(t)
-	defer func(real func(string)) { atPoint = real }(atPoint)
+	defer func(real func(string)) { onPoint = real }(onPoint)
 	folder := t.TempDir()
 	a, b := writeFileAs(t, folder, 1, 0, 8000, compress.Codecs.Uncompressed), writeFileAs(t, folder, 2, 8000, 16000, compress.Codecs.Uncompressed)
 	if r := publish(t.Context(), orderOf(settings, 1)); r.Error != "" {
@@ -96,7 +96,7 @@ func TestPutsOnce(t *testing.T) {
 		}
 	}
 	isOther := false
-	atPoint = func(at string) {
+	onPoint = func(at string) {
 		if at != "put" || isOther || len(others) == 0 {
 			return
 		}
@@ -112,7 +112,7 @@ func TestPutsOnce(t *testing.T) {
 	}
 	a.Step = 2
 	ctx, cancel := context.WithCancel(t.Context())
-	atPoint = func(at string) {
+	onPoint = func(at string) {
 		if at == "put" {
 			cancel()
 		}
@@ -128,9 +128,9 @@ func TestPutsOnce(t *testing.T) {
 	}
 }
 
-// TestTurns publishes more files than the table's turn has time for. Each order must put at least
+// TestUploadTime publishes more files than the table has time for. Each order must upload at least
 // one, and the table behind it must be published each time.
-func TestTurns(t *testing.T) {
+func TestUploadTime(t *testing.T) {
 	folder := t.TempDir()
 	settings := func(table string) lake.Settings {
 		return lake.Settings{Warehouse: filepath.Join(folder, "lake"), Table: "sales." + table}
@@ -140,8 +140,8 @@ func TestTurns(t *testing.T) {
 		files = append(files, writeFile(t, folder, i+1, 10*i, 10*i+10))
 	}
 	short := defaultLimits
-	short.turns, short.turnMin = 0, 0
-	for step, want := range []string{"1 of 3 new files are put", "2 of 3 new files are put", ""} {
+	short.uploadTime, short.uploadTimeMin = 0, 0
+	for step, want := range []string{"uploaded 1 of 3 new files", "uploaded 2 of 3 new files", ""} {
 		order := &lake.Order{Tables: []lake.TableOrder{*orderOf(settings("large"), step+1, files...), *orderOf(settings("small"), step+1, writeFile(t, folder, 10+step, 0, 10))}}
 		report := publishAll(t.Context(), order, short)
 		if r := report.Tables[0]; !strings.HasPrefix(r.Error, want) || (r.Error == "") != (want == "") || (r.Covered > 0) != (want == "") {

@@ -108,7 +108,7 @@ var may = map[string][]string{
 	"eventstore/internal/publishing": {"event", "eventstore/catalog", "eventstore/internal/manifest", "eventstore/internal/tablesql", "eventstore/lake", "internal/release"},
 	"eventstore/internal/tablesql":   {"event", "eventstore/catalog", "eventstore/internal/manifest", "internal/sqltext"},
 	"eventstore/internal/keyset":     {"eventstore/internal/manifest"},
-	"eventstore/internal/storetest":  {"event", "eventstore/catalog", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/wal", "internal/sqltext"},
+	"eventstore/internal/storetest":  {"event", "eventstore/internal/duckdb", "eventstore/internal/manifest", "eventstore/internal/protocol", "eventstore/internal/tablesql", "eventstore/internal/wal", "internal/sqltext"},
 	"eventstore/internal/manifest":   {"event", "eventstore/catalog", "eventstore/internal/wal", "internal/durable"},
 	"eventstore/internal/wal":        {"event", "internal/durable", "internal/frame"},
 

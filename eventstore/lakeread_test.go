@@ -430,7 +430,7 @@ func TestLakeLocalObjects(t *testing.T) {
 	for name, test := range map[string]struct {
 		content []byte
 		words   string
-	}{"changed": {spoiled, "checksum differs"}, "cut": {whole[:100], "checksum differs"}, "missing": {nil, "does not exist"}} {
+	}{"changed": {spoiled, "checksum mismatch"}, "cut": {whole[:100], "checksum mismatch"}, "missing": {nil, "does not exist"}} {
 		err := os.Remove(object)
 		if test.content != nil {
 			err = os.WriteFile(object, test.content, 0o600)
@@ -879,7 +879,7 @@ func TestLakeLocalS3(t *testing.T) {
 	if _, here := remoteFiles(s); here > 0 {
 		t.Errorf("%d files are still there", here)
 	}
-	expectFault(t, s, sumIDs, remote[0].Remote.Address, "checksum differs")
+	expectFault(t, s, sumIDs, remote[0].Remote.Address, "checksum mismatch")
 }
 
 // TestLakeLeavesTwice moves a table to another lake while a reader keeps the files of the first one:

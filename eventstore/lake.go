@@ -625,8 +625,8 @@ func (s *Store) neededFile(t *manifest.Table) *manifest.File {
 	last, isFull, rewrite, live := lastDelete(t), s.isFull(t), publishing.NeedRewrite(t), s.tableByID(t.ID)
 	divides := func(f *manifest.File) bool { return f.Undivided }
 	recomputes := func(f *manifest.File) bool { return live.needsRecompute(t, f) }
-	isHere := func(f *manifest.File) bool { return f.Remote == nil }
-	dividesHere, recomputesHere := hasFile(t, isHere, divides), hasFile(t, isHere, recomputes)
+	onDisk := slices.DeleteFunc(slices.Clone(t.Files), func(f *manifest.File) bool { return f.Remote != nil })
+	dividesHere, recomputesHere := slices.ContainsFunc(onDisk, divides), slices.ContainsFunc(onDisk, recomputes)
 	for _, f := range t.Files {
 		isNeeded := t.MustReturn(f) || slices.Contains(rewrite, f) || !isFull && (f.Deleted < last || !dividesHere && divides(f) || !recomputesHere && recomputes(f))
 		if f.Remote != nil && !t.HasLost(f) && isNeeded {
@@ -637,11 +637,6 @@ func (s *Store) neededFile(t *manifest.Table) *manifest.File {
 		return nil
 	}
 	return files[rand.IntN(len(files))]
-}
-
-// hasFile reports whether a table has a file of which both are true.
-func hasFile(t *manifest.Table, is, has func(f *manifest.File) bool) bool {
-	return slices.ContainsFunc(t.Files, func(f *manifest.File) bool { return is(f) && has(f) })
 }
 
 // fetchFile brings a file to the disk, unless it is there or its rows are no longer the store's.

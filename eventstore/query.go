@@ -138,26 +138,15 @@ func (s *Store) Execute(ctx context.Context, q Statement) (*Rows, error) {
 	return r, nil
 }
 
-// acquireSlot waits until fewer than Options.Queries queries run. releaseSlot frees the slot.
-func (s *Store) acquireSlot(ctx context.Context) error {
-	select {
-	case s.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (s *Store) releaseSlot() { <-s.slots }
-
-// A querySlot is the slot of a running query. While files of lakes are fetched for it, it has a
-// slot in Store.fetching instead, so that a slow lake does not keep other queries from running.
+// A querySlot is the slot of a running query in Store.slots, which limits how many run at once. While
+// files of lakes are fetched for it, it has a slot in Store.fetching instead, so that a slow lake does
+// not keep other queries from running.
 type querySlot struct {
 	in chan struct{} // nil for none
 }
 
-// moveTo changes the slot. The query has none while it waits, since queries that want to change in
-// opposite directions would wait for each other, nor after an error.
+// moveTo gives the present slot up, if there is one, and waits for one of slots. A query that kept its
+// slot meanwhile could wait for one that wants the opposite change. After an error it has none.
 func (q *querySlot) moveTo(ctx context.Context, slots chan struct{}) error {
 	q.release()
 	select {

@@ -35,7 +35,7 @@ func (s *Store) keepFiles(table uint32) (release func()) {
 	return s.pin(table)
 }
 
-// keepTable returns a table, or nil, and keeps its files until release.
+// keepTable returns a table, or nil if there is none, and keeps its files until release.
 func (s *Store) keepTable(name string) (t *manifest.Table, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -150,10 +150,11 @@ func (f *tail) readStored(ctx context.Context, since time.Time) (*catalog.TailBa
 		sql += " AND (" + f.where + "\n)"
 	}
 	sql += fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", sqltext.QuoteName(column), storedRowsMax)
-	if err := f.store.acquireSlot(ctx); err != nil {
+	slot := new(querySlot)
+	if err := slot.moveTo(ctx, f.store.slots); err != nil {
 		return nil, err
 	}
-	defer f.store.releaseSlot()
+	defer slot.release()
 	rows, err := f.store.worker.Query(ctx, sqlclient.Query{
 		Version: f.held.manifest.Version, Ends: f.held.ends, SQL: sql, Params: []Param{{Name: "since", Value: since}},
 	})
@@ -205,10 +206,11 @@ func (f *tail) poll(ctx context.Context) error {
 
 // read reads rows of a snapshot from next on and advances next past them.
 func (f *tail) read(ctx context.Context, now *snapshot, b *catalog.TailBatch) error {
-	if err := f.store.acquireSlot(ctx); err != nil {
+	slot := new(querySlot)
+	if err := slot.moveTo(ctx, f.store.slots); err != nil {
 		return err
 	}
-	defer f.store.releaseSlot()
+	defer slot.release()
 	rows, err := f.store.worker.Tail(ctx, protocol.Tail{
 		Version: now.manifest.Version, Ends: now.ends, Table: f.table.id, From: f.next, Where: f.where,
 	})

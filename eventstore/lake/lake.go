@@ -42,8 +42,8 @@ type TableOrder struct {
 	// ID is the number of the table in the store, and Others are its other tables with a lake.
 	ID     uint32  `json:"id"`
 	Others []Other `json:"others,omitempty"`
-	// Returning are the places in which other tables of the store have data that must come back to
-	// its disk first, as Address returns them for no name.
+	// Returning lists where other tables of the store have data that must come back to its disk
+	// before the place is used: the results of Address without a name.
 	Returning []string `json:"returning,omitempty"`
 	// UUID and Location are those that the store last recorded of the lake table; empty
 	// before its first report. The committer removes objects only of this table at this
@@ -89,7 +89,7 @@ type Settings struct {
 	Table string `json:"table"`
 }
 
-// An Incarnation of a store; see manifest.Incarnation.
+// An Incarnation describes an incarnation of a store; see manifest.Incarnation.
 type Incarnation struct {
 	ID    string    `json:"id"`
 	Begun time.Time `json:"begun"`

@@ -178,7 +178,7 @@ func (t *Table) Publication(f *File) Publication {
 	return Published
 }
 
-// leftMax is the number of lake tables that a table left which it remembers.
+// leftMax is the maximum length of Table.Left.
 const leftMax = 16
 
 // SetLake publishes the table elsewhere, or nowhere if settings is nil. Data that have left the

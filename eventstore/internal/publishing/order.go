@@ -98,7 +98,8 @@ func hasReturning(t *manifest.Table, l *manifest.Lake) bool {
 	})
 }
 
-// placeOf returns the place of a lake table that has the data of a file, as lake.Address for no name.
+// placeOf returns where the lake table with the data of a file has its files: the result of
+// lake.Address without a name.
 func placeOf(f *manifest.File) string {
 	day, name := path.Split(f.Remote.Address)
 	return strings.TrimSuffix(strings.TrimSuffix(f.Remote.Address, name), path.Base(day)+"/")

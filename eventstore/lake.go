@@ -618,17 +618,12 @@ func (s *Store) fetchNext(ctx context.Context) {
 }
 
 // neededFile returns a file of a table that maintenance needs and whose data are in a lake, or nil: any
-// of them, so that one that cannot be fetched does not keep the others there. Where the newest files come
-// first, those on disk do.
+// of them, so that one that cannot be fetched does not keep the others there.
 func (s *Store) neededFile(t *manifest.Table) *manifest.File {
 	var files []*manifest.File
 	last, isFull, rewrite, live := lastDelete(t), s.isFull(t), publishing.NeedRewrite(t), s.tableByID(t.ID)
-	divides := func(f *manifest.File) bool { return f.Undivided }
-	recomputes := func(f *manifest.File) bool { return live.needsRecompute(t, f) }
-	onDisk := slices.DeleteFunc(slices.Clone(t.Files), func(f *manifest.File) bool { return f.Remote != nil })
-	dividesHere, recomputesHere := slices.ContainsFunc(onDisk, divides), slices.ContainsFunc(onDisk, recomputes)
 	for _, f := range t.Files {
-		isNeeded := t.MustReturn(f) || slices.Contains(rewrite, f) || !isFull && (f.Deleted < last || !dividesHere && divides(f) || !recomputesHere && recomputes(f))
+		isNeeded := t.MustReturn(f) || slices.Contains(rewrite, f) || !isFull && (f.Deleted < last || f.Undivided || live.needsRecompute(t, f))
 		if f.Remote != nil && !t.HasLost(f) && isNeeded {
 			files = append(files, f)
 		}

@@ -14,7 +14,7 @@ import (
 func TestMeasure(t *testing.T) {
 	code := script.Code{
 		Name:  "m.lua",
-		Text:  []byte("local other = require 'other'\nfunction main(e)\n  local s = ('x'):rep(200000)\n  e.n = other.double(e.n)\n  return e\nend"),
+		Text:  []byte("local other = require 'other'\nfunction main(e)\n  local s = ('x'):rep(4000000)\n  e.n = other.double(e.n)\n  return e\nend"),
 		Files: func(string) ([]byte, error) { return []byte("return {double = function(n)\n  return 2 * n\nend}"), nil },
 	}
 	m, err := Measure(t.Context(), code, script.Options{Sinks: []script.Sink{{}}}, numberedBatch(100), 20*time.Millisecond)

@@ -78,6 +78,16 @@ func (s *Store) runPublisher() {
 // of this one.
 func CheckCommitter(ctx context.Context) error { return publishing.CheckProgram(ctx) }
 
+// CheckLakes tests whether the catalogs and the warehouses of lakes can be used. The result has an
+// error or nil for each of them. It changes nothing.
+func CheckLakes(ctx context.Context, all []catalog.Lake) []error {
+	settings := make([]lake.Settings, len(all))
+	for i, l := range all {
+		settings[i] = lake.Settings{Warehouse: l.Warehouse, Catalog: l.Catalog, Table: l.Table}
+	}
+	return publishing.Check(ctx, settings)
+}
+
 // errUnchanged ends a change of the manifest that is not needed.
 var errUnchanged = errors.New("nothing has changed")
 

@@ -5,6 +5,7 @@ package eventstore
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/lakecatalog"
 	"github.com/perigeedb/perigee/internal/httpserver"
@@ -102,5 +104,21 @@ func TestLakePage(t *testing.T) {
 			}
 			t.Errorf("%s prints %q (%v), want 70", engine, got, err)
 		}
+	}
+}
+
+// TestCheckLakes checks a lake in which a table can be published, and one in which none can.
+func TestCheckLakes(t *testing.T) {
+	useCommitter(t)
+	folder := t.TempDir()
+	good := catalog.Lake{Warehouse: filepath.Join(folder, "lake"), Table: "sales.mails"}
+	bad := good
+	bad.Catalog = "sqlite://" + folder + "/missing/catalog.db"
+	failed := CheckLakes(t.Context(), []catalog.Lake{good, bad})
+	if len(failed) != 2 || failed[0] != nil || failed[1] == nil || !strings.Contains(failed[1].Error(), "missing/catalog.db") || event.HintOf(failed[1]) == "" {
+		t.Errorf("got %v, want an error with a hint for the second lake only", failed)
+	}
+	if _, err := os.Stat(good.Warehouse); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the check has made the warehouse: %v", err)
 	}
 }

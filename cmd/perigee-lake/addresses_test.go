@@ -26,7 +26,7 @@ func TestErrorsHaveNoPassword(t *testing.T) {
 		if settings.Warehouse == "" {
 			settings.Warehouse = folder
 		}
-		if c, err := openCatalog(t.Context(), &settings); err == nil {
+		if c, err := openCatalog(t.Context(), &settings, true); err == nil {
 			closeCatalog(c)
 			t.Errorf("%s: opened", name)
 		} else if strings.Contains(err.Error(), "secret") {
@@ -52,7 +52,7 @@ func TestSQLitePath(t *testing.T) {
 		}
 	}
 	address := "sqlite:///" + filepath.Join(t.TempDir(), "catalog.db")
-	c, err := openCatalog(t.Context(), &lake.Settings{Warehouse: t.TempDir(), Catalog: address})
+	c, err := openCatalog(t.Context(), &lake.Settings{Warehouse: t.TempDir(), Catalog: address}, true)
 	if err != nil {
 		t.Fatalf("%s: %v", address, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/apache/iceberg-go"
@@ -27,8 +28,9 @@ import (
 // catalogName is the name of the catalog in an SQL database, which may hold several.
 const catalogName = "perigee"
 
-// openCatalog opens the catalog of a table.
-func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error) {
+// openCatalog opens the catalog of a table. It creates the warehouse's folder and what the catalog
+// itself needs if they are missing and create is set.
+func openCatalog(ctx context.Context, s *lake.Settings, create bool) (catalog.Catalog, error) {
 	properties := fileProperties()
 	warehouse, err := warehouseOf(s)
 	if err != nil {
@@ -37,7 +39,7 @@ func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error)
 	if err := checkAddresses(s); err != nil {
 		return nil, err
 	}
-	if path := strings.TrimPrefix(warehouse, "file://"); warehouse != s.Warehouse {
+	if path := strings.TrimPrefix(warehouse, "file://"); warehouse != s.Warehouse && create {
 		if err := durable.MkdirAll(path, 0o755); err != nil {
 			return nil, fmt.Errorf("make the warehouse: %w", err)
 		}
@@ -50,13 +52,17 @@ func openCatalog(ctx context.Context, s *lake.Settings) (catalog.Catalog, error)
 	case "http", "https":
 		return openREST(ctx, s.Catalog, warehouse, properties)
 	case "postgres", "postgresql":
-		return openSQL("pgx", s.Catalog, sqlcatalog.Postgres, properties)
+		return openSQL("pgx", s.Catalog, sqlcatalog.Postgres, properties, create)
 	case "sqlite":
 		path, err := sqlitePath(rest)
 		if err != nil {
 			return nil, err
 		}
-		return openSQL("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)", sqlcatalog.SQLite, properties)
+		mode := "mode=rw"
+		if create {
+			mode = "_pragma=journal_mode(WAL)"
+		}
+		return openSQL("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&"+mode, sqlcatalog.SQLite, properties, create)
 	}
 	return nil, permanent("", "the catalog is not an address of a REST catalog (http, https) or a database (postgres, sqlite)")
 }
@@ -93,7 +99,8 @@ func sqlitePath(rest string) (string, error) {
 	return "/" + strings.TrimLeft(path, "/"), nil
 }
 
-func openSQL(driver, address string, dialect sqlcatalog.SupportedDialect, properties iceberg.Properties) (catalog.Catalog, error) {
+func openSQL(driver, address string, dialect sqlcatalog.SupportedDialect, properties iceberg.Properties, create bool) (catalog.Catalog, error) {
+	properties["init_catalog_tables"] = strconv.FormatBool(create)
 	db, err := sql.Open(driver, address)
 	if err != nil {
 		return nil, err
@@ -102,13 +109,14 @@ func openSQL(driver, address string, dialect sqlcatalog.SupportedDialect, proper
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &sqlCatalog{c, db}, nil
+	return &sqlCatalog{c, db, dialect}, nil
 }
 
 // A sqlCatalog closes its connections, too.
 type sqlCatalog struct {
 	*sqlcatalog.Catalog
-	db *sql.DB
+	db      *sql.DB
+	dialect sqlcatalog.SupportedDialect
 }
 
 func (c *sqlCatalog) Close() error { return errors.Join(c.Catalog.Close(), c.db.Close()) }
@@ -138,8 +146,8 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 	if err != nil {
 		return nil, explainTorn(o, err)
 	}
-	if t.Metadata().Version() < 2 {
-		return nil, permanent("give the table another name in the lake", "table %s has format version %d; version 2 is needed", o.Table, t.Metadata().Version())
+	if err := checkVersion(&o.Settings, t); err != nil {
+		return nil, err
 	}
 	if o.Look {
 		return t, nil
@@ -195,6 +203,14 @@ func (e errWidened) Error() string {
 func isWidened(t *table.Table, o *lake.TableOrder, c *lake.Column, field iceberg.NestedField) bool {
 	_, kept := t.Schema().FindFieldByID(int(c.Lake))
 	return len(o.Incarnations) > 1 && c.Former == 0 && !kept && (c.Lake != 0 || field.Type.String() != spelled(c.Type))
+}
+
+// checkVersion returns an error for a table that another engine made, and that cannot have what ours need.
+func checkVersion(s *lake.Settings, t *table.Table) error {
+	if version := t.Metadata().Version(); version < 2 {
+		return permanent("give the table another name in the lake", "table %s has format version %d; version 2 is needed", s.Table, version)
+	}
+	return nil
 }
 
 // typeIn returns the type of a field in the spelling of orders.

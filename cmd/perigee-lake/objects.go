@@ -39,6 +39,8 @@ type objectStore interface {
 	// were when they were listed. It returns how many it has removed, their size, and why
 	// it could not remove others.
 	remove(ctx context.Context, objects []lake.Object) (n int, size int64, refused []string, err error)
+	// check looks for reasons why files cannot be put. It changes nothing.
+	check(ctx context.Context) error
 }
 
 // openObjects opens the store at the location of a table.
@@ -181,6 +183,27 @@ func (s *folder) remove(ctx context.Context, objects []lake.Object) (n int, size
 		_ = syscall.Rmdir(parent)
 	}
 	return n, size, refused, nil
+}
+
+// check looks at the folder, or at the one in which it would be made.
+func (s *folder) check(context.Context) error {
+	for path := s.path; ; path = filepath.Dir(path) {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
+			continue
+		}
+		if err == nil && !info.IsDir() {
+			err = &fs.PathError{Op: "write", Path: path, Err: syscall.ENOTDIR}
+		}
+		if err != nil {
+			return err
+		}
+		const write, search = 2, 1
+		if err := syscall.Access(path, write|search); err != nil {
+			return &fs.PathError{Op: "write", Path: path, Err: err}
+		}
+		return nil
+	}
 }
 
 func copyTo(ctx context.Context, w io.Writer, p *publishedFile) error {
@@ -327,6 +350,16 @@ func (s *bucket) remove(ctx context.Context, objects []lake.Object) (n int, size
 		}
 	}
 	return n, size, refused, nil
+}
+
+// check lists an object: that needs the service, the keys and the bucket.
+func (s *bucket) check(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the listing
+	defer cancel()
+	for object := range s.client.Client.ListObjects(ctx, s.name, minio.ListObjectsOptions{Prefix: s.prefix, MaxKeys: 1}) {
+		return object.Err
+	}
+	return ctx.Err()
 }
 
 // isMissing reports whether an error of the library says that there is no such object.

@@ -60,7 +60,7 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 		case errors.Is(err, lake.ErrRewritten), errors.Is(err, errDeleteFiles):
 			report.Hint = "drop the table in the lake, with its files (PURGE): it is then published again"
 			return report
-		case event.IsPermanent(err), errors.Is(err, errUploadTime), attempt == attempts, ctx.Err() != nil:
+		case event.IsPermanent(err), errors.Is(err, errUploadTime), attempt == attempts, o.Check, ctx.Err() != nil:
 			report.Hint = event.HintOf(err)
 			return report
 		}
@@ -79,7 +79,10 @@ var onPoint = func(string) {}
 var errDeleteFiles = errors.New("another engine deleted rows with delete files; replacing the data files would restore those rows")
 
 func publishOnce(ctx context.Context, o *lake.TableOrder, w *uploader, report *lake.TableReport) error {
-	c, err := openCatalog(ctx, &o.Settings)
+	if o.Check {
+		return check(ctx, o)
+	}
+	c, err := openCatalog(ctx, &o.Settings, !o.Look)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func orderOf(s lake.Settings, step int, files ...lake.File) *lake.TableOrder {
 // load loads the table of an order.
 func load(t *testing.T, o *lake.TableOrder) (catalog.Catalog, *table.Table) {
 	t.Helper()
-	c, err := openCatalog(t.Context(), &o.Settings)
+	c, err := openCatalog(t.Context(), &o.Settings, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestWrongRESTAddresses(t *testing.T) {
 			}))
 			defer server.Close()
 			address := server.URL + "/below"
-			c, err := openCatalog(t.Context(), &lake.Settings{Warehouse: "s3://bucket/lake", Catalog: address + "/", Table: "sales.mails"})
+			c, err := openCatalog(t.Context(), &lake.Settings{Warehouse: "s3://bucket/lake", Catalog: address + "/", Table: "sales.mails"}, true)
 			if err == nil {
 				closeCatalog(c)
 				t.Fatal("opened")

@@ -61,7 +61,7 @@ func tidy(ctx context.Context, o *lake.TableOrder, report *lake.TableReport) *la
 
 func (y *tidying) run(ctx context.Context) error {
 	var err error
-	if y.catalog, err = openCatalog(ctx, &y.order.Settings); err != nil {
+	if y.catalog, err = openCatalog(ctx, &y.order.Settings, false); err != nil {
 		return err
 	}
 	defer closeCatalog(y.catalog)

@@ -156,7 +156,7 @@ func (h *history) writeForeign(name string, wait time.Duration) error {
 func (h *history) check() (*references, []lake.Object) {
 	h.Helper()
 	for {
-		c, err := openCatalog(h.Context(), &h.settings)
+		c, err := openCatalog(h.Context(), &h.settings, true)
 		if err != nil {
 			h.Fatal(err)
 		}

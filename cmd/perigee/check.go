@@ -22,7 +22,7 @@ import (
 
 type checkCommand struct {
 	configFlags
-	Connect bool          `help:"Also connect to every server of sources and sinks and check credentials, grants, tables and queues; of lakes, only the program perigee-lake. Changes nothing."`
+	Connect bool          `help:"Also connect to every server of sources and sinks and check credentials, grants, tables and queues, and the catalogs and warehouses of lakes. Changes nothing."`
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"Time limit of --connect."`
 	Format  string        `default:"text" enum:"text,json,github,sarif" help:"text, or problems only: json, github (annotations of GitHub Actions) or sarif (2.1.0)."`
 }
@@ -32,8 +32,8 @@ func (checkCommand) Help() string {
 line and column. Without faults it prints the pipelines and the guarantee of each: exactly once, at
 least once, or at most once. It writes nothing, and connects only to hosts of code. It looks for the
 files of file sources, and compares the tables of the event store with the declared ones. With --connect
-it also tests the servers and the http address. Of lakes it tests only the program that publishes tables,
-and not the catalogs and warehouses.
+it also tests the servers, the http address, and the catalogs and warehouses of lakes. It does not put
+a file there.
 
 It also reports mistakes that otherwise only an event would reveal: unknown sinks, and variables that
 nothing sets. "perigee run" logs these as warnings. A column with the name of an SQL keyword is only a
@@ -106,7 +106,7 @@ func (k *checkCommand) check(c *console, out io.Writer) (warnings config.Errors,
 	return append(a.Config.KeywordColumns(), a.Config.LakesWithoutS3(c.lookup)...), errors.Join(err, a.Close())
 }
 
-// checkLakes checks the program that publishes tables.
+// checkLakes checks the lakes of tables and the program that publishes them.
 func (k *checkCommand) checkLakes(ctx context.Context, a *engine.Assembly) []engine.Connection {
 	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()

@@ -3,6 +3,7 @@
 package eventservice
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/pipeline"
 	eventsink "github.com/perigeedb/perigee/sink/eventstore"
 )
@@ -156,12 +158,27 @@ func Uses(c *config.Config, table string) (uses []string) {
 	return uses
 }
 
-// CheckLakes checks the program that publishes tables, if a table has a lake.
-func CheckLakes(ctx context.Context, c *config.Config) []engine.Connection {
-	if !slices.ContainsFunc(c.Tables, func(t config.Table) bool { return t.Lake.Warehouse != "" }) {
+// CheckLakes checks the catalogs and the warehouses of tables with a lake, and the program that
+// publishes them.
+func CheckLakes(ctx context.Context, c *config.Config) (all []engine.Connection) {
+	var lakes []catalog.Lake
+	for i := range c.Tables {
+		if l := c.Tables[i].Lake; l.Warehouse != "" {
+			l.Table = cmp.Or(l.Table, catalog.DefaultLakeTable(c.Tables[i].Name))
+			lakes = append(lakes, l)
+			all = append(all, engine.Connection{Part: "lake of table " + c.Tables[i].Name, Kind: cmp.Or(l.Catalog, l.Warehouse), Checked: true})
+		}
+	}
+	if len(lakes) == 0 {
 		return nil
 	}
-	return []engine.Connection{{Part: "lake", Kind: "perigee-lake", Checked: true, Err: eventstore.CheckCommitter(ctx)}}
+	if err := eventstore.CheckCommitter(ctx); err != nil {
+		return []engine.Connection{{Part: "lake", Kind: "perigee-lake", Checked: true, Err: err}}
+	}
+	for i, err := range eventstore.CheckLakes(ctx, lakes) {
+		all[i].Err = err
+	}
+	return all
 }
 
 // CheckTables returns the faults that would keep a configuration from being applied to the

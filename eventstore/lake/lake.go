@@ -64,6 +64,9 @@ type TableOrder struct {
 	Tidy *Tidy `json:"tidy,omitempty"`
 	// Look asks for a report only: the committer neither makes nor changes anything.
 	Look bool `json:"look,omitempty"`
+	// Check only asks whether the catalog and the warehouse can be used. The committer neither
+	// makes nor changes anything, and the lake table may be missing. Only Settings matter.
+	Check bool `json:"check,omitempty"`
 }
 
 // An Other is another table of the store.

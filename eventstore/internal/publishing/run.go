@@ -2,6 +2,7 @@ package publishing
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,6 +101,22 @@ func CheckProgram(ctx context.Context) error {
 		return &event.PermanentError{Err: fmt.Errorf("%s is %s, and this is perigee %s", path, first, release.Version), Hint: hintOfVersion}
 	}
 	return nil
+}
+
+// Check tests whether the catalogs and the warehouses of lakes can be used. The result has an error or
+// nil for each of them. It changes nothing.
+func Check(ctx context.Context, lakes []lake.Settings) []error {
+	order, failed := &lake.Order{}, make([]error, len(lakes))
+	for _, one := range lakes {
+		order.Tables = append(order.Tables, lake.TableOrder{Settings: one, Check: true})
+	}
+	report, err := Run(ctx, order)
+	for i := range failed {
+		if failed[i] = err; err == nil && report.Tables[i].Error != "" {
+			failed[i] = &event.PermanentError{Err: errors.New(report.Tables[i].Error), Hint: cmp.Or(report.Tables[i].Hint, "correct lake.catalog or lake.warehouse of the table")}
+		}
+	}
+	return failed
 }
 
 func findProgram() (string, error) {

@@ -128,7 +128,7 @@ func (h *hintSite) row() string {
 	}
 	var errs, hints []string
 	for _, text := range h.errors {
-		if hasWords([]string{text}) {
+		if hasWords([]string{text}) && !slices.Contains(h.hints, text) { // a hint added to an error that is passed on
 			errs = append(errs, "`"+cell(strings.ReplaceAll(text, "`", "'"))+"`")
 		}
 	}

@@ -21,9 +21,13 @@ func Probe() error {
 	return probeHook(w)
 }
 
-// probeLimits and probeInterval are short, because a probe delays the start of every command
+// probeLimits are for code that ends by itself, in less than a millisecond: on a busy machine it may
+// have to wait.
+var probeLimits = Options{EventTime: 10 * time.Second, BatchTime: 10 * time.Second, Memory: 8 << 20}
+
+// hookTime and probeInterval are short, because a probe delays the start of every command
 // that runs a script. A loop is compiled long before it reaches the limit.
-var probeLimits = Options{EventTime: time.Millisecond, BatchTime: time.Second, Memory: 8 << 20}
+const hookTime = time.Millisecond
 
 const probeInterval = 200 * time.Microsecond
 
@@ -47,7 +51,9 @@ func probeCompiler(w *Watchdog) error {
 // probeHook runs a long loop and arms its hook while it is compiled. The loop ends by itself if the
 // hook has no effect.
 func probeHook(w *Watchdog) error {
-	vm, err := Open(w, probeLimits)
+	limits := probeLimits
+	limits.EventTime = hookTime
+	vm, err := Open(w, limits)
 	if err != nil {
 		return err
 	}
@@ -110,7 +116,7 @@ func probeTailCalls(w *Watchdog, opts Options, functions []tailCall) error {
 		calls++
 		return nil, nil
 	}}
-	opts.EventTime, opts.BatchTime, opts.Memory = time.Second, time.Second, probeLimits.Memory
+	opts.EventTime, opts.BatchTime, opts.Memory = probeLimits.EventTime, probeLimits.BatchTime, probeLimits.Memory
 	c, err := NewCaller(w, opts, &Host{Functions: []Function{note}})
 	if err != nil {
 		return err

@@ -58,6 +58,9 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.closing, cancel)()
+	if err := c.closing.Err(); err != nil { // the library still passes all spans that wait
+		return err
+	}
 	// The request of the protocol has the same encoding, in a package that links gRPC.
 	message, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {

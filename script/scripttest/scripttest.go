@@ -13,6 +13,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/script"
@@ -52,6 +53,9 @@ func load(t testing.TB, lang script.Language, text string, opts script.Options) 
 	t.Helper()
 	if opts.Sinks == nil {
 		opts.Sinks = []script.Sink{{}}
+	}
+	if opts.Limits.EventTime == 0 && opts.Limits.BatchTime == 0 { // the default is for real machines, not for tests beside others
+		opts.Limits.EventTime, opts.Limits.BatchTime = 20*time.Second, time.Minute
 	}
 	s, err := lang.Load(t.Context(), script.Code{Name: scriptName, Text: []byte(text), Files: readFile}, opts)
 	if err != nil {

@@ -158,6 +158,9 @@ func (c *Cache) Remove(path string) {
 		c.remove(e)
 	default:
 		e.dropped, e.leaving = true, false
+		if e.pins == e.beyond { // maintenance, which has read it, and may keep it for long
+			_ = os.Remove(path)
+		}
 	}
 }
 

@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -221,6 +224,73 @@ func TestPinBeyond(t *testing.T) {
 		t.Errorf("beside a file that a query has pinned: %v", err)
 	}
 	both.Release()
+}
+
+// TestRemovePinned removes files that are pinned. One with a reader must stay, and one that only maintenance
+// has pinned must go at once: it may have deleted rows.
+func TestRemovePinned(t *testing.T) {
+	w := newWorld(t, 5000)
+	f, _ := w.gone(t, "a", 1000)
+	for name, test := range map[string]struct {
+		pins []bool // whether beyond
+		has  bool
+	}{"a reader": {[]bool{false}, true}, "maintenance": {[]bool{true}, false}, "both": {[]bool{true, false}, true}} {
+		var pinned []*Pinned
+		for _, beyond := range test.pins {
+			p, err := w.cache.Pin(t.Context(), []File{f}, beyond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pinned = append(pinned, p)
+		}
+		if w.cache.Remove(f.Path); Has(f) != test.has {
+			t.Errorf("pinned by %s: it is there: %t, want %t", name, Has(f), test.has)
+		}
+		for _, p := range pinned {
+			p.Release()
+		}
+		if Has(f) {
+			t.Errorf("pinned by %s: it is there after they ended", name)
+		}
+	}
+}
+
+// TestEndlessObject has a bucket that answers with more bytes than were asked for. They must fill neither
+// the memory nor the disk.
+func TestEndlessObject(t *testing.T) {
+	const much = 64 << 20
+	var sent atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"0123"`)
+		w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		if r.Method == http.MethodHead {
+			w.Header().Set("Content-Length", "1008")
+			return
+		}
+		w.WriteHeader(http.StatusPartialContent)
+		for text := make([]byte, 1<<20); sent.Load() < 4*much; sent.Add(int64(len(text))) {
+			if _, err := w.Write(text); err != nil {
+				return
+			}
+		}
+	}))
+	defer s.Close()
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": s.URL, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"} {
+		t.Setenv(name, value)
+	}
+	w := newWorld(t, 1<<20)
+	here, _ := w.file(t, "here", 1000-len(magic))
+	if _, _, err := w.cache.Verify(t.Context(), here.Path, "s3://bucket/here"); err == nil {
+		t.Error("an endless object has the data of a file")
+	}
+	gone, _ := w.gone(t, "gone", 1000)
+	gone.Remote.Address = "s3://bucket/gone"
+	if _, err := w.cache.Pin(t.Context(), []File{gone}, false); err == nil {
+		t.Error("an endless object was fetched")
+	}
+	if got := sent.Load(); got > much {
+		t.Errorf("%d MiB were read", got>>20)
+	}
 }
 
 // TestOrder checks which files leave: the one pinned least recently first, and never a pinned one.

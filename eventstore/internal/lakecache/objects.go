@@ -79,7 +79,7 @@ func (o *objects) stat(ctx context.Context, address string) (objectInfo, error) 
 	return objectInfo{size: info.Size, etag: strings.Trim(info.ETag, `"`)}, nil
 }
 
-// open reads an object from one byte to before another.
+// open reads an object from one byte to before another, and no more, whatever S3 answers.
 func (o *objects) open(ctx context.Context, address string, from, to int64) (io.ReadCloser, error) {
 	bucket, key, isS3 := keyOf(address)
 	if !isS3 {
@@ -104,7 +104,7 @@ func (o *objects) open(ctx context.Context, address string, from, to int64) (io.
 		return nil, explain(ctx, address, err)
 	}
 	timer := time.AfterFunc(stallTime, func() { cancel(errStalled) })
-	return &reader{ctx: stalled, address: address, from: body, timer: timer, close: func() error {
+	return &reader{ctx: stalled, address: address, from: io.LimitReader(body, to-from), timer: timer, close: func() error {
 		timer.Stop()
 		cancel(nil)
 		return body.Close()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -51,7 +52,9 @@ func Run(ctx context.Context, order *lake.Order) (*lake.Report, error) {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = 10 * time.Second
+	runtime.LockOSThread() // Pdeathsig is sent when the thread ends that has started the process
 	failed := command.Run()
+	runtime.UnlockOSThread()
 	report := new(lake.Report)
 	unread := json.Unmarshal(out.Bytes(), report)
 	if unread == nil && (failed == nil || ctx.Err() != nil) {

@@ -31,16 +31,25 @@ func Apply(next *manifest.Manifest, order *lake.Order, report *lake.Report, now 
 // have caused. It keeps only files whose data, according to the later manifest m, are only in the
 // lake, because no order removes those.
 func KeepOthers(m *manifest.Manifest, o *lake.TableOrder, r *lake.TableReport) {
-	var wanted []string
+	wanted := map[string]bool{}
 	for _, t := range m.Tables {
 		for _, f := range t.Files {
 			if IsOf(t, o) && f.Remote != nil && f.Step > 0 {
-				wanted = append(wanted, nameOf(m, f))
+				wanted[nameOf(m, f)] = true
 			}
 		}
 	}
-	r.Gone = slices.DeleteFunc(r.Gone, func(name string) bool { return !slices.Contains(wanted, name) })
+	r.Gone = slices.DeleteFunc(r.Gone, func(name string) bool { return !wanted[name] })
 	r.Lost = nil
+}
+
+// setOf returns names as a set: there may be as many as files.
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
 // IsOf reports whether an order is of a table.
@@ -82,6 +91,7 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 		known.Purges = purgesAfter(known.Purges, o.Tidy, r.Tidied)
 	}
 	t.Lake = &known
+	gone, lost := setOf(r.Gone), setOf(r.Lost)
 	for i, f := range t.Files {
 		names := []string{}
 		if f.Step > 0 {
@@ -91,13 +101,13 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 			names = append(names, replaced.Name)
 		}
 		changed := *f
-		has := func(list []string) bool {
-			return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(list, name) })
+		has := func(set map[string]bool) bool {
+			return slices.ContainsFunc(names, func(name string) bool { return set[name] })
 		}
-		if has(r.Gone) {
+		if has(gone) {
 			changed.Gone = true
 		}
-		if has(r.Lost) { // publish the rows again, from this file
+		if has(lost) { // publish the rows again, from this file
 			changed.Replaces, changed.Changed = nil, false
 			if f.Step == 0 {
 				changed.Replaces, changed.Changed = remainingReplaced(f.Replaces, r.Lost)
@@ -106,7 +116,7 @@ func applyTable(m *manifest.Manifest, t *manifest.Table, o *lake.TableOrder, r *
 				changed.Step = 0
 			}
 		}
-		if f.Gone != changed.Gone || f.Step != changed.Step || has(r.Lost) {
+		if f.Gone != changed.Gone || f.Step != changed.Step || has(lost) {
 			t.Files[i] = &changed
 		}
 	}

@@ -36,18 +36,21 @@ func NewID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// AssignStep assigns the next step in an opening. It drops an opening once every lake covers a step
-// of a later one.
+// openingsMax bounds the openings that are kept for a lake that does not answer.
+const openingsMax = 1000
+
+// AssignStep assigns the next step in an opening. It drops an opening once every lake that was given an
+// order covers a step of a later one.
 func (m *Manifest) AssignStep(opening string) {
 	m.LastStep++
 	covered := m.LastStep
 	for _, t := range m.Tables {
-		if t.Lake != nil {
+		if t.Lake != nil && t.Lake.Ordered > 0 {
 			covered = min(covered, t.Lake.Step)
 		}
 	}
 	all := slices.Clone(m.Openings)
-	for len(all) > 1 && all[1].Step <= covered {
+	for len(all) > 1 && (all[1].Step <= covered || len(all) > openingsMax) {
 		all = all[1:]
 	}
 	if len(all) == 0 || all[len(all)-1].ID != opening {

@@ -57,3 +57,23 @@ func TestPlace(t *testing.T) {
 		t.Errorf("another folder: %s, as the first", got)
 	}
 }
+
+// TestAssignStepDropsOpenings restarts a store often. The openings that no lake needs must go, also beside
+// a table that has no rows to publish, and beside a lake that does not answer.
+func TestAssignStepDropsOpenings(t *testing.T) {
+	covers, empty, silent := &Lake{Ordered: 1}, &Lake{}, &Lake{Ordered: 1}
+	for name, test := range map[string]struct {
+		other *Lake
+		want  int
+	}{"no rows": {empty, 2}, "no answer": {silent, openingsMax}} {
+		m := &Manifest{Tables: []*Table{{ID: 1, Lake: covers}, {ID: 2, Lake: test.other}}}
+		covers.Step = 0
+		for range openingsMax + 10 {
+			m.AssignStep(NewID())
+			covers.Step = m.LastStep
+		}
+		if got := len(m.Openings); got > test.want+1 || m.Openings[got-1].Step != m.LastStep {
+			t.Errorf("beside a lake with %s: %d openings, the last one from step %d, want %d and step %d", name, got, m.Openings[got-1].Step, test.want, m.LastStep)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perigeedb/perigee/eventstore/catalog"
@@ -54,7 +55,7 @@ func describe(t *manifest.Table) catalog.Table {
 		Files: []catalog.File{}, Columns: columnsOf(t.Current()), Deletes: deletesOf(t),
 	}
 	if t.Lake != nil {
-		state := publishing.State(t)
+		state := publishing.State(t, time.Now())
 		d.Lake = &state
 	}
 	for _, f := range t.Files {
@@ -98,7 +99,7 @@ func addTimes(t *catalog.Table, oldest, newest time.Time) {
 func (s *Store) LakeStates() (all []catalog.LakeState) {
 	for _, t := range s.current().Tables {
 		if t.Lake != nil {
-			all = append(all, publishing.State(t))
+			all = append(all, publishing.State(t, time.Now()))
 		}
 	}
 	return all
@@ -149,7 +150,10 @@ func (s *Store) addLog(snapshot snapshot, tables map[uint32]*catalog.Table) erro
 }
 
 // A Catalog describes the tables of a store that may be open in another process.
-type Catalog struct{ manifest *manifest.Manifest }
+type Catalog struct {
+	manifest *manifest.Manifest
+	folder   string
+}
 
 // ReadCatalog reads the tables of the store in folder. A folder without a store has no
 // tables.
@@ -161,7 +165,7 @@ func ReadCatalog(folder string) (Catalog, error) {
 	if err != nil {
 		return Catalog{}, fmt.Errorf("eventstore: %w", explainDamage(err))
 	}
-	return Catalog{m}, nil
+	return Catalog{m, folder}, nil
 }
 
 // Check returns the error that Store.Table would return for a table, or Store.UseTable if
@@ -170,6 +174,13 @@ func (c Catalog) Check(name string, want *TableConfig) error {
 	err := errors.Join(CheckTableName(name), checkName(c.manifest, name))
 	if err != nil || want == nil {
 		return err
+	}
+	if want.Lake != nil {
+		entry := &manifest.Table{Name: name}
+		entry.SetLake(want.Lake)
+		if err := checkLake(manifest.New(), entry, c.folder); err != nil {
+			return err
+		}
 	}
 	if t := c.manifest.Table(name); t != nil {
 		_, err = schemaOf(t).declared(name, *want)
@@ -180,6 +191,21 @@ func (c Catalog) Check(name string, want *TableConfig) error {
 		return fmt.Errorf("table %s: %w", name, err)
 	}
 	return nil
+}
+
+// LakeUser returns another table that is published in the same table of a lake, or "".
+func (c Catalog) LakeUser(name string, l *catalog.Lake) string {
+	if l == nil {
+		return ""
+	}
+	entry := &manifest.Table{Name: name}
+	entry.SetLake(l)
+	for _, other := range c.manifest.Tables {
+		if !strings.EqualFold(other.Name, name) && other.Lake != nil && entry.Lake.Lake.Shares(other.Lake.Lake) {
+			return other.Name
+		}
+	}
+	return ""
 }
 
 // Key returns the columns of a table's unique key, or nil if the table does not drop

@@ -349,7 +349,7 @@ func (s *Store) changeLake(table string, change func(t *manifest.Table) error) (
 		}
 		err := change(t)
 		if t.Lake != nil {
-			state = publishing.State(t)
+			state = publishing.State(t, time.Now())
 		}
 		return err
 	}, nil)

@@ -3,8 +3,11 @@
 package eventstore
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -418,5 +421,81 @@ func TestLakeOfTwoTables(t *testing.T) {
 		if state.Gone > 0 {
 			t.Errorf("after the move, %d files of table %s count as rewritten by another engine, want none", state.Gone, state.Table)
 		}
+	}
+}
+
+// publishLater publishes as a store does once files are due.
+func publishLater(ctx context.Context, s *Store) error {
+	return s.publish(ctx, time.Now().Add(time.Hour))
+}
+
+// TestLakeTableDropped drops a table and makes it again, as an engine does that declares it. The rows of the
+// former table must stay in the lake, and the log must name the delete that waits there.
+func TestLakeTableDropped(t *testing.T) {
+	useCommitter(t)
+	s := openStore(t, t.TempDir())
+	var log bytes.Buffer
+	s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	config := TableConfig{Lake: &catalog.Lake{Warehouse: t.TempDir(), Table: "test.events"}}
+	p := take(t, openTable(t, s, config))
+	appendDocs(t, p, 0, `{"id":1}`, `{"id":2}`)
+	seal(t, s)
+	if err := publishLater(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.Delete(t.Context(), "events", "id = 1")
+	if err == nil {
+		err = s.WaitDeleted(t.Context(), d)
+	}
+	if err == nil {
+		err = publishLater(t.Context(), s)
+	}
+	if err == nil {
+		err = s.DropTable(t.Context(), "events")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "deletes of the table are not carried out in the lake table that it had") {
+		t.Errorf("the log does not name the delete that waits: %s", log.String())
+	}
+	p = take(t, openTable(t, s, config))
+	appendDocs(t, p, 0, `{"id":3}`)
+	seal(t, s)
+	if err := publishLater(t.Context(), s); err == nil || !strings.Contains(err.Error(), "has rows of a table that this store has dropped") {
+		t.Errorf("publishing where the dropped table was: %v, want an error", err)
+	}
+	if state := s.LakeStates()[0]; state.Error == "" || !strings.Contains(state.Hint, "PURGE") {
+		t.Errorf("the state is %+v, want an error with a hint", state)
+	}
+}
+
+// TestLakeLeftWhileDeleting gives a table another lake before a delete has reached the former one.
+func TestLakeLeftWhileDeleting(t *testing.T) {
+	useCommitter(t)
+	s := openStore(t, t.TempDir())
+	var log bytes.Buffer
+	s.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	config := TableConfig{Columns: []event.Column{{Name: "id", Path: []string{"id"}, Type: event.Int64}}, Lake: &catalog.Lake{Warehouse: t.TempDir(), Table: "test.events"}}
+	p := take(t, openTable(t, s, config))
+	appendDocs(t, p, 0, `{"id":1}`, `{"id":2}`)
+	seal(t, s)
+	if err := publishLater(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	s.rewriting.Lock() // the rewrite takes long
+	d, err := s.Delete(t.Context(), "events", "id = 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	former := config.Lake.Warehouse
+	config.Lake = &catalog.Lake{Warehouse: t.TempDir(), Table: "test.events"}
+	openTable(t, s, config)
+	s.rewriting.Unlock()
+	if err := s.WaitDeleted(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), former) {
+		t.Errorf("the log does not name the former lake %s: %s", former, log.String())
 	}
 }

@@ -89,6 +89,9 @@ func (t *Table) IsGone(name string) bool {
 func (s *Store) DropTable(ctx context.Context, name string) error {
 	err := s.restructure(ctx, name, func(_ context.Context, t *Table) error {
 		entry := s.current().TableByID(t.id)
+		if entry.Lake != nil {
+			t.warnOfDeletes(entry)
+		}
 		err := t.changeTable(func(next *manifest.Manifest, _ *manifest.Table) error {
 			next.Tables = slices.DeleteFunc(next.Tables, func(other *manifest.Table) bool { return other.ID == t.id })
 			return nil

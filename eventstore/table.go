@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -200,7 +201,7 @@ func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
 	var t *Table
 	err = s.change(func(next *manifest.Manifest) error {
 		next.AddTable(entry)
-		if err := checkLake(next, entry); err != nil {
+		if err := checkLake(next, entry, s.folder); err != nil {
 			return err
 		}
 		t = loadTable(s, entry)
@@ -265,12 +266,11 @@ func (t *Table) configure(c TableConfig) error {
 	if reflect.DeepEqual(have, wants) {
 		return nil
 	}
-	if err := checkLake(t.store.current(), &wants); err != nil {
+	if err := checkLake(t.store.current(), &wants, t.store.folder); err != nil {
 		return err
 	}
-	if l := have.Lake; l != nil && len(l.Purges) > 0 && (wants.Lake == nil || !wants.Lake.IsAt(l.Lake)) {
-		t.store.options.Log.Warn("event store: deletes of the table are not carried out in the lake table that it had, which may have the rows: drop that table with its files, or expire its snapshots",
-			"table", have.Name, "lake table", l.Table, "warehouse", l.Warehouse, "deletes", len(l.Purges))
+	if l := have.Lake; l != nil && (wants.Lake == nil || !wants.Lake.IsAt(l.Lake)) {
+		t.warnOfDeletes(&have)
 	}
 	wants.Schemas = []*manifest.Schema{&wanted.Schema}
 	if err := t.setUnique(&wants); err != nil {
@@ -280,12 +280,48 @@ func (t *Table) configure(c TableConfig) error {
 		entry := next.TableByID(t.id)
 		c.apply(entry)
 		wake(t.store.publisher)
-		return checkLake(next, entry)
+		return checkLake(next, entry, t.store.folder)
 	}, nil)
 }
 
-// checkLake refuses a table that is to be published where another one is.
-func checkLake(m *manifest.Manifest, t *manifest.Table) error {
+// isInFolder reports whether files of a lake are in a folder: its warehouse, its catalog, or the table that
+// is below the warehouse.
+func isInFolder(l catalog.Lake, folder string) bool {
+	places := []string{l.Warehouse}
+	if scheme, rest, _ := strings.Cut(l.Catalog, ":"); scheme == "sqlite" {
+		places = append(places, "/"+strings.TrimLeft(rest, "/"))
+	}
+	names := strings.Split(l.Table, ".")
+	namespace, name := names[:len(names)-1], names[len(names)-1]
+	places = append(places, filepath.Join(l.Warehouse, filepath.Join(namespace...), name), filepath.Join(l.Warehouse, strings.Join(namespace, ".")+".db", name))
+	return slices.ContainsFunc(places, func(place string) bool {
+		inside, err := filepath.Rel(realPath(folder), realPath(place))
+		return filepath.IsAbs(place) && err == nil && inside != ".." && !strings.HasPrefix(inside, "../")
+	})
+}
+
+// realPath returns a path without the symbolic links in the part of it that exists.
+func realPath(path string) string {
+	path, err := filepath.Abs(path)
+	if real, failed := filepath.EvalSymlinks(path); err != nil || failed == nil || path == filepath.Dir(path) {
+		return cmp.Or(real, path)
+	}
+	return filepath.Join(realPath(filepath.Dir(path)), filepath.Base(path))
+}
+
+// warnOfDeletes logs the deletes of a table that leaves its lake table before this has carried them out.
+func (t *Table) warnOfDeletes(have *manifest.Table) {
+	if l := have.Lake; len(l.Purges)+len(have.Deletes) > 0 {
+		t.store.options.Log.Warn("event store: deletes of the table are not carried out in the lake table that it had, which may have the rows: drop that table with its files, or expire its snapshots",
+			"table", have.Name, "lake table", l.Table, "warehouse", l.Warehouse, "deletes", len(l.Purges)+len(have.Deletes))
+	}
+}
+
+// checkLake refuses a table that is to be published where another one is, or in the folder of the store.
+func checkLake(m *manifest.Manifest, t *manifest.Table, folder string) error {
+	if t.Lake != nil && isInFolder(t.Lake.Lake, folder) {
+		return configError("choose a folder outside of the data folder", "the lake of table %s is in %s, the folder of the event store, which removes files there that it does not know", t.Name, folder)
+	}
 	if other := m.SharesLake(t); other != nil {
 		return configError("set another lake.table for one of them", "tables %s and %s would both be published as %s", other.Name, t.Name, t.Lake.Table)
 	}

@@ -57,6 +57,9 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 		case errors.Is(err, lake.ErrSuperseded):
 			report.Hint = "give this copy another table of the lake, or remove lake from one of the two"
 			return report
+		case errors.Is(err, lake.ErrDropped):
+			report.Hint = "drop the table in the lake, with its files (PURGE), or set another lake.table"
+			return report
 		case errors.Is(err, lake.ErrRewritten), errors.Is(err, errDeleteFiles):
 			report.Hint = "drop the table in the lake, with its files (PURGE): it is then published again"
 			return report
@@ -237,5 +240,5 @@ func commitFiles(ctx context.Context, c catalog.Catalog, t *table.Table, columns
 	if err := transaction.ReplaceDataFilesWithDataFiles(ctx, remove, add, summary); err != nil {
 		return "", err
 	}
-	return commitOnce(ctx, c, transaction)
+	return commitOnce(ctx, c, transaction, properties)
 }

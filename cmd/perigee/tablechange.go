@@ -52,7 +52,7 @@ func (d *tableDropCommand) Run(c *console) error {
 	}
 	fmt.Fprintf(c.out, "table %s is dropped\n", t.Name)
 	if l := t.Lake; l != nil && !l.Committed.IsZero() {
-		fmt.Fprintf(c.out, "the lake table %s in %s keeps its rows: if nobody needs them, drop it there, with its files\n", l.LakeTable, l.Warehouse)
+		fmt.Fprintf(c.out, "the lake table %s in %s keeps its rows: drop it there, with its files, or set another lake.table before the table is published again\n", l.LakeTable, l.Warehouse)
 	}
 	if createdAgain {
 		fmt.Fprintln(c.out, "the running engine declares the table and has created it again, without rows")

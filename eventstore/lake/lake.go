@@ -39,9 +39,11 @@ type Order struct {
 // A TableOrder is the desired state of one lake table.
 type TableOrder struct {
 	Settings
-	// ID is the number of the table in the store, and Others are its other tables with a lake.
-	ID     uint32  `json:"id"`
-	Others []Other `json:"others,omitempty"`
+	// ID is the number of the table in the store, Tables are the numbers of all its tables, and Others
+	// are the other ones with a lake.
+	ID     uint32   `json:"id"`
+	Tables []uint32 `json:"tables,omitempty"`
+	Others []Other  `json:"others,omitempty"`
 	// Returning lists where other tables of the store have data that must come back to its disk
 	// before the place is used: the results of Address without a name.
 	Returning []string `json:"returning,omitempty"`
@@ -196,6 +198,15 @@ type TableReport struct {
 	// Tidied is what the committer has tidied, if the order asked for it and was carried out.
 	Tidied *Tidied `json:"tidied,omitempty"`
 }
+
+// PlainCharacters are those of the addresses of warehouses and catalogs in files. Programs read others,
+// such as spaces and percent signs, in different ways: some decode them, and some do not.
+const PlainCharacters = "A-Z a-z 0-9 / . _ ~ + = @ , : -"
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9/._~+=@,:-]*$`)
+
+// IsPlain reports whether an address has only PlainCharacters.
+func IsPlain(address string) bool { return plain.MatchString(address) }
 
 // FileName returns the name in a lake of a store's file, which has the form DAY/NUMBER-PART.parquet,
 // and of the incarnation that wrote it.

@@ -31,9 +31,9 @@ type Plan struct {
 	Properties map[string]string
 }
 
-// propertyPrefix is the prefix of the property in which an incarnation records the last step
+// PropertyPrefix is the prefix of the property in which an incarnation records the last step
 // that the table covers. Snapshots and their summaries expire; properties do not.
-const propertyPrefix = "perigee.step."
+const PropertyPrefix = "perigee.step."
 
 // A record is the value of such a property.
 type record struct {
@@ -48,6 +48,10 @@ type record struct {
 // ErrOtherTable reports that another table of the store publishes into the table, or has data only
 // there that must come back first. Each would remove the files of the other one.
 var ErrOtherTable = errors.New("another table of this store publishes into it, or has rows only there that are yet to come back: set another lake.table for one of them, or wait")
+
+// ErrDropped reports rows in the lake of a table that the store has dropped. The table that is published
+// there now must not remove them unasked.
+var ErrDropped = errors.New("it has rows of a table that this store has dropped")
 
 // ErrRolledBack reports an order with a step that the table already covers: the store's folder
 // was set back to an earlier state without a new incarnation.
@@ -76,6 +80,9 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 		return other.ID == records[current.ID].Table && other.publishesInto(s.UUID)
 	}) || slices.Contains(o.Returning, Address(s.Location, "")) {
 		return nil, ErrOtherTable
+	}
+	if !o.Look && isOfDropped(o, records, owned) && slices.ContainsFunc(s.Files, func(name string) bool { return owned[IncarnationOf(name)] }) {
+		return nil, ErrDropped
 	}
 	forgetOthers(o, records)
 	covered := records[current.ID].Step
@@ -129,7 +136,7 @@ func Reconcile(o *TableOrder, s State) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.Properties = map[string]string{propertyPrefix + current.ID: string(text)}
+		p.Properties = map[string]string{PropertyPrefix + current.ID: string(text)}
 	}
 	return p, nil
 }
@@ -147,7 +154,7 @@ func (o *TableOrder) opening(step uint64) (id string) {
 func readRecords(properties map[string]string) (map[string]record, error) {
 	records := map[string]record{}
 	for key, value := range properties {
-		id, found := strings.CutPrefix(key, propertyPrefix)
+		id, found := strings.CutPrefix(key, PropertyPrefix)
 		if !found {
 			continue
 		}
@@ -158,6 +165,21 @@ func readRecords(properties map[string]string) (map[string]record, error) {
 		records[id] = r
 	}
 	return records, nil
+}
+
+// isOfDropped reports whether only tables that the store no longer has published into the lake table.
+func isOfDropped(o *TableOrder, records map[string]record, owned map[string]bool) bool {
+	dropped := false
+	for id, r := range records {
+		switch {
+		case !owned[id] || r.Table == 0: // it was recorded before tables had IDs there
+		case slices.Contains(o.Tables, r.Table):
+			return false
+		default:
+			dropped = true
+		}
+	}
+	return dropped
 }
 
 // forgetOthers removes the steps that another table of the store has recorded, which published into

@@ -31,7 +31,7 @@ func property(digit, step, after int) map[string]string {
 	if after > 0 {
 		value += fmt.Sprintf(`,"after":"%s"`, strings.Repeat(fmt.Sprint(after), 16))
 	}
-	return map[string]string{propertyPrefix + strings.Repeat(fmt.Sprint(digit), 16): value + "}"}
+	return map[string]string{PropertyPrefix + strings.Repeat(fmt.Sprint(digit), 16): value + "}"}
 }
 
 func TestReconcile(t *testing.T) {
@@ -114,7 +114,7 @@ func valuesOf(properties map[string]string) map[string]record {
 
 func TestReconcileRefusesProperties(t *testing.T) {
 	order := &TableOrder{Incarnations: []Incarnation{incarnation(1, 1)}, Step: 1}
-	_, err := Reconcile(order, State{Properties: map[string]string{propertyPrefix + "x": "7 steps"}})
+	_, err := Reconcile(order, State{Properties: map[string]string{PropertyPrefix + "x": "7 steps"}})
 	if err == nil || !strings.Contains(err.Error(), `perigee.step.x is "7 steps"`) {
 		t.Errorf("got %v", err)
 	}
@@ -258,7 +258,7 @@ func TestReconcileRefuses(t *testing.T) {
 	a := file(1, 1, 1)
 	order := TableOrder{ID: 7, Others: []Other{{8, "", nil}, {9, "here", []string{"here"}}, {10, "elsewhere", nil}, {12, "", []string{"there", "here"}}}, Incarnations: []Incarnation{incarnation(2, 1)}, Openings: []Opening{{"monday", 1}, {"tuesday", 3}}, Step: 3, Files: []File{a}}
 	record := func(text string) map[string]string {
-		return map[string]string{propertyPrefix + order.Incarnations[0].ID: `{"begun":"2026-11-29T02:00:00Z",` + text + "}"}
+		return map[string]string{PropertyPrefix + order.Incarnations[0].ID: `{"begun":"2026-11-29T02:00:00Z",` + text + "}"}
 	}
 	for name, test := range map[string]struct {
 		properties map[string]string
@@ -287,6 +287,38 @@ func TestReconcileRefuses(t *testing.T) {
 	}
 }
 
+// TestReconcileDropped publishes where a table was that the store has dropped. Its rows must stay.
+func TestReconcileDropped(t *testing.T) {
+	first, second := incarnation(1, 1), incarnation(2, 3)
+	record := func(table int) string {
+		return fmt.Sprintf(`{"step":1,"begun":"2026-11-29T01:00:00Z","table":%d}`, table)
+	}
+	old := file(1, 1, 1)
+	for name, test := range map[string]struct {
+		tables [2]int // those that published in each incarnation; 0 for none
+		has    []string
+		want   error
+	}{
+		"a dropped one":                                 {[2]int{0, 11}, []string{old.Name}, ErrDropped},
+		"a dropped one, before a restore":               {[2]int{11, 0}, []string{old.Name}, ErrDropped},
+		"a dropped one, without files":                  {[2]int{0, 11}, []string{"foreign.parquet"}, nil},
+		"a dropped one, before this one":                {[2]int{11, 7}, []string{old.Name}, nil},
+		"another one that has moved, and a dropped one": {[2]int{11, 8}, []string{old.Name}, nil},
+		"none": {[2]int{0, 0}, []string{old.Name}, nil},
+	} {
+		properties := map[string]string{}
+		for i, table := range test.tables {
+			if table > 0 {
+				properties[PropertyPrefix+[]Incarnation{first, second}[i].ID] = record(table)
+			}
+		}
+		o := &TableOrder{ID: 7, Tables: []uint32{7, 8}, Incarnations: []Incarnation{first, second}, Step: 4, Files: []File{file(9, 2, 4)}}
+		if _, err := Reconcile(o, State{UUID: "here", Properties: properties, Files: test.has}); !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v, want %v", name, err, test.want)
+		}
+	}
+}
+
 // TestReconcileReturning has an order of a table whose place has data of another one that must come back.
 func TestReconcileReturning(t *testing.T) {
 	o := &TableOrder{ID: 7, Returning: []string{"/lake/a/data/", "/lake/b/data/"}, Incarnations: []Incarnation{incarnation(2, 1)}, Step: 3, Files: []File{file(1, 1, 1)}}
@@ -302,7 +334,7 @@ func TestReconcileReturning(t *testing.T) {
 func TestReconcileTakesOver(t *testing.T) {
 	current := incarnation(2, 1)
 	o := &TableOrder{ID: 7, Incarnations: []Incarnation{current}, Step: 3, Files: []File{file(1, 1, 1)}}
-	plan, err := Reconcile(o, State{Properties: map[string]string{propertyPrefix + current.ID: `{"step":4,"table":8,"begun":"2026-11-29T02:00:00Z"}`}})
+	plan, err := Reconcile(o, State{Properties: map[string]string{PropertyPrefix + current.ID: `{"step":4,"table":8,"begun":"2026-11-29T02:00:00Z"}`}})
 	if err != nil {
 		t.Fatal(err)
 	}

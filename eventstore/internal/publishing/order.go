@@ -105,10 +105,16 @@ func placeOf(f *manifest.File) string {
 	return strings.TrimSuffix(strings.TrimSuffix(f.Remote.Address, name), path.Base(day)+"/")
 }
 
+// hasPassed reports whether a time has passed since another one. If that one is yet to come, the clock was
+// ahead then, and nobody should wait for it.
+func hasPassed(since time.Time, d time.Duration, now time.Time) bool {
+	return since.After(now) || !now.Before(since.Add(d))
+}
+
 // tidyOf returns how an order must tidy the lake, or nil if that is not due.
 func tidyOf(l *manifest.Lake, now time.Time) *lake.Tidy {
 	isDue := func(p manifest.LakePurge) bool { return !now.Before(p.Next) }
-	if now.Before(l.Tidied.Add(tidyInterval)) && !slices.ContainsFunc(l.Purges, isDue) {
+	if !hasPassed(l.Tidied, tidyInterval, now) && !slices.ContainsFunc(l.Purges, isDue) {
 		return nil
 	}
 	tidy := lake.DefaultTidy()
@@ -149,7 +155,7 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.Lak
 		if f.Day != "" {
 			last = newest[f.Day]
 		}
-		return !now.Before(time.Unix(last, 0).Add(quietAfter))
+		return hasPassed(time.Unix(last, 0), quietAfter, now)
 	}
 	for _, f := range t.Files {
 		switch {
@@ -167,7 +173,7 @@ func wantedFiles(m *manifest.Manifest, t *manifest.Table, columns []manifest.Lak
 			}
 			files = append(files, f)
 			continue
-		case len(f.Replaces) == 0 && (!isReady(t, f, columns) || f.Bytes < dueBytes && now.Before(time.Unix(f.Sealed, 0).Add(dueAfter))):
+		case len(f.Replaces) == 0 && (!isReady(t, f, columns) || f.Bytes < dueBytes && !hasPassed(time.Unix(f.Sealed, 0), dueAfter, now)):
 			files = append(files, f)
 			continue
 		default:
@@ -257,6 +263,7 @@ func orderOf(m *manifest.Manifest, t *manifest.Table, folder string, all []lake.
 		o.Openings = append(o.Openings, lake.Opening{ID: one.ID, Step: one.Step})
 	}
 	for _, other := range m.Tables {
+		o.Tables = append(o.Tables, other.ID)
 		if other.ID == t.ID {
 			continue
 		}

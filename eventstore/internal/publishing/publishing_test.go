@@ -198,6 +198,25 @@ func TestOrders(t *testing.T) {
 	step("52:9<51:8", now.Add(quietAfter))
 }
 
+// TestClockWasAhead has a file and a tidying of a time that is yet to come. Neither waits for it.
+func TestClockWasAhead(t *testing.T) {
+	m := newManifest()
+	table := m.Tables[0]
+	add(m, 1, -365*24*time.Hour)
+	if _, got := order(t, m, now); got != "1:1" {
+		t.Errorf("the order is %q, want the file", got)
+	}
+	table.Lake.Committed = now.Add(-time.Hour)
+	if got := State(table, now).WaitingSince; !got.Equal(table.Lake.Committed) {
+		t.Errorf("it waits since %v, want the last commit %v", got, table.Lake.Committed)
+	}
+	for since, want := range map[time.Duration]bool{-time.Minute: false, -tidyInterval: true, 365 * 24 * time.Hour: true} {
+		if got := tidyOf(&manifest.Lake{Tidied: now.Add(since)}, now) != nil; got != want {
+			t.Errorf("tidied at %v from now: due %t, want %t", since, got, want)
+		}
+	}
+}
+
 // TestReports checks what the manifest records of failures.
 func TestReports(t *testing.T) {
 	m := newManifest()
@@ -207,7 +226,7 @@ func TestReports(t *testing.T) {
 	Apply(m, o, &lake.Report{Tables: []lake.TableReport{{Error: "down", Hint: "wait"}}}, now)
 	want := catalog.LakeState{Table: "mails", LakeTable: "perigee.mails", Warehouse: "/lake", Ordered: 1, WaitingFiles: 1, WaitingRows: 10, WaitingBytes: 1 << 20, WaitingSince: now.Add(-time.Hour), Misfits: 3, Error: "down", Hint: "wait"}
 	table.Files[0].Misfits = 3
-	if diff := cmp.Diff(want, State(table)); diff != "" {
+	if diff := cmp.Diff(want, State(table, now)); diff != "" {
 		t.Errorf("the state (-want +got):\n%s", diff)
 	}
 	if table.Lake.Error != "down" || table.Lake.Hint != "wait" || table.Publication(table.Files[0]) != manifest.Unknown {
@@ -226,7 +245,7 @@ func TestReports(t *testing.T) {
 		t.Errorf("after it was rewritten: %q", got)
 	}
 	want = catalog.LakeState{Table: "mails", LakeTable: "perigee.mails", Warehouse: "/lake", Ordered: 2, Covered: 2, Committed: now, Gone: 1, Misfits: 3}
-	if diff := cmp.Diff(want, State(table)); diff != "" {
+	if diff := cmp.Diff(want, State(table, now)); diff != "" {
 		t.Errorf("the state (-want +got):\n%s", diff)
 	}
 	// Files that only the lake had, and lost, are published from the file with their rows.

@@ -9,7 +9,7 @@ import (
 )
 
 // State describes how far a table with a lake is published.
-func State(t *manifest.Table) catalog.LakeState {
+func State(t *manifest.Table, now time.Time) catalog.LakeState {
 	s := catalog.LakeState{
 		Table: t.Name, LakeTable: settingsOf(t).Table, Warehouse: t.Lake.Warehouse, Catalog: t.Lake.Catalog, Metadata: t.Lake.Metadata,
 		Ordered: max(t.Lake.Ordered, t.Lake.Step), Covered: t.Lake.Step, Committed: t.Lake.Committed, DeleteFiles: t.Lake.Deletes, Error: t.Lake.Error, Hint: t.Lake.Hint,
@@ -33,8 +33,12 @@ func State(t *manifest.Table) catalog.LakeState {
 			s.WaitingFiles++
 			s.WaitingRows += f.Rows
 			s.WaitingBytes += f.Bytes
-			if f.Sealed > 0 {
-				oldest = min(cmp.Or(oldest, f.Sealed), f.Sealed)
+			since := f.Sealed
+			if since > now.Unix() { // the clock was ahead then
+				since = max(0, t.Lake.Committed.Unix())
+			}
+			if since > 0 {
+				oldest = min(cmp.Or(oldest, since), since)
 			}
 		}
 	}

@@ -122,3 +122,61 @@ func TestCheckLakes(t *testing.T) {
 		t.Errorf("the check has made the warehouse: %v", err)
 	}
 }
+
+// TestLakeInOwnFolder declares lakes whose files would be in the folder of the store, which removes files
+// there that it does not know.
+func TestLakeInOwnFolder(t *testing.T) {
+	parent := t.TempDir()
+	folder, link := filepath.Join(parent, "events"), filepath.Join(parent, "link")
+	s := openStore(t, folder)
+	if err := os.Symlink(folder, link); err != nil {
+		t.Fatal(err)
+	}
+	for l, refused := range map[catalog.Lake]bool{
+		{Warehouse: folder}:                                                               true,
+		{Warehouse: folder + "/tables"}:                                                   true,
+		{Warehouse: folder + "/tables/lake"}:                                              true,
+		{Warehouse: link + "/tables/lake"}:                                                true,
+		{Warehouse: parent, Table: "events.tables"}:                                       true,
+		{Warehouse: filepath.Dir(parent), Table: filepath.Base(parent) + ".events"}:       true,
+		{Warehouse: parent + "/lake", Catalog: "sqlite://" + folder + "/tables/lake.db"}:  true,
+		{Warehouse: parent + "/lake", Catalog: "sqlite:///" + folder + "/tables/lake.db"}: true,
+		{Warehouse: parent, Table: "event.tables"}:                                        false,
+		{Warehouse: folder + "2"}:                                                         false,
+		{Warehouse: "s3://events/tables", Catalog: "http://127.0.0.1:1"}:                  false,
+	} {
+		_, err := s.Table("events", TableConfig{Lake: &l})
+		if got := err != nil && strings.Contains(err.Error(), "the folder of the event store") && event.HintOf(err) != ""; got != refused || (err != nil) != refused {
+			t.Errorf("%+v: the error is %v, want one: %t", l, err, refused)
+		}
+		known, err := ReadCatalog(folder)
+		if err == nil {
+			err = known.Check("events", &TableConfig{Lake: &l})
+		}
+		if (err != nil) != refused {
+			t.Errorf("%+v: the check of the configuration says %v, want an error: %t", l, err, refused)
+		}
+	}
+}
+
+// TestLakeUser has a lake table in which an undeclared table of the store is published.
+func TestLakeUser(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	l := catalog.Lake{Warehouse: t.TempDir(), Table: "sales.mails"}
+	openTable(t, s, TableConfig{Lake: &l})
+	known, err := ReadCatalog(s.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := l
+	other.Table = "sales.others"
+	for _, test := range []struct {
+		table string
+		lake  *catalog.Lake
+		want  string
+	}{{"orders", &l, "events"}, {"EVENTS", &l, ""}, {"orders", &other, ""}, {"orders", nil, ""}} {
+		if got := known.LakeUser(test.table, test.lake); got != test.want {
+			t.Errorf("table %s in %+v: got %q, want %q", test.table, test.lake, got, test.want)
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/perigeedb/perigee/eventstore/lake"
 )
 
 // lakeTable matches the names of tables that all engines take.
@@ -37,6 +39,9 @@ func (d *document) checkWarehouse(n *node, warehouse string) {
 	}
 	switch _, err := url.Parse(warehouse); {
 	case filepath.IsAbs(warehouse):
+		if !lake.IsPlain(warehouse) {
+			d.addFault(n.at, plainHint, "the warehouse's address has other characters than %s", lake.PlainCharacters)
+		}
 	case isS3 && strings.ContainsAny(bucket, ":@") || hasCredentials(warehouse):
 		d.hide(n)
 		d.addFault(n.at, "write s3://BUCKET/PREFIX, and set the address and the keys of S3 in the environment of the engine: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY", "the warehouse's address has more than the bucket and a prefix")
@@ -44,11 +49,13 @@ func (d *document) checkWarehouse(n *node, warehouse string) {
 		d.addFault(n.at, "write s3://BUCKET/PREFIX", "the warehouse's address has no bucket")
 	case !isS3:
 		d.addFault(n.at, "write an absolute path, or s3://BUCKET/PREFIX", "warehouse %s is neither a folder nor in S3", quoteShort(n.raw))
-	case err != nil: // repeats the address
+	case err != nil || !lake.IsPlain(warehouse): // the error repeats the address
 		d.hide(n)
-		d.addFault(n.at, "write s3://BUCKET/PREFIX, with letters, digits and / - _ .", "the warehouse's address cannot be parsed")
+		d.addFault(n.at, plainHint, "the warehouse's address has other characters than %s", lake.PlainCharacters)
 	}
 }
+
+const plainHint = "choose another name: programs read other characters in addresses in different ways"
 
 // checkCatalog checks the address of a catalog in n. The store keeps it, and shows it, so that it
 // must not have a password.
@@ -70,6 +77,8 @@ func (d *document) checkCatalog(n *node, address string) {
 			d.hide(n)
 		}
 		d.addFault(n.at, "write sqlite:///srv/lake.db", "a sqlite catalog needs the absolute path of a file")
+	case scheme == "sqlite" && !lake.IsPlain(rest):
+		d.addFault(n.at, plainHint, "the path of the sqlite catalog has other characters than %s", lake.PlainCharacters)
 	case !slices.Contains(known, scheme) || !canParse(scheme, rest):
 		d.hide(n)
 		d.addFault(n.at, "write http://HOST:PORT, https://HOST, postgres://USER@HOST/DATABASE or sqlite:///PATH, with %25 for a percent sign", "the catalog's address cannot be parsed")

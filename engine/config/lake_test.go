@@ -23,7 +23,7 @@ func TestLakeAddresses(t *testing.T) {
 		"", "http://127.0.0.1:8181", "https://host/catalog/main@x", "http://[::1]:8181/a?warehouse=x", "http://host:8181/a?user=me@host",
 		"postgres://perigee@127.0.0.1/lake", "postgres://perigee@127.0.0.1:5432/lake?sslmode=verify-full", "postgresql:///lake?host=/run/postgresql",
 		"postgres://me%40host@[::1]:5432,[::2]:5432/lake", "postgres://me@%2Frun%2Fpostgresql/lake", "postgres://me@host?sslmode=disable", "postgres://a:5432,b/lake?user=me@host", "postgres://me@host/my@base", "postgres://me%40host@host/lake",
-		"postgres://me@host/lake?passfile=/etc/pass", "sqlite:///srv/a:b@c.db", "sqlite:///srv/100%.db", "sqlite:////srv/catalog.db", "sqlite:/srv/catalog.db",
+		"postgres://me@host/lake?passfile=/etc/pass", "sqlite:///srv/a:b@c.db", "sqlite:///srv/A-z_0.9~+=,.db", "sqlite:////srv/catalog.db", "sqlite:/srv/catalog.db",
 	} {
 		check("/srv/lake", catalog, "")
 	}
@@ -38,6 +38,11 @@ func TestLakeAddresses(t *testing.T) {
 	}
 	for _, catalog := range []string{"sqlite:", "sqlite://", "sqlite:///", "sqlite:////", "sqlite://catalog.db", "sqlite://srv/catalog.db", "sqlite:catalog.db", "sqlite:///srv/", "sqlite::memory:", "sqlite:me:s3cret@host/lake"} {
 		check("/srv/lake", catalog, "a sqlite catalog needs the absolute path of a file")
+	}
+	for _, odd := range []string{" ", "ü", "%", "%41", "#", "?", "\\", "*"} { // programs would read them as different files
+		check("/srv/a"+odd+"b", "", "the warehouse's address has other characters")
+		check("s3://bucket/a"+odd+"b", "http://127.0.0.1:8181", "the warehouse's address has")
+		check("/srv/lake", "sqlite:///srv/a"+odd+"b.db", "the path of the sqlite catalog has other characters")
 	}
 	for warehouse, want := range map[string]string{
 		"s3://bucket": "", "s3://bucket/a@b": "", "s3://bucket/a:b@c/": "", "/srv/a:b@c": "",

@@ -205,6 +205,13 @@ func CheckTables(c *config.Config) (notes []string, err error) {
 			notes = append(notes, fmt.Sprintf("table %s: the key of unique changes from %s to %s", t.Name, strings.Join(before, ", "), after))
 		}
 	}
+	for i := range c.Tables {
+		t := &c.Tables[i]
+		if other := known.LakeUser(t.Name, tableConfig(t).Lake); other != "" && !declared[strings.ToLower(other)] {
+			err := fmt.Errorf("table %s would be published where the undeclared table %s of the event store is", t.Name, other)
+			faults = append(faults, t.At(err, fmt.Sprintf("set another lake.table; or declare table %[1]s without lake; or drop it: perigee table drop %[1]s", other)))
+		}
+	}
 	for _, p := range c.Pipelines {
 		for i := range p.Sinks {
 			s := &p.Sinks[i]

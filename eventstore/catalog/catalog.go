@@ -103,7 +103,7 @@ type Unique struct {
 
 // A Lake is where a table is published as an Iceberg table, for other engines to read.
 type Lake struct {
-	Warehouse string `json:"warehouse" yaml:"warehouse,required" pattern:"^/|^s3://" example:"s3://bucket/lake" help:"folder, or s3://BUCKET/PREFIX, for the files"`
+	Warehouse string `json:"warehouse" yaml:"warehouse,required" pattern:"^(/|s3://)[A-Za-z0-9/._~+=@,:-]*$" example:"s3://bucket/lake" help:"folder, or s3://BUCKET/PREFIX, for the files"`
 	Catalog   string `json:"catalog,omitempty" yaml:"catalog" pattern:"^$|^(https?|postgres|postgresql|sqlite):" default:"(the folder)" example:"http://127.0.0.1:8181" help:"catalog with the table, which a bucket needs: address of a REST catalog (http, https), or of a database (postgres://…, sqlite:///…)"`
 	Table     string `json:"table,omitempty" yaml:"table" pattern:"^$|^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)+$" default:"(perigee.NAME)" example:"sales.mails" help:"namespace and name of the table in the catalog; a table that is renamed keeps the default"`
 	// Local is the age, by event time, at which data leave the disk; 0 keeps them.

@@ -119,7 +119,7 @@ var may = map[string][]string{
 		"admin", "engine/compare", "engine/config", "engine/rowtext", "engine/shadow", "event", "internal/datafolder", "internal/nearest", "internal/s3client", "internal/tracing", "nodedb", "nodedb/lua", "pipeline", "pipeline/deadletter", "pipeline/outbox", "pipeline/state", "pipeline/state/archive", "pipeline/tap", "sink/changelog",
 		"script", "script/computed", "script/isolate", "script/loader", "script/passthrough", "script/pool", "script/reload", "server", "sink", "source",
 	},
-	"engine/config":       {"eventstore/catalog", "internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},
+	"engine/config":       {"eventstore/catalog", "eventstore/lake", "internal/address", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/nearest", "internal/sqltext"},
 	"engine/rowtext":      {"event", "internal/document/pure"},
 	"engine/compare":      {"engine/rowtext", "event", "internal/document/pure", "internal/terminal"},
 	"engine/shadow":       {"admin", "engine/compare", "event", "script", "script/reload"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,6 +39,31 @@ func TestErrorsHaveNoPassword(t *testing.T) {
 	}
 	if _, err := openObjects("gs://KEY:secret@bucket/lake"); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("the error of another location is %v", err)
+	}
+}
+
+// TestOddAddresses has addresses that some programs decode and others take as they are. The committer must
+// put nothing there, whatever the store lets through.
+func TestOddAddresses(t *testing.T) {
+	for _, odd := range []string{"a b", "ü", "a%41b", "a%2Fb", "a#b", "a?b"} {
+		root := t.TempDir()
+		for _, settings := range []lake.Settings{
+			{Warehouse: filepath.Join(root, odd)},
+			{Warehouse: filepath.Join(root, odd), Catalog: "sqlite://" + filepath.Join(root, "catalog.db")},
+			{Warehouse: root, Catalog: "sqlite://" + filepath.Join(root, odd)},
+			{Warehouse: "s3://bucket/" + odd, Catalog: "sqlite://" + filepath.Join(root, "catalog.db")},
+		} {
+			settings.Table = "sales.mails"
+			r := publish(t.Context(), orderOf(settings, 1, writeFile(t, t.TempDir(), 1, 0, 9)))
+			if entries, err := os.ReadDir(root); !strings.Contains(r.Error, "other characters than") || r.Hint == "" || err != nil || len(entries) > 0 {
+				t.Errorf("warehouse %s, catalog %s: the error is %q, and the folder has %v, %v", settings.Warehouse, settings.Catalog, r.Error, entries, err)
+			}
+		}
+	}
+	for location, want := range map[string]string{"s3://bucket/a%20b": "other characters than", "s3://bucket/a b": "other characters than", "file:///srv/a?b": "other characters than"} {
+		if _, err := openObjects(location); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("location %s: the error is %v, want …%s…", location, err, want)
+		}
 	}
 }
 

@@ -82,6 +82,9 @@ func checkAddresses(s *lake.Settings) error {
 
 // warehouseOf returns the address of a warehouse.
 func warehouseOf(s *lake.Settings) (string, error) {
+	if !lake.IsPlain(s.Warehouse) {
+		return "", permanent(plainHint, "the warehouse's address has other characters than %s", lake.PlainCharacters)
+	}
 	if strings.Contains(s.Warehouse, "://") {
 		return s.Warehouse, nil
 	}
@@ -89,12 +92,17 @@ func warehouseOf(s *lake.Settings) (string, error) {
 	return "file://" + path, err
 }
 
+const plainHint = "choose another name: programs read other characters in addresses in different ways"
+
 // sqlitePath returns the path in an address of SQLite without its scheme. Other programs write an
 // absolute path after four slashes.
 func sqlitePath(rest string) (string, error) {
 	path := strings.TrimPrefix(rest, "//")
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") { // that is a temporary database, or a file in the working folder
 		return "", permanent("write sqlite:///srv/lake.db", "a sqlite catalog needs the absolute path of a file")
+	}
+	if !lake.IsPlain(path) {
+		return "", permanent(plainHint, "the path of the sqlite catalog has other characters than %s", lake.PlainCharacters)
 	}
 	return "/" + strings.TrimLeft(path, "/"), nil
 }
@@ -146,7 +154,7 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 	if err != nil {
 		return nil, explainTorn(o, err)
 	}
-	if err := checkVersion(&o.Settings, t); err != nil {
+	if err := checkTable(&o.Settings, t); err != nil {
 		return nil, err
 	}
 	if o.Look {
@@ -178,10 +186,10 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 			continue
 		}
 		if got := field.Type.String(); got != spelled(column.Type) {
-			return nil, permanent("give the table another name in the lake", "column %s of table %s has type %s, not %s", column.Name, o.Table, got, spelled(column.Type))
+			return nil, permanent(renameHint, "column %s of table %s has type %s, not %s", column.Name, o.Table, got, spelled(column.Type))
 		}
 		if column.Lake != 0 && column.Lake != int32(field.ID) {
-			return nil, permanent("give the table another name in the lake", "column %s of table %s has field ID %d instead of %d: the table was recreated", column.Name, o.Table, field.ID, column.Lake)
+			return nil, permanent(renameHint, "column %s of table %s has field ID %d instead of %d: the table was recreated", column.Name, o.Table, field.ID, column.Lake)
 		}
 		column.Lake = int32(field.ID)
 	}
@@ -205,12 +213,41 @@ func isWidened(t *table.Table, o *lake.TableOrder, c *lake.Column, field iceberg
 	return len(o.Incarnations) > 1 && c.Former == 0 && !kept && (c.Lake != 0 || field.Type.String() != spelled(c.Type))
 }
 
-// checkVersion returns an error for a table that another engine made, and that cannot have what ours need.
-func checkVersion(s *lake.Settings, t *table.Table) error {
+// checkTable returns an error for a table that another engine made and that the store cannot use.
+func checkTable(s *lake.Settings, t *table.Table) error {
+	_, inFolder := localPath(t.Location())
+	if inWarehouse, err := warehouseOf(s); err != nil {
+		return err
+	} else if strings.HasPrefix(inWarehouse, "file:") != inFolder {
+		return permanent("write the warehouse of the catalog in lake.warehouse, or give the table another name in the lake", "the catalog has table %s at another place than the warehouse: one of the two is a folder, the other one in S3", s.Table)
+	}
 	if version := t.Metadata().Version(); version < 2 {
-		return permanent("give the table another name in the lake", "table %s has format version %d; version 2 is needed", s.Table, version)
+		return permanent(renameHint, "table %s has format version %d; version 2 is needed", s.Table, version)
+	}
+	if spec := t.Spec(); !spec.IsUnpartitioned() {
+		return permanent(renameHint, "table %s is partitioned, and files of the store are not", s.Table)
+	}
+	for _, field := range t.Schema().Fields() {
+		if field.Required {
+			return permanent(renameHint, "column %s of table %s is required, and files of the store may lack it", field.Name, s.Table)
+		}
+	}
+	if t.CurrentSnapshot() != nil && !isPublished(t) {
+		return permanent(renameHint, "table %s has rows of another program", s.Table)
 	}
 	return nil
+}
+
+const renameHint = "give the table another name in the lake (lake.table)"
+
+// isPublished reports whether a store has published into a table, or somebody has let it.
+func isPublished(t *table.Table) bool {
+	for name := range t.Properties() {
+		if strings.HasPrefix(name, lake.PropertyPrefix) || name == lake.LocationProperty {
+			return true
+		}
+	}
+	return false
 }
 
 // typeIn returns the type of a field in the spelling of orders.
@@ -335,7 +372,34 @@ func createTable(ctx context.Context, c catalog.Catalog, identifier table.Identi
 	if errors.Is(err, catalog.ErrTableAlreadyExists) {
 		return c.LoadTable(ctx, identifier)
 	}
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	return claimNew(ctx, c, t)
+}
+
+// claimNew claims the location of a table that was just made, if it has no data there. Later another engine may
+// have left some that no snapshot names.
+func claimNew(ctx context.Context, c catalog.Catalog, t *table.Table) (*table.Table, error) {
+	store, err := openObjects(t.Location())
+	if err != nil {
+		return nil, err
+	}
+	if data, err := store.list(ctx, lake.DataFolder); err != nil || len(data) > 0 {
+		return t, err
+	}
+	if err := setProperty(ctx, c, t, lake.LocationProperty, t.Location()); err != nil {
+		return nil, err
+	}
+	return c.LoadTable(ctx, t.Identifier())
+}
+
+func setProperty(ctx context.Context, c catalog.Catalog, t *table.Table, key, value string) error {
+	transaction := t.NewTransaction()
+	if err := transaction.SetProperties(iceberg.Properties{key: value}); err != nil {
+		return err
+	}
+	return commit(ctx, c, transaction)
 }
 
 // freeLocation returns a location for a new table if the one that it has by default has objects,
@@ -386,6 +450,9 @@ func addColumns(ctx context.Context, c catalog.Catalog, t *table.Table, columns 
 		if _, found := t.Schema().FindFieldByName(column.Name); found {
 			continue
 		}
+		if other, found := t.Schema().FindFieldByNameCaseInsensitive(column.Name); found {
+			return permanent(renameHint, "the lake table has a column %s, and many engines cannot tell it from %s", other.Name, column.Name)
+		}
 		kind, err := typeOf(column.Type)
 		if err != nil {
 			return err
@@ -403,19 +470,29 @@ func addColumns(ctx context.Context, c catalog.Catalog, t *table.Table, columns 
 
 // commit commits a transaction once.
 func commit(ctx context.Context, c catalog.Catalog, transaction *table.Transaction) error {
-	_, err := commitOnce(ctx, c, transaction)
+	_, err := commitOnce(ctx, c, transaction, nil)
 	return err
 }
 
 // commitOnce commits a transaction once, and returns the location of the table's metadata. The
-// library's own commit tries again after errors, although the first attempt may have succeeded.
-func commitOnce(ctx context.Context, c catalog.Catalog, transaction *table.Transaction) (string, error) {
+// library's own commit tries again after errors, although the first attempt may have succeeded. An
+// answer without the properties that the commit sets is an error: something between here and the catalog
+// has answered, such as a proxy.
+func commitOnce(ctx context.Context, c catalog.Catalog, transaction *table.Transaction, properties map[string]string) (string, error) {
 	prepared, err := transaction.TableCommit()
 	if err != nil {
 		return "", err
 	}
-	_, location, err := c.CommitTable(ctx, prepared.Identifier, prepared.Requirements, prepared.Updates)
-	return location, err
+	metadata, location, err := c.CommitTable(ctx, prepared.Identifier, prepared.Requirements, prepared.Updates)
+	if err != nil {
+		return "", err
+	}
+	for name, value := range properties {
+		if got := metadata.Properties()[name]; got != value {
+			return "", fmt.Errorf("the answer to the commit has %s %q, not %q", name, got, value)
+		}
+	}
+	return location, nil
 }
 
 // typeOf returns the library's type.

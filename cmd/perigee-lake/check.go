@@ -69,7 +69,7 @@ func checkCatalog(ctx context.Context, s *lake.Settings) (location string, err e
 	if err != nil {
 		return "", err
 	}
-	return t.Location(), checkVersion(s, t)
+	return t.Location(), checkTable(s, t)
 }
 
 // check reports whether the database has the tables of a catalog. Without the rights to make or to

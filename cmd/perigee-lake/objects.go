@@ -45,12 +45,15 @@ type objectStore interface {
 
 // openObjects opens the store at the location of a table.
 func openObjects(location string) (objectStore, error) {
-	if path, local := localPath(location); local {
-		return &folder{path}, nil
-	}
 	u, err := url.Parse(location)
 	if err != nil { // which repeats the location
 		return nil, errors.New("the location of the table cannot be parsed")
+	}
+	if !lake.IsPlain(strings.TrimPrefix(location, u.Scheme+":")) {
+		return nil, permanent("let the table have another location", "the location of the table has other characters than %s", lake.PlainCharacters)
+	}
+	if path, local := localPath(location); local {
+		return &folder{path}, nil
 	}
 	if u.Scheme != "s3" && u.Scheme != "s3a" {
 		return nil, fmt.Errorf("location %q is neither a folder nor in S3", u.Redacted())

@@ -260,3 +260,134 @@ func TestReadUUID(t *testing.T) {
 		}
 	}
 }
+
+// makeTable makes a table as another program does.
+func makeTable(t *testing.T, s lake.Settings, location string, schema *iceberg.Schema, options ...catalog.CreateTableOpt) {
+	t.Helper()
+	c, err := openCatalog(t.Context(), &s, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeCatalog(c)
+	identifier := catalog.ToIdentifier(strings.Split(s.Table, ".")...)
+	err = c.CreateNamespace(t.Context(), catalog.NamespaceFromIdent(identifier), nil)
+	if err == nil {
+		_, err = c.CreateTable(t.Context(), identifier, schema, append(options, catalog.WithLocation(location))...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTidyUnclaimed publishes into an empty table of another program, at a location with files that
+// no snapshot names. They must stay, until somebody tells that nobody needs them.
+func TestTidyUnclaimed(t *testing.T) {
+	settings, folder := catalogs(t)["sqlite"], t.TempDir()
+	others := []string{"data/orders.db", "data/2026/part-1.parquet", "metadata/notes.txt"}
+	for _, name := range others {
+		path := filepath.Join(folder, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("precious"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	schema := iceberg.NewSchema(0, iceberg.NestedField{ID: 1, Name: "their", Type: iceberg.PrimitiveTypes.String})
+	makeTable(t, settings, "file://"+folder, schema, catalog.WithProperties(iceberg.Properties{"format-version": "2"}))
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(folder, name))
+		return err == nil
+	}
+	file, step := writeFile(t, t.TempDir(), 1, 0, 9), 0
+	tidied := func() *lake.Tidied {
+		t.Helper()
+		step++
+		o := orderOf(settings, step, file)
+		o.Files[0].Step = 1
+		if o.Tidy = lake.DefaultTidy(); step > 1 {
+			record(t, o)
+		}
+		age(t, folder)
+		r := publish(t.Context(), o)
+		if r.Error != "" {
+			t.Fatal(r.Error)
+		}
+		return r.Tidied
+	}
+	for range 3 {
+		got := tidied()
+		if got == nil || !strings.Contains(got.Error, "is a file of another table or program") || !strings.Contains(got.Hint, lake.LocationProperty) {
+			t.Errorf("step %d: tidied %+v, want an error", step, got)
+		}
+	}
+	for _, name := range others {
+		if !has(name) {
+			t.Errorf("%s was removed", name)
+		}
+	}
+	setProperties(t, orderOf(settings, step, file), iceberg.Properties{lake.LocationProperty: "file://" + folder})
+	for range 2 {
+		if got := tidied(); got == nil || got.Error != "" {
+			t.Errorf("step %d: tidied %+v", step, got)
+		}
+	}
+	for name, want := range map[string]bool{others[0]: true, others[1]: false, others[2]: true} { // no writer of Iceberg gives the first and the last such names
+		if has(name) != want {
+			t.Errorf("after it was allowed, %s is there: %t, want %t", name, has(name), want)
+		}
+	}
+}
+
+// TestTablesOfOthers publishes into tables that another program has made. It must not change those that
+// cannot have the store's rows, or have rows of that program.
+func TestTablesOfOthers(t *testing.T) {
+	text := iceberg.PrimitiveTypes.String
+	for name, test := range map[string]struct {
+		field   iceberg.NestedField
+		options []catalog.CreateTableOpt
+		rows    bool
+		want    string
+	}{
+		"an empty one":       {iceberg.NestedField{ID: 1, Name: "their", Type: text}, nil, false, ""},
+		"with rows":          {iceberg.NestedField{ID: 1, Name: "their", Type: text}, nil, true, "has rows of another program"},
+		"a required column":  {iceberg.NestedField{ID: 1, Name: "their", Type: text, Required: true}, nil, false, "column their of table sales.mails is required"},
+		"partitions":         {iceberg.NestedField{ID: 1, Name: "their", Type: text}, []catalog.CreateTableOpt{catalog.WithPartitionSpec(partitionedBy(1))}, false, "table sales.mails is partitioned"},
+		"the case of a name": {iceberg.NestedField{ID: 1, Name: "AMOUNT", Type: iceberg.PrimitiveTypes.Float64}, nil, false, "the lake table has a column AMOUNT, and many engines cannot tell it from amount"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings := catalogs(t)["sqlite"]
+			options := append(test.options, catalog.WithProperties(iceberg.Properties{"format-version": "2"}))
+			makeTable(t, settings, "file://"+t.TempDir(), iceberg.NewSchema(0, test.field), options...)
+			if test.rows {
+				o := orderOf(settings, 1, writeFile(t, t.TempDir(), 1, 0, 9))
+				(&otherEngine{t, o}).append("theirs.parquet", o.Files[0])
+			}
+			before := schemaOf(t, settings)
+			o := orderOf(settings, 1, writeFile(t, t.TempDir(), 2, 0, 9))
+			r := publish(t.Context(), o)
+			if !strings.Contains(r.Error, test.want) || (r.Error == "") != (test.want == "") || r.Error != "" && !strings.Contains(r.Hint, "lake.table") {
+				t.Errorf("got the error %q and the hint %q, want …%s…", r.Error, r.Hint, test.want)
+			}
+			if after := schemaOf(t, settings); test.want != "" && after != before {
+				t.Errorf("the schema is %s, and was %s", after, before)
+			}
+		})
+	}
+}
+
+func partitionedBy(field int) *iceberg.PartitionSpec {
+	spec := iceberg.NewPartitionSpec(iceberg.PartitionField{SourceIDs: []int{field}, FieldID: 1000, Name: "part", Transform: iceberg.IdentityTransform{}})
+	return &spec
+}
+
+func schemaOf(t *testing.T, s lake.Settings) string {
+	t.Helper()
+	c, err := openCatalog(t.Context(), &s, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeCatalog(c)
+	loaded, err := c.LoadTable(t.Context(), catalog.ToIdentifier(strings.Split(s.Table, ".")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded.Schema().String()
+}

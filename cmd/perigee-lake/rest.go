@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -61,8 +62,17 @@ type answeredTransport struct {
 	last *lastAnswer
 }
 
+// RoundTrip follows no redirect: a commit that is redirected would be repeated as a request that only
+// loads the table, whose answer looks like that of a commit, and the token would go to another host.
 func (t answeredTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.RoundTripper.RoundTrip(r)
+	if err == nil && response.StatusCode/100 == 3 {
+		response.Body.Close()
+		err = permanent("write the address of the catalog itself in lake.catalog", "the catalog redirects %s %s to %s", r.Method, withoutSecrets(r.URL), redirectedTo(response))
+		response = nil
+	} else if err == nil {
+		response.Body = &boundedBody{response.Body, answerMax}
+	}
 	t.last.mu.Lock()
 	defer t.last.mu.Unlock()
 	t.last.request, t.last.status, t.last.err = r.Method+" "+withoutSecrets(r.URL), 0, err
@@ -70,6 +80,32 @@ func (t answeredTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		t.last.status = response.StatusCode
 	}
 	return response, err
+}
+
+func redirectedTo(answer *http.Response) string {
+	to, err := answer.Location()
+	if err != nil {
+		return "another address"
+	}
+	return withoutSecrets(to)
+}
+
+// answerMax bounds the size of an answer, which is read into memory. Metadata of a table with many
+// snapshots have some megabytes.
+const answerMax = 256 << 20
+
+// A boundedBody is the body of an answer, and fails after left bytes.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, fmt.Errorf("the answer of the catalog is larger than %d MiB", answerMax>>20)
+	}
+	return n, err
 }
 
 // withoutSecrets returns an address without the parts that may have a secret.
@@ -88,6 +124,8 @@ func (a *lastAnswer) explain(address string, err error) error {
 	}
 	config := withoutSecrets(base.JoinPath("v1", "config"))
 	switch {
+	case event.IsPermanent(a.err):
+		return a.err
 	case a.err != nil:
 		return fmt.Errorf("the catalog does not answer to %s: %w", a.request, a.err)
 	case a.status < http.StatusBadRequest:

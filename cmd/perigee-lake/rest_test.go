@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -80,5 +83,78 @@ func TestDeadRESTCatalog(t *testing.T) {
 	report := publish(t.Context(), orderOf(lake.Settings{Warehouse: t.TempDir(), Catalog: address, Table: "sales.mails"}, 1))
 	if want := "the catalog does not answer to POST " + address + "/v1/oauth/tokens"; !strings.HasPrefix(report.Error, want) || !strings.Contains(report.Error, "refused") || !strings.HasPrefix(report.Hint, "start it, or check the address") {
 		t.Errorf("got the error %q and the hint %q, want %q…", report.Error, report.Hint, want)
+	}
+}
+
+// TestRedirect has a catalog that sends its clients elsewhere. The token must not go there.
+func TestRedirect(t *testing.T) {
+	for _, token := range []string{"secret-token", "client:secret-of-client"} {
+		for _, status := range []int{301, 302, 303, 307, 308} {
+			t.Setenv(tokenVariable, token)
+			elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				t.Errorf("%d: another host got %s %s", status, r.Method, r.URL)
+			}))
+			defer elsewhere.Close()
+			first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, elsewhere.URL+r.URL.Path, status)
+			}))
+			defer first.Close()
+			_, err := openCatalog(t.Context(), &lake.Settings{Warehouse: "s3://bucket/lake", Catalog: first.URL, Table: "sales.mails"}, true)
+			if want := " to " + elsewhere.URL; !event.IsPermanent(err) || !strings.Contains(err.Error(), "the catalog redirects") || !strings.Contains(err.Error(), want) || event.HintOf(err) == "" {
+				t.Errorf("%d: got the error %v, want …%s…", status, err, want)
+			}
+		}
+	}
+}
+
+// TestCommitAnsweredByOthers has something before the catalog that answers a commit without passing it on.
+// What it answers is metadata of the table, so that only their properties tell.
+func TestCommitAnsweredByOthers(t *testing.T) {
+	settings, found := catalogs(t)["S3, REST"]
+	if !found {
+		t.Skip("needs S3: make test-lake")
+	}
+	folder := t.TempDir()
+	o := orderOf(settings, 1, writeFile(t, folder, 1, 0, 9))
+	if r := publish(t.Context(), o); r.Error != "" {
+		t.Fatal(r.Error)
+	}
+	catalog, err := url.Parse(settings.Catalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redirects := false
+	pass := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: catalog.Scheme, Host: catalog.Host})
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch isCommit := r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/tables/"); {
+		case isCommit && redirects:
+			http.Redirect(w, r, settings.Catalog, http.StatusFound)
+			return
+		case isCommit:
+			_, _ = io.Copy(io.Discard, r.Body)
+			r = r.Clone(r.Context())
+			r.Method, r.Body, r.ContentLength = http.MethodGet, http.NoBody, 0
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	through := settings
+	through.Catalog = proxy.URL + catalog.Path
+	for _, redirects = range []bool{false, true} {
+		next := orderOf(through, 2, o.Files[0], writeFile(t, folder, 2, 20, 29))
+		next.Files[0].Step = 1
+		if r := publish(t.Context(), next); r.Covered == 2 || r.Error == "" {
+			t.Errorf("redirected %t: got %+v, want an error", redirects, r)
+		}
+	}
+}
+
+// TestBoundedBody has an answer that does not end.
+func TestBoundedBody(t *testing.T) {
+	for size, want := range map[int]bool{10: true, 11: false} {
+		body := &boundedBody{io.NopCloser(strings.NewReader(strings.Repeat("x", size))), 10}
+		if got, err := io.ReadAll(body); (err == nil) != want || err == nil && len(got) != size {
+			t.Errorf("%d bytes: got %d, %v", size, len(got), err)
+		}
 	}
 }

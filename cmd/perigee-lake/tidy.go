@@ -99,18 +99,41 @@ func (y *tidying) claim(ctx context.Context, t *table.Table) (*table.Table, erro
 	if t.Properties()[lake.LocationProperty] != "" || !isNew && !y.isRecorded(t) {
 		return t, nil
 	}
-	if err := y.setProperty(ctx, t, lake.LocationProperty, t.Location()); err != nil {
+	if err := y.checkUnclaimed(ctx, t); err != nil {
+		return nil, err
+	}
+	if err := setProperty(ctx, y.catalog, t, lake.LocationProperty, t.Location()); err != nil {
 		return nil, err
 	}
 	return y.catalog.LoadTable(ctx, t.Identifier())
 }
 
-func (y *tidying) setProperty(ctx context.Context, t *table.Table, key, value string) error {
-	transaction := t.NewTransaction()
-	if err := transaction.SetProperties(iceberg.Properties{key: value}); err != nil {
+// checkUnclaimed returns an error if the location of a table has files that the table does not name
+// and the store has not put there. The catalog has chosen the location, which may have files of others.
+func (y *tidying) checkUnclaimed(ctx context.Context, t *table.Table) error {
+	owner, err := lake.OwnerOf(y.order, t.Properties())
+	if err != nil {
 		return err
 	}
-	return commit(ctx, y.catalog, transaction)
+	store, err := openObjects(t.Location())
+	if err != nil {
+		return err
+	}
+	objects, err := listObjects(ctx, store)
+	if err != nil {
+		return err
+	}
+	named, err := readReferences(ctx, t, nil)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if !named.named[object.Name] && !owner.MayLeave(object.Name) {
+			return permanent(fmt.Sprintf("let the table have another location; or, if no other table or program has files in the folders data and metadata of %[1]s, set the property %[2]s of the table to %[1]s", t.Location(), lake.LocationProperty),
+				"%s is a file of another table or program: no snapshots and files are removed", strings.TrimSuffix(t.Location(), "/")+"/"+object.Name)
+		}
+	}
+	return nil
 }
 
 // isRecorded reports whether a table is the one that the store has recorded.
@@ -217,7 +240,7 @@ func (y *tidying) commitOnce(ctx context.Context) (settled bool, err error) {
 		return true, nil
 	}
 	if value, ok := y.rewrites.next(y.references.manifests, y.table.Metadata().LastSequenceNumber()); ok {
-		return false, y.setProperty(ctx, y.table, rewrittenProperty, value)
+		return false, setProperty(ctx, y.catalog, y.table, rewrittenProperty, value)
 	}
 	if rewrite := y.manifestsToRewrite(current.SnapshotID); len(rewrite) > 0 {
 		return false, y.rewriteManifests(ctx, rewrite)

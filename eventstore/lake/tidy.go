@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -201,6 +202,11 @@ const LocationProperty = "perigee.location"
 // TemporaryPrefix begins the names of files that are not complete.
 const TemporaryPrefix = ".publishing-"
 
+// written matches the objects that writers of Iceberg tables leave: data, manifests, metadata, and what
+// they write before and beside them.
+var written = regexp.MustCompile(`^(data/.*\.(parquet|orc|avro|puffin|crc)|data/(.*/)?\` + TemporaryPrefix + `[^/]*` +
+	`|metadata/.*(\.(avro|puffin|stats|crc|tmp|temp)|\.metadata\.json(\.gz|\.claim)?))$`)
+
 // GraceOf returns how old an object must be to be removed if nothing names it. ok is false if
 // it stays at any age. dropped is whether an expired snapshot named the object, or somebody has
 // deleted it, except for its older versions.
@@ -209,10 +215,22 @@ func (w *Owner) GraceOf(t *Tidy, name string, dropped bool) (grace time.Duration
 	switch {
 	case !isData && !strings.HasPrefix(name, MetadataFolder), isData && w.wanted[file], name == MetadataFolder+"version-hint.text":
 		return 0, false
+	case !dropped && !written.MatchString(name): // a file of another program
+		return 0, false
 	case dropped, isData && w.IsOwn(file), isData && strings.HasPrefix(path.Base(file), TemporaryPrefix):
 		return t.Grace, true
 	}
 	return t.ForeignGrace, true
+}
+
+// MayLeave reports whether an object below the location of a table may be of the store or of its
+// attempts to commit: all metadata, since their names tell no writer, and the data of its files.
+func (w *Owner) MayLeave(name string) bool {
+	file, isData := strings.CutPrefix(name, DataFolder)
+	if !isData {
+		return name == MetadataFolder+"version-hint.text" || written.MatchString(name)
+	}
+	return w.IsOwn(file) || strings.HasPrefix(path.Base(file), TemporaryPrefix)
 }
 
 // Removable returns the objects, with all versions, that may be removed: nothing names them, and

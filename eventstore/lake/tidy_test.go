@@ -113,16 +113,20 @@ func TestRemovable(t *testing.T) {
 	add(true, MetadataFolder+"expired.avro", "", old)
 	add(false, MetadataFolder+"new.avro", "", old)
 	add(false, MetadataFolder+"version-hint.text", "", older)
+	add(false, DataFolder+"a/orders.db", "", older) // of another program
+	add(false, MetadataFolder+"notes.txt", "", older)
+	add(true, MetadataFolder+"00001-a.metadata.json", "", older)
+	add(true, MetadataFolder+"v3.metadata.json.claim", "", older)
 	add(false, "other/x", "", older)
 	add(false, "x", "", older)
 	add(false, DataFolder+"nested/metadata/1.metadata.json", "", older)
 	add(false, DataFolder+"nested/data/1.parquet", "", older)
-	add(true, DataFolder+"versions", "1", older) // both are old
-	add(true, DataFolder+"versions", "2", older)
-	add(false, DataFolder+"renewed", "1", older) // one is young
-	add(false, DataFolder+"renewed", "2", now)
-	add(true, DataFolder+"deleted", "1", older)
-	add(true, DataFolder+"deleted", "2", old)
+	add(true, DataFolder+"versions.parquet", "1", older) // both are old
+	add(true, DataFolder+"versions.parquet", "2", older)
+	add(false, DataFolder+"renewed.parquet", "1", older) // one is young
+	add(false, DataFolder+"renewed.parquet", "2", now)
+	add(true, DataFolder+"deleted.parquet", "1", older)
+	add(true, DataFolder+"deleted.parquet", "2", old)
 	objects[len(objects)-1].Deleted = true
 	named := map[string]bool{DataFolder + b.Name: true, DataFolder + "a/named.parquet": true}
 	got := map[string]bool{}

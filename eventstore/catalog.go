@@ -30,6 +30,10 @@ func (s *Store) Tables() ([]catalog.Table, error) {
 	byID := map[uint32]*catalog.Table{}
 	for i, entry := range snapshot.manifest.Tables {
 		all[i] = describe(entry)
+		if entry.Lake != nil {
+			state := s.lakeState(entry)
+			all[i].Lake = &state
+		}
 		byID[entry.ID] = &all[i]
 		if u, found := unique[entry.Name]; found {
 			all[i].Unique = &u
@@ -99,7 +103,7 @@ func addTimes(t *catalog.Table, oldest, newest time.Time) {
 func (s *Store) LakeStates() (all []catalog.LakeState) {
 	for _, t := range s.current().Tables {
 		if t.Lake != nil {
-			all = append(all, publishing.State(t, time.Now()))
+			all = append(all, s.lakeState(t))
 		}
 	}
 	return all

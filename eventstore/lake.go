@@ -33,6 +33,11 @@ const (
 	lookTime = 20 * time.Second
 	// fetchingFactor is the number of queries that may wait for files of lakes for each one that may run.
 	fetchingFactor = 4
+	// unreadAge is how long the state of a lake shows that data could not be read.
+	unreadAge = time.Hour
+	// A file that maintenance could not fetch is fetched again after maintenanceRetry, and each time
+	// after twice as long, up to fetchRetryMax.
+	fetchRetryMax = 5 * time.Minute
 	// leavingMax is the maximum number of files of a table that leave the disk in one round, and
 	// leaveTime bounds how long that takes.
 	leavingMax = 64
@@ -43,10 +48,12 @@ const (
 type lakes struct {
 	cache   *lakecache.Cache
 	looking chan struct{} // has an element while the committer looks at tables
+	checked bool          // whether the committer has been looked for; Store.publishing protects it
 
 	mu       sync.Mutex
 	looked   map[uint32]time.Time  // when the committer last reported of a table
 	failed   map[uint32]failedLook // the last look at a table that failed
+	unread   map[uint32]failedRead // the last time that files of a table could not be read
 	orders   int                   // number of orders that it was given
 	running  int                   // of these
 	returned map[string]bool       // paths of files that came back and whose footers readers may still need
@@ -59,6 +66,12 @@ type failedLook struct {
 	err error
 }
 
+// A failedRead is a failure to read some files of a table.
+type failedRead struct {
+	failedLook
+	files []string // one or more of these
+}
+
 // runPublisher publishes tables in their lakes until the store is closed, at most once a minute.
 // Then it lets data leave the disk that the lakes have.
 func (s *Store) runPublisher() {
@@ -66,9 +79,8 @@ func (s *Store) runPublisher() {
 	defer cancel()
 	for !s.isClosed() {
 		now := time.Now()
-		err := errors.Join(s.publish(ctx, now), s.leave(ctx, now)) // tables have lakes of their own
-		if err != nil && !s.isClosed() {
-			s.options.Log.Error("event store: publishing failed, will retry", "error", err, "hint", event.HintOf(err))
+		if err := errors.Join(s.publish(ctx, now), s.leave(ctx, now)); err != nil && !s.isClosed() { // tables have lakes of their own
+			s.logErrors("event store: publishing failed, will retry", err)
 		}
 		s.pause(nil, s.publisher)
 	}
@@ -98,6 +110,12 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 	}
 	s.publishing.Lock() // a later order must not reach the committer first
 	defer s.publishing.Unlock()
+	if !s.lakes.checked { // files are due only after some minutes
+		s.lakes.checked = true
+		if err := publishing.CheckProgram(ctx); err != nil && !s.isClosed() {
+			s.options.Log.Warn("event store: tables cannot be published in their lakes", "error", err, "hint", event.HintOf(err))
+		}
+	}
 	var order *lake.Order
 	s.compacting.Lock() // a merge must know which files are ordered
 	err := s.change(func(next *manifest.Manifest) error {
@@ -120,7 +138,7 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 	}
 	for i, r := range report.Tables {
 		if i < len(order.Tables) && r.UUID != "" && order.Tables[i].UUID != "" && r.UUID != order.Tables[i].UUID {
-			s.options.Log.Warn("event store: the lake table was missing; created a new one and will publish all rows again", "lake table", r.Table, "location", r.Location)
+			s.options.Log.Warn("event store: the lake table is another one than before: all rows are published again", "lake table", r.Table, "location", r.Location)
 		}
 		if len(r.Gone) > 0 {
 			s.options.Log.Warn("event store: another engine has rewritten files in the lake: they are not published again", "lake table", r.Table, "files", len(r.Gone))
@@ -277,6 +295,34 @@ func (l *lakes) fail(tables []uint32, err error) {
 	}
 }
 
+// noteRead records whether needed files could be read.
+func (l *lakes) noteRead(needed []protocol.NeededFile, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	read := map[uint32][]string{}
+	for _, one := range needed {
+		read[one.Table] = append(read[one.Table], one.Name)
+	}
+	for table, files := range read {
+		if last, found := l.unread[table]; err != nil {
+			l.unread[table] = failedRead{failedLook{time.Now(), err}, files}
+		} else if found && !slices.ContainsFunc(last.files, func(name string) bool { return !slices.Contains(files, name) }) {
+			delete(l.unread, table)
+		}
+	}
+}
+
+// lakeState describes how far a table with a lake is published, and why its data could not be read there.
+func (s *Store) lakeState(t *manifest.Table) catalog.LakeState {
+	state := publishing.State(t, time.Now())
+	s.lakes.mu.Lock()
+	defer s.lakes.mu.Unlock()
+	if last, found := s.lakes.unread[t.ID]; found && state.Error == "" && time.Since(last.at) < unreadAge {
+		state.Error, state.Hint = "rows that are only there could not be read: "+last.err.Error(), event.HintOf(last.err)
+	}
+	return state
+}
+
 // unseen returns the tables whose last report is older than lookAge.
 func (l *lakes) unseen(tables []uint32) []uint32 {
 	l.mu.Lock()
@@ -349,7 +395,7 @@ func (s *Store) changeLake(table string, change func(t *manifest.Table) error) (
 		}
 		err := change(t)
 		if t.Lake != nil {
-			state = publishing.State(t, time.Now())
+			state = s.lakeState(t)
 		}
 		return err
 	}, nil)
@@ -567,6 +613,13 @@ type lakeFetch struct {
 	err    error
 	ended  time.Time // zero while it runs
 	inUse  bool      // by the running round of the compactor
+
+	failures int // of the fetches before, without one that succeeded
+}
+
+// wait returns how long to wait after the fetch before the next one.
+func (f *lakeFetch) wait() time.Duration {
+	return min(maintenanceRetry<<min(f.failures, 10), fetchRetryMax)
 }
 
 // fetchTime bounds how long a file is fetched for maintenance.
@@ -604,21 +657,28 @@ func (s *Store) fetchNext(ctx context.Context) {
 	s.lakes.mu.Lock()
 	defer s.lakes.mu.Unlock()
 	for _, t := range s.current().Tables {
-		if last := s.lakes.fetches[t.ID]; last != nil && (last.err == nil || time.Since(last.ended) < maintenanceRetry) {
+		last, failures := s.lakes.fetches[t.ID], 0
+		if last != nil && (last.err == nil || time.Since(last.ended) < last.wait()) {
 			continue
+		}
+		if last != nil {
+			failures = last.failures + 1
 		}
 		delete(s.lakes.fetches, t.ID)
 		f := s.neededFile(t)
 		if f == nil {
 			continue
 		}
-		fetch := &lakeFetch{file: f.Name}
+		fetch := &lakeFetch{file: f.Name, failures: failures}
 		s.lakes.fetches[t.ID] = fetch
 		s.background.Go(func() {
 			pinned, err := s.fetchFile(ctx, t.ID, f.Name)
 			s.lakes.mu.Lock()
 			fetch.pinned, fetch.err, fetch.ended = pinned, err, time.Now()
 			s.lakes.mu.Unlock()
+			if ctx.Err() == nil {
+				s.lakes.noteRead([]protocol.NeededFile{{Table: t.ID, Name: f.Name}}, err)
+			}
 			s.mu.Lock()
 			s.signalChange() // for awaitDeletesInLake
 			s.mu.Unlock()
@@ -750,6 +810,7 @@ func (s *Store) isFull(t *manifest.Table) bool {
 func (s *Store) adoptFiles() {
 	s.lakes.looking = make(chan struct{}, 1)
 	s.lakes.looked, s.lakes.failed, s.lakes.returned = map[uint32]time.Time{}, map[uint32]failedLook{}, map[string]bool{}
+	s.lakes.unread = map[uint32]failedRead{}
 	s.lakes.fetches = map[uint32]*lakeFetch{}
 	limit := s.options.LakeCache
 	if limit == 0 {

@@ -439,6 +439,9 @@ func TestLakeLocalObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		expectFault(t, s, sumIDs, object, test.words)
+		if state := s.LakeStates()[0]; !strings.Contains(state.Error, test.words) {
+			t.Errorf("%s: the state of the lake has the error %q, want %q", name, state.Error, test.words)
+		}
 		if got := ask(t, s, others); got != "true" {
 			t.Errorf("%s: other files: %s", name, got)
 		}
@@ -448,6 +451,9 @@ func TestLakeLocalObjects(t *testing.T) {
 	}
 	if got := ask(t, s, sumIDs); got != want {
 		t.Errorf("with the object back: got %s, want %s", got, want)
+	}
+	if state := s.LakeStates()[0]; state.Error != "" {
+		t.Errorf("with the object back, the state of the lake has the error %q", state.Error)
 	}
 }
 

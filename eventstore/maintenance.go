@@ -74,12 +74,23 @@ func (s *Store) compact(ctx context.Context) error {
 	return failed
 }
 
+// logErrors logs each of the errors that were joined, which have hints of their own.
+func (s *Store) logErrors(text string, err error) {
+	if all, joined := err.(interface{ Unwrap() []error }); joined {
+		for _, one := range all.Unwrap() {
+			s.logErrors(text, one)
+		}
+		return
+	}
+	s.options.Log.Error(text, "error", err, "hint", event.HintOf(err))
+}
+
 // pause waits until a maintenance loop has work. After an error it waits for a shorter time.
 func (s *Store) pause(err error, loop chan struct{}) {
 	wait := maintenanceInterval
 	if err != nil && !s.isClosed() {
 		wait = maintenanceRetry
-		s.options.Log.Error("event store: maintenance failed, will retry", "error", err, "hint", event.HintOf(err))
+		s.logErrors("event store: maintenance failed, will retry", err)
 	}
 	closed := s.log.Closed()
 	if loop != s.sealer {

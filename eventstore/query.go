@@ -260,6 +260,9 @@ func (p *pins) fetch(ctx context.Context, needed []protocol.NeededFile) error {
 	if err == nil {
 		p.pinned, err = s.lakes.cache.Pin(ctx, files, false)
 	}
+	if ctx.Err() == nil {
+		s.lakes.noteRead(needed, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -300,7 +303,7 @@ func (s *Store) checkLakes(ctx context.Context, needed []protocol.NeededFile, ta
 			return context.Cause(ctx)
 		}
 		return &event.Fault{Message: "the query needs rows that are in a lake, which cannot be reached: " + err.Error(),
-			Hint: "narrow it by time to rows that are on this disk, or try again. " + event.HintOf(err)}
+			Hint: cmp.Or(event.HintOf(err), "try again") + "; or narrow the query by time to rows that are on this disk"}
 	}
 	m = s.current()
 	for _, one := range needed {

@@ -169,9 +169,12 @@ func (p *nodeProgress) show() (hide func()) {
 }
 
 // spin shows the elapsed time of work without measurable progress, until the returned function is called.
-func spin(c *console, what string) (hide func()) {
+func spin(c *console, what string) (hide func()) { return newDisplay(c.err).spin(what) }
+
+// spin shows for how long something has run.
+func (s *display) spin(what string) (hide func()) {
 	start := time.Now()
-	return newDisplay(c.err).show(func(time.Duration) string {
+	return s.show(func(time.Duration) string {
 		return fmt.Sprintf("%s: %s", what, time.Since(start).Round(time.Second))
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -76,7 +77,8 @@ func (l *tableListCommand) Run(c *console) error {
 	return nil
 }
 
-// printLakeFailures has a line for each table whose last attempt to be published failed.
+// printLakeFailures has a line for each table whose last attempt to be published failed, or whose data
+// could not be read in its lake.
 func printLakeFailures(w io.Writer, tables []catalog.Table) {
 	for _, t := range tables {
 		l := t.Lake
@@ -87,7 +89,7 @@ func printLakeFailures(w io.Writer, tables []catalog.Table) {
 		if l.WaitingFiles > 0 {
 			waiting = fmt.Sprintf("; %s with %s waiting since %s UTC", countOf(l.WaitingFiles, "file"), byteCount(uint64(l.WaitingBytes)), timeText(l.WaitingSince))
 		}
-		fmt.Fprintf(w, "table %s is not published in its lake: %s%s\n", t.Name, terminal.Escape(l.Error+hintText(l.Hint)), waiting)
+		fmt.Fprintf(w, "the lake of table %s fails: %s%s\n", t.Name, terminal.Escape(l.Error+hintText(l.Hint)), waiting)
 	}
 }
 
@@ -267,8 +269,11 @@ func (d *tableDeleteCommand) Run(c *console) error {
 		printData(c.out, data)
 		return nil
 	}
-	hide := spin(c, "the rows are removed from queries; rewriting files")
+	display := newDisplay(c.err)
+	hide := display.spin("the rows are removed from queries; rewriting files")
+	stopWarning := warnOfDelete(display, data, deletion)
 	err = eventservice.WaitDeleted(ctx, data, deletion)
+	stopWarning()
 	hide()
 	if err != nil && ctx.Err() != nil {
 		fmt.Fprintf(c.out, "delete %[1]d continues: the rows are removed from queries; perigee table show %[2]s shows whether files still contain them, and perigee table delete %[2]s --cancel %[1]d cancels it\n",
@@ -289,6 +294,37 @@ func (d *tableDeleteCommand) Run(c *console) error {
 	}
 	printData(c.out, data)
 	return nil
+}
+
+// deleteInterval is the interval at which a command that waits for a delete looks for what holds it up.
+const deleteInterval = 3 * time.Second
+
+// warnOfDelete prints what holds up a delete, whenever that changes, until stop is called.
+func warnOfDelete(w io.Writer, data string, deletion catalog.Delete) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for told := ""; ; {
+			select {
+			case <-end:
+				return
+			case <-time.After(deleteInterval):
+			}
+			t, err := findTable(data, deletion.Table)
+			if err != nil { // the command that waits reports it
+				continue
+			}
+			for _, one := range t.Deletes {
+				if one.Number == deletion.Number && one.Error != "" && one.Error != told {
+					told = one.Error
+					err := event.WithHint(fmt.Errorf("delete %d waits: %s", one.Number, one.Error), cmp.Or(one.Hint, "it continues once that is mended")+
+						fmt.Sprintf("; Ctrl-C lets it continue without this command, and perigee table delete %s --cancel %d cancels it", t.Name, one.Number))
+					printMessage(w, "warning", err, "")
+				}
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
 }
 
 // cancel ends an unfinished delete.

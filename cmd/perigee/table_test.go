@@ -18,8 +18,8 @@ func TestPrintLakeFailures(t *testing.T) {
 	}
 	var got strings.Builder
 	printLakeFailures(&got, tables)
-	want := `table alone is not published in its lake: the program perigee-lake is missing\x1b[2J (install it)
-table late is not published in its lake: no answer; 2 files with 3.0 MiB waiting since 2026-11-29 10:20:30 UTC
+	want := `the lake of table alone fails: the program perigee-lake is missing\x1b[2J (install it)
+the lake of table late fails: no answer; 2 files with 3.0 MiB waiting since 2026-11-29 10:20:30 UTC
 `
 	if got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)

@@ -23,7 +23,7 @@ type lakeMetric struct {
 }
 
 var lakeMetrics = []lakeMetric{
-	newLakeMetric("failing", "1 if the last attempt to publish the table in its lake failed, otherwise 0.",
+	newLakeMetric("failing", "1 if the last attempt to publish the table in its lake failed, or data could not be read there within the last hour, otherwise 0.",
 		func(s *catalog.LakeState, _ time.Time) float64 {
 			if s.Error != "" {
 				return 1

@@ -27,6 +27,6 @@ type LakeState struct {
 	RemoteRows   int64     `json:"remote_rows" sql:"BIGINT" doc:"rows in these files"`
 	RemoteBytes  int64     `json:"remote_bytes" sql:"BIGINT" doc:"bytes of these files"`
 	DeleteFiles  int       `json:"delete_files" sql:"BIGINT" doc:"files by which other engines have deleted rows in the lake; while there are any, queries that need remote files are refused"`
-	Error        string    `json:"error,omitempty" sql:"VARCHAR" doc:"why the last step failed; null if it did not"`
+	Error        string    `json:"error,omitempty" sql:"VARCHAR" doc:"why the last step failed, or why data could not be read within the last hour; null if neither"`
 	Hint         string    `json:"hint,omitempty" sql:"VARCHAR" doc:"what to do about it"`
 }

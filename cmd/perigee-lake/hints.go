@@ -50,6 +50,12 @@ func explain(s *lake.Settings, err error) error {
 		return named
 	}
 	switch {
+	case errors.Is(err, rest.ErrEndpointNotSupported):
+		return event.WithHint(err, "name a catalog that can be written in lake.catalog; to publish through that of the engine, leave lake.catalog out")
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return event.WithHint(err, "make room on the disk of lake.warehouse")
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
+		return event.WithHint(err, "name a folder in lake.warehouse: that path is a file, or below one")
 	case errors.Is(err, rest.ErrUnauthorized), errors.Is(err, rest.ErrForbidden), errors.Is(err, rest.ErrAuthorizationExpired), errors.Is(err, rest.ErrOAuthError):
 		return event.WithHint(err, "check PERIGEE_LAKE_TOKEN in the environment of the engine, and the rights of that token")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):

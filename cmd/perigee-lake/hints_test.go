@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/apache/iceberg-go/catalog/rest"
+
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/lake"
 )
@@ -95,6 +97,9 @@ func TestExplain(t *testing.T) {
 		{fmt.Errorf("make the warehouse: %w", &fs.PathError{Op: "mkdir", Path: "/srv/lake", Err: syscall.EACCES}), "make the warehouse: mkdir /srv/lake: permission denied", "allow the user of the engine to write"},
 		{&net.DNSError{Err: "no such host", Name: "nowhere"}, "lookup nowhere: no such host", "start it, or check the address: lake.catalog"},
 		{permanent("", "refused: %w", event.WithHint(syscall.ECONNREFUSED, "its own")), "refused: connection refused", "its own"},
+		{fmt.Errorf("write: %w", syscall.ENOSPC), "write: no space left on device", "make room on the disk of lake.warehouse"},
+		{fmt.Errorf("make the warehouse: %w", &fs.PathError{Op: "mkdir", Path: "/etc/passwd", Err: syscall.EEXIST}), "make the warehouse: mkdir /etc/passwd: file exists", "name a folder in lake.warehouse"},
+		{fmt.Errorf("commit: %w: POST", rest.ErrEndpointNotSupported), "commit: endpoint not supported by server: POST", "name a catalog that can be written"},
 		{net.ErrClosed, net.ErrClosed.Error(), ""},
 	} {
 		got := explain(settings, test.err)

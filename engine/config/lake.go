@@ -25,6 +25,9 @@ func (d *document) checkLake(n *node, t *Table) {
 	if t.Lake.Catalog != "" {
 		d.checkCatalog(n.get("catalog").value, t.Lake.Catalog)
 	}
+	if local := n.get("local"); local != nil && t.Lake.Local == 0 {
+		d.addFault(local.value.at, "leave it out to keep all data on this disk, or write an age such as 1d", "local %s is no age", quoteShort(local.value.raw))
+	}
 	if name := t.Lake.Table; name != "" && !lakeTable.MatchString(name) {
 		d.addFault(n.get("table").value.at, "write NAMESPACE.TABLE, with letters, digits and _", "invalid lake table %s", quoteShort(name))
 	}

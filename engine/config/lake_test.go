@@ -54,6 +54,16 @@ func TestLakeAddresses(t *testing.T) {
 	}
 }
 
+// TestLakeLocal: an age of nothing would keep all data, and looks like the opposite.
+func TestLakeLocal(t *testing.T) {
+	for local, want := range map[string]string{"": "", ", local: 1d": "", ", local: 0": `local "0" is no age`, ", local: 0s": `local "0s" is no age`} {
+		_, err := readAll("tables: {t: {lake: {warehouse: /srv/lake" + local + "}}}\n" + onePipeline)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", local, err, want)
+		}
+	}
+}
+
 // TestLakesWithoutS3: a lake in S3 needs the environment, and must not seem to take s3.
 func TestLakesWithoutS3(t *testing.T) {
 	const lakes = "tables:\n  a: {lake: {warehouse: s3://b/lake, catalog: http://127.0.0.1:8181}}\n  b: {lake: {warehouse: /srv/lake}}\n  c: {}\n" + onePipeline

@@ -107,7 +107,7 @@ type Lake struct {
 	Catalog   string `json:"catalog,omitempty" yaml:"catalog" pattern:"^$|^(https?|postgres|postgresql|sqlite):" default:"(the folder)" example:"http://127.0.0.1:8181" help:"catalog with the table, which a bucket needs: address of a REST catalog (http, https), or of a database (postgres://…, sqlite:///…)"`
 	Table     string `json:"table,omitempty" yaml:"table" pattern:"^$|^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)+$" default:"(perigee.NAME)" example:"sales.mails" help:"namespace and name of the table in the catalog; a table that is renamed keeps the default"`
 	// Local is the age, by event time, at which data leave the disk; 0 keeps them.
-	Local Duration `json:"local,omitempty" yaml:"local" default:"(all stays)" example:"7d" help:"age, by the event's own time, after which data leave this disk once the lake has them; queries fetch them when they need them"`
+	Local Duration `json:"local,omitempty" yaml:"local" pattern:"[1-9]" default:"(all stays)" example:"7d" help:"age, by the event's own time, after which data leave this disk once the lake has them; queries fetch them when they need them"`
 }
 
 // IsAt reports whether l and other are the same table of the same lake.

@@ -52,7 +52,7 @@ func ParseType(name string) (Type, bool) {
 	return 0, false
 }
 
-// MarshalText implements encoding.TextMarshaler. No type is no text.
+// MarshalText implements encoding.TextMarshaler. The zero Type marshals to empty text.
 func (t Type) MarshalText() ([]byte, error) {
 	if t == 0 {
 		return nil, nil
@@ -82,7 +82,7 @@ const (
 	Milliseconds             // or milliseconds
 	Microseconds
 	Nanoseconds
-	TextOnly // a number is no time
+	TextOnly // a number is not a timestamp
 )
 
 var unitNames = [...]string{Seconds: "s", Milliseconds: "ms", Microseconds: "us", Nanoseconds: "ns", TextOnly: "text"}

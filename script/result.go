@@ -202,8 +202,8 @@ func (b *ResultBuilder) AddDead(event int, dead event.DeadLetter) {
 // does not fit the columns of a sink becomes a dead letter of stage "column" for that sink.
 func (b *ResultBuilder) Finish(ran int) error { return b.FinishColumns(ran, nil) }
 
-// FinishColumns is Finish for an engine that can fill columns quicker than from the
-// documents: columns returns who fills those of a sink.
+// FinishColumns is like Finish, but takes typed columns from the engine: columns returns the
+// extractor that fills those of a sink.
 func (b *ResultBuilder) FinishColumns(ran int, columns func(sink int) Extractor) error {
 	b.res.Ran = ran
 	if b.behind {

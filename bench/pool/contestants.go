@@ -91,7 +91,7 @@ func open(b body, settings pool.Settings) func() error {
 	} else {
 		host.Pure = functions
 	}
-	loaded, err := luajit.LoadFunctions(context.Background(), script.Code{
+	loaded, err := luajit.LoadCallable(context.Background(), script.Code{
 		Name: "report.lua", Text: []byte("local goSayHello = require('host').goSayHello\n" + scriptText),
 	}, script.Options{Modules: []script.Module{host}, Pool: pool.New(settings)})
 	must(err)

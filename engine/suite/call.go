@@ -18,7 +18,7 @@ type expectedCall struct {
 // bindCall reads the call of a case, and loads the functions of the script for the first one.
 func (r *runner) bindCall(ctx context.Context, c *testCase) (*expectedCall, error) {
 	if r.functions == nil {
-		functions, err := r.pipeline.LoadFunctions(ctx)
+		functions, err := r.pipeline.LoadCallable(ctx)
 		if err != nil {
 			return nil, c.at.Get("call").At(err, "")
 		}

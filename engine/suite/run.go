@@ -23,7 +23,7 @@ type runner struct {
 	opts         Settings
 	loadPipeline func() (*trial.Pipeline, error)
 	pipeline     *trial.Pipeline
-	functions    *trial.Functions // nil without a case that calls one
+	functions    *trial.CallableScript // nil without a case that calls one
 	covered      *script.Coverage
 	folder       string // of the configuration; messages name code relative to it
 }

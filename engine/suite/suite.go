@@ -199,7 +199,7 @@ func (r *runner) refresh(ctx context.Context) error {
 	r.close()
 	r.pipeline, r.functions = pipeline, nil
 	if called {
-		r.functions, err = pipeline.LoadFunctions(ctx)
+		r.functions, err = pipeline.LoadCallable(ctx)
 	}
 	return err
 }

@@ -25,15 +25,15 @@ var caller string
 // callerPlace is the place of an error in caller, which tells nothing about the script.
 var callerPlace = regexp.MustCompile(`^call(:\d+)?: `)
 
-// Functions are the functions of a pipeline's script.
-type Functions struct {
+// A CallableScript is a pipeline's script, whose functions Call calls.
+type CallableScript struct {
 	script script.Script
 	result event.Result
 }
 
-// LoadFunctions loads the script of the pipeline, without its main, so that Call can call its
-// functions. The caller closes the Functions.
-func (p *Pipeline) LoadFunctions(ctx context.Context) (*Functions, error) {
+// LoadCallable loads the script of the pipeline, without its main, so that Call can call its
+// functions. The caller closes it.
+func (p *Pipeline) LoadCallable(ctx context.Context) (*CallableScript, error) {
 	switch {
 	case p.Code.Name == "":
 		return nil, errors.New("the pipeline has no script")
@@ -47,15 +47,15 @@ func (p *Pipeline) LoadFunctions(ctx context.Context) (*Functions, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Functions{script: loaded, result: event.Result{Outputs: make([]event.Output, 1)}}, nil
+	return &CallableScript{script: loaded, result: event.Result{Outputs: make([]event.Output, 1)}}, nil
 }
 
 // Close releases the script.
-func (f *Functions) Close() error { return f.script.Close() }
+func (f *CallableScript) Close() error { return f.script.Close() }
 
 // Call calls a global function, or a field of a global table or of what the script returns, such
 // as "lib.trim". Arguments and results are JSON. An error of the script is a *script.Error.
-func (f *Functions) Call(ctx context.Context, function string, arguments []json.RawMessage) (results []json.RawMessage, err error) {
+func (f *CallableScript) Call(ctx context.Context, function string, arguments []json.RawMessage) (results []json.RawMessage, err error) {
 	call := append(pure.AppendString([]byte(`{"f":`), function), `,"a":[`...)
 	for i, argument := range arguments {
 		if i > 0 {

@@ -71,7 +71,7 @@ end`)
 			t.Errorf("after %s the state has %s, and dead letters %q, want %s and %d", step.docs, n, got.dead, step.want, step.dead)
 		}
 	}
-	functions, err := p.LoadFunctions(t.Context())
+	functions, err := p.LoadCallable(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -218,7 +218,7 @@ function fail() error({code = 1}) end
 local function hidden() end
 function main(event) return event end
 return {exported = function() return "exported" end}`, "", trial.Options{})
-	functions, err := p.LoadFunctions(t.Context())
+	functions, err := p.LoadCallable(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

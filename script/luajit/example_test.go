@@ -124,7 +124,7 @@ func ExampleLoad_limits() {
 }
 
 // Call single functions of a script, compiled once, from any number of goroutines.
-func ExampleFunctions_Invoke() {
+func ExampleCallableScript_Invoke() {
 	code := script.Code{Name: "prices.lua", Text: []byte(`
 local rates = require "rates"
 function price(net, country)
@@ -141,7 +141,7 @@ end`)}
 			return []any{nil, fmt.Sprintf("country %v is unknown", args[0])}, nil
 		},
 	}}
-	prices, err := luajit.LoadFunctions(context.Background(), code, script.Options{
+	prices, err := luajit.LoadCallable(context.Background(), code, script.Options{
 		Modules: []script.Module{rates},
 		Limits:  script.Limits{EventTime: 50 * time.Millisecond, Memory: 16 << 20},
 		Pool:    pool.New(pool.Settings{}),
@@ -163,7 +163,7 @@ end`)}
 // Call a function without allocating.
 func ExampleFunction_InvokeInto() {
 	code := script.Code{Name: "add.lua", Text: []byte(`function add(a, b) return a + b, "done" end`)}
-	functions, err := luajit.LoadFunctions(context.Background(), code, script.Options{})
+	functions, err := luajit.LoadCallable(context.Background(), code, script.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestFunctionsWithoutTailCalls(t *testing.T) {
 	var log bytes.Buffer
 	calls := 0
 	count := func(_ context.Context, args []any) ([]any, error) { calls++; return args, nil }
-	f, err := LoadFunctions(t.Context(), script.Code{Name: "f.lua", Text: []byte(`
+	f, err := LoadCallable(t.Context(), script.Code{Name: "f.lua", Text: []byte(`
 local host = require "host"
 function drop(a) host.count(a) end
 function give(a) return host.count(a) end

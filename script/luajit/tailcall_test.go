@@ -79,7 +79,7 @@ local host = require "host"
 return {refuse = function() host.refuse() end}
 `
 
-func endings(t *testing.T, load func(context.Context, script.Code, script.Options) (*luajit.Functions, error), settings pool.Settings) *luajit.Functions {
+func endings(t *testing.T, load func(context.Context, script.Code, script.Options) (*luajit.CallableScript, error), settings pool.Settings) *luajit.CallableScript {
 	t.Helper()
 	host := hostModule(nil)
 	host.Functions["wait"] = host.Pure["echo"]
@@ -158,8 +158,8 @@ func TestCallsThatEndInGo(t *testing.T) {
 		{function: "direct", args: []any{3, nil}, want: []any{3.0, nil}},
 		{function: "waiting", args: []any{3, nil}, want: []any{3.0, nil}},
 	}
-	for name, load := range map[string]func(context.Context, script.Code, script.Options) (*luajit.Functions, error){
-		"compiled": luajit.LoadFunctions, "interpreted": luajit.LoadFunctionsInterpreted,
+	for name, load := range map[string]func(context.Context, script.Code, script.Options) (*luajit.CallableScript, error){
+		"compiled": luajit.LoadCallable, "interpreted": luajit.LoadCallableInterpreted,
 	} {
 		f := endings(t, load, pool.Settings{Core: 1, Max: 1})
 		for _, test := range tests {
@@ -193,7 +193,7 @@ func TestTextEndsInGo(t *testing.T) {
 	host := script.Module{Name: "host", Functions: map[string]script.Func{"wait": count}, Pure: map[string]script.Func{"count": count}}
 	for _, end := range []string{"host.count()", "return host.count()", "host.wait()", "return host.wait()"} {
 		calls = 0
-		f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "end.lua", Text: []byte("local host = require 'host'\n" + end)},
+		f, err := luajit.LoadCallable(t.Context(), script.Code{Name: "end.lua", Text: []byte("local host = require 'host'\n" + end)},
 			script.Options{Modules: []script.Module{host}, Pool: pool.New(pool.Settings{Core: 1, Max: 1})})
 		if err != nil {
 			t.Fatal(end, err)
@@ -208,7 +208,7 @@ func TestTextEndsInGo(t *testing.T) {
 // TestEndsWithoutVM: a call that ends in a function of Go that waits holds no VM,
 // and nothing in one.
 func TestEndsWithoutVM(t *testing.T) {
-	f := endings(t, luajit.LoadFunctions, pool.Settings{Core: 1, Max: 1})
+	f := endings(t, luajit.LoadCallable, pool.Settings{Core: 1, Max: 1})
 	var group sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	for range 50 {
@@ -250,7 +250,7 @@ func TestCloseWaits(t *testing.T) {
 			return []any{"stored"}, nil
 		},
 	}}
-	f, err := luajit.LoadFunctions(t.Context(), script.Code{
+	f, err := luajit.LoadCallable(t.Context(), script.Code{
 		Name: "close.lua", Text: []byte(`local host = require "host" function store() return host.store() end`),
 	}, script.Options{Modules: []script.Module{host}})
 	if err != nil {
@@ -284,7 +284,7 @@ func TestLastIsNotLimited(t *testing.T) {
 			return nil, nil
 		},
 	}}
-	f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "spin.lua", Text: []byte(`
+	f, err := luajit.LoadCallable(t.Context(), script.Code{Name: "spin.lua", Text: []byte(`
 local host = require "host"
 function last() host.spin() end
 function inside() while true do host.spin() end end

@@ -14,14 +14,13 @@ import (
 	"github.com/perigeedb/perigee/script/pool"
 )
 
-// Functions is a loaded script whose global functions Go calls, one at a time and
-// from any number of goroutines. The sandbox and the limits are those of scripts
-// that run on events; Limits.EventTime is that of one call and counts what the call
-// computes, not what it waits.
+// A CallableScript is a loaded script whose global functions Go calls, one at a time and
+// from any number of goroutines. Its sandbox and limits are those of scripts that run on
+// events. Limits.EventTime limits the time that one call computes; its waits do not count.
 //
-// A call that waits in a function of Go gives its VM to others, so that a few VMs
-// serve thousands of them.
-type Functions struct {
+// A call that waits in a function of Go lends its VM to other calls, so that a few VMs
+// serve thousands of calls.
+type CallableScript struct {
 	program
 
 	values sync.Pool // *Values
@@ -30,19 +29,19 @@ type Functions struct {
 	byName map[string]*Function
 }
 
-// LoadFunctions compiles the script and runs its text once. A fault in it is a
+// LoadCallable compiles the script and runs its text once. A fault in it is a
 // *script.Error.
-func LoadFunctions(ctx context.Context, code script.Code, opts script.Options) (*Functions, error) {
-	return loadFunctions(ctx, code, opts, false)
+func LoadCallable(ctx context.Context, code script.Code, opts script.Options) (*CallableScript, error) {
+	return loadCallable(ctx, code, opts, false)
 }
 
-// LoadFunctionsInterpreted is LoadFunctions with the compiler off.
-func LoadFunctionsInterpreted(ctx context.Context, code script.Code, opts script.Options) (*Functions, error) {
-	return loadFunctions(ctx, code, opts, true)
+// LoadCallableInterpreted is LoadCallable with the compiler off.
+func LoadCallableInterpreted(ctx context.Context, code script.Code, opts script.Options) (*CallableScript, error) {
+	return loadCallable(ctx, code, opts, true)
 }
 
-func loadFunctions(ctx context.Context, code script.Code, opts script.Options, interpreted bool) (*Functions, error) {
-	f := &Functions{byName: make(map[string]*Function)}
+func loadCallable(ctx context.Context, code script.Code, opts script.Options, interpreted bool) (*CallableScript, error) {
+	f := &CallableScript{byName: make(map[string]*Function)}
 	f.values.New = func() any { return new(Values) }
 	if err := f.prepare(code, opts, interpreted); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func (c *caller) Memory() int { return c.vm.Memory() }
 // Progress implements pool.VM.
 func (c *caller) Progress() (uint32, bool) { return c.vm.Progress(&c.seen) }
 
-func (f *Functions) open(ctx context.Context, w *luajit.Watchdog) (pool.VM, error) {
+func (f *CallableScript) open(ctx context.Context, w *luajit.Watchdog) (pool.VM, error) {
 	c, err := luajit.NewCaller(w, f.limits(), f.host)
 	if err != nil {
 		return nil, err
@@ -102,11 +101,11 @@ func (c *caller) number(name string) int {
 type Function struct {
 	name  string
 	group *pool.Group
-	of    *Functions
+	of    *CallableScript
 }
 
 // Function returns a global function of the script.
-func (f *Functions) Function(name string) (*Function, error) {
+func (f *CallableScript) Function(name string) (*Function, error) {
 	f.mu.RLock()
 	fn := f.byName[name]
 	f.mu.RUnlock()
@@ -116,7 +115,7 @@ func (f *Functions) Function(name string) (*Function, error) {
 	return f.find(name)
 }
 
-func (f *Functions) find(name string) (*Function, error) {
+func (f *CallableScript) find(name string) (*Function, error) {
 	m, err := f.group.Acquire(context.Background())
 	if err != nil {
 		return nil, err
@@ -133,12 +132,12 @@ func (f *Functions) find(name string) (*Function, error) {
 	return fn, nil
 }
 
-func (f *Functions) missingError(name string) error {
+func (f *CallableScript) missingError(name string) error {
 	return fmt.Errorf("%s has no function %s: define 'function %s(…)' as a global, without 'local'", f.code.Name, name, name)
 }
 
 // Invoke calls a global function by its name, see Function.Invoke.
-func (f *Functions) Invoke(ctx context.Context, function string, args ...any) ([]any, error) {
+func (f *CallableScript) Invoke(ctx context.Context, function string, args ...any) ([]any, error) {
 	fn, err := f.Function(function)
 	if err != nil {
 		return nil, err
@@ -147,7 +146,7 @@ func (f *Functions) Invoke(ctx context.Context, function string, args ...any) ([
 }
 
 // Stats are those of the pool that has the VMs.
-func (f *Functions) Stats() pool.Stats { return f.group.Pool().Stats() }
+func (f *CallableScript) Stats() pool.Stats { return f.group.Pool().Stats() }
 
 // Invoke calls the function and returns what it returns. Arguments are nil, bools,
 // any of Go's numbers, strings, []byte, []any and map[string]any; results are as a

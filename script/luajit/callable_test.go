@@ -92,17 +92,17 @@ function takesMany() for i = 1, 100 do host.take(i) end end
 function sum(n) local s = 0 for i = 1, n do s = s + i end return s end
 `
 
-func loadFunctions(t testing.TB, limits script.Limits, settings pool.Settings) *luajit.Functions {
+func loadFunctions(t testing.TB, limits script.Limits, settings pool.Settings) *luajit.CallableScript {
 	t.Helper()
 	f, _ := loadHeldFunctions(t, limits, settings)
 	return f
 }
 
 // loadHeldFunctions also returns the function that releases the calls of host.hold.
-func loadHeldFunctions(t testing.TB, limits script.Limits, settings pool.Settings) (f *luajit.Functions, release func()) {
+func loadHeldFunctions(t testing.TB, limits script.Limits, settings pool.Settings) (f *luajit.CallableScript, release func()) {
 	t.Helper()
 	held := make(chan struct{})
-	f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "f.lua", Text: []byte(functionsText)},
+	f, err := luajit.LoadCallable(t.Context(), script.Code{Name: "f.lua", Text: []byte(functionsText)},
 		script.Options{Limits: limits, Modules: []script.Module{hostModule(held)}, Pool: pool.New(settings)})
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ function once() local slept = host.sleep(60000) return slept end
 function many() while true do host.sleep(5) end end
 function caught() while true do pcall(host.sleep, 60000) end end
 function last() return host.sleep(60000) end`
-	f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "f.lua", Text: []byte(text)}, script.Options{
+	f, err := luajit.LoadCallable(t.Context(), script.Code{Name: "f.lua", Text: []byte(text)}, script.Options{
 		Modules: []script.Module{hostModule(nil)}, Limits: script.Limits{WallTime: 100 * time.Millisecond},
 	})
 	if err != nil {
@@ -137,7 +137,7 @@ function last() return host.sleep(60000) end`
 }
 
 // waitForSuspended waits until that many calls wait in f, which must all be held.
-func waitForSuspended(t *testing.T, f *luajit.Functions, calls int) {
+func waitForSuspended(t *testing.T, f *luajit.CallableScript, calls int) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); f.Stats().Suspended < calls; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -337,8 +337,8 @@ func TestInvokeInto(t *testing.T) {
 // TestEqualScriptsShareVMs by what they are, and not by who loads them.
 func TestEqualScriptsShareVMs(t *testing.T) {
 	vms := pool.New(pool.Settings{})
-	load := func(text string, limits script.Limits) *luajit.Functions {
-		f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "f.lua", Text: []byte(text)}, script.Options{Pool: vms, Limits: limits})
+	load := func(text string, limits script.Limits) *luajit.CallableScript {
+		f, err := luajit.LoadCallable(t.Context(), script.Code{Name: "f.lua", Text: []byte(text)}, script.Options{Pool: vms, Limits: limits})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,7 +353,7 @@ func TestEqualScriptsShareVMs(t *testing.T) {
 	if got, err := b.Invoke(t.Context(), "f"); err != nil || got[0] != 1.0 {
 		t.Errorf("%v, %v", got, err)
 	}
-	for _, f := range []*luajit.Functions{b, c, d} {
+	for _, f := range []*luajit.CallableScript{b, c, d} {
 		_ = f.Close()
 	}
 	if s := vms.Stats(); s.Scripts != 0 || s.Idle != 0 || s.Memory != 0 || s.Released != s.Made {
@@ -370,7 +370,7 @@ func TestScriptsWithFilesShareNoVMs(t *testing.T) {
 	for _, answer := range []string{"one", "two"} {
 		files := func(string) ([]byte, error) { return []byte("return '" + answer + "'"), nil }
 		code := script.Code{Name: "f.lua", Text: []byte("local answer = require 'lib.answer' function f() return answer end"), Files: files}
-		f, err := luajit.LoadFunctions(t.Context(), code, script.Options{Pool: vms})
+		f, err := luajit.LoadCallable(t.Context(), code, script.Options{Pool: vms})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -386,7 +386,7 @@ func TestFunctionsLog(t *testing.T) {
 	var log bytes.Buffer
 	before := ""
 	look := func(context.Context, []any) ([]any, error) { before = log.String(); return nil, nil }
-	f, err := luajit.LoadFunctions(t.Context(), script.Code{Name: "f.lua", Text: []byte(`
+	f, err := luajit.LoadCallable(t.Context(), script.Code{Name: "f.lua", Text: []byte(`
 local host = require "host"
 function early() print("early") host.look() return 1 end
 function late() host.look() print("late") return 1 end
@@ -462,7 +462,7 @@ func TestValuesOfOtherKinds(t *testing.T) {
 // TestFaultyFunctions are refused when they are loaded.
 func TestFaultyFunctions(t *testing.T) {
 	for text, line := range map[string]int{"function f(": 1, "\nerror('no config')": 2} {
-		for _, load := range []func(context.Context, script.Code, script.Options) (*luajit.Functions, error){luajit.LoadFunctions, luajit.LoadFunctionsInterpreted} {
+		for _, load := range []func(context.Context, script.Code, script.Options) (*luajit.CallableScript, error){luajit.LoadCallable, luajit.LoadCallableInterpreted} {
 			_, err := load(t.Context(), script.Code{Name: "f.lua", Text: []byte(text)}, script.Options{})
 			var fault *script.Error
 			if !errors.As(err, &fault) || fault.Line != line {
@@ -470,7 +470,7 @@ func TestFaultyFunctions(t *testing.T) {
 			}
 		}
 	}
-	if _, err := luajit.LoadFunctions(t.Context(), script.Code{}, script.Options{Modules: []script.Module{{Name: "time"}}}); err == nil || !strings.Contains(err.Error(), "the name is taken") {
+	if _, err := luajit.LoadCallable(t.Context(), script.Code{}, script.Options{Modules: []script.Module{{Name: "time"}}}); err == nil || !strings.Contains(err.Error(), "the name is taken") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -520,7 +520,7 @@ func TestRequiringTakesTime(t *testing.T) {
 	}
 	code := script.Code{Name: "names.lua", Files: files, Text: []byte(`function find(n) for i = 1, n do pcall(require, "kind" .. i) end end`)}
 	const limit = 50 * time.Millisecond
-	f, err := luajit.LoadFunctions(t.Context(), code, script.Options{Limits: script.Limits{EventTime: limit}})
+	f, err := luajit.LoadCallable(t.Context(), code, script.Options{Limits: script.Limits{EventTime: limit}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -281,23 +281,23 @@ func (a *Assembly) loadScript(ctx context.Context, p *Pipeline, log *slog.Logger
 	if s := p.Config.Script; s != nil && (s.Language == "" || strings.TrimSpace(s.Text) == "") {
 		return nil // the configuration has reported it
 	}
-	code, err := a.locateCode(p, p.scriptSinks(), scriptName(p), log)
+	set, err := a.locateScripts(p, p.scriptSinks(), scriptName(p), log)
 	if err != nil {
 		return err
 	}
-	code.replaced = func() {
+	set.replaced = func() {
 		if p.Shadow != nil {
 			p.Shadow.LiveReplaced()
 		}
 	}
 	if p.Config.Script != nil {
-		p.ScriptOrigin = code.pieces[0].origin.String()
+		p.ScriptOrigin = set.sources[0].origin.String()
 	}
-	loaded, err := code.load(ctx, a.loader, log)
+	loaded, err := set.load(ctx, a.loader, log)
 	if err != nil {
 		return err
 	}
-	p.Script, p.Mistakes = loaded, code.mistakes
+	p.Script, p.Mistakes = loaded, set.mistakes
 	if p.Config.Shadow != nil {
 		return a.addShadow(ctx, p, log)
 	}

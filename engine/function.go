@@ -39,14 +39,14 @@ func (a *Assembly) addFunction(ctx context.Context, of config.Computed) error {
 	if !slices.Contains(computed.Types(), typ) {
 		return of.At(errors.New("a function cannot be of type "+of.Type), "")
 	}
-	c := &code{languages: a.opts.Kinds.Languages, hasScript: true, now: time.Now, sinks: []script.Sink{{}}, log: a.opts.Log.With("function", of.Name)}
-	p := piece{language: c.languages[0].Name, function: of.FuncName, from: of, commentHint: of.CommentHint(of.Func), options: script.Options{
-		Sinks: c.sinks, ReturnsValue: true, Log: c.log, Modules: a.opts.Kinds.Modules, Stats: a.shared.stats, Pool: a.shared.pool,
+	set := &scriptSet{languages: a.opts.Kinds.Languages, hasScript: true, now: time.Now, sinks: []script.Sink{{}}, log: a.opts.Log.With("function", of.Name)}
+	source := scriptSource{language: set.languages[0].Name, function: of.FuncName, location: of, commentHint: of.CommentHint(of.Func), options: script.Options{
+		Sinks: set.sinks, ReturnsValue: true, Log: set.log, Modules: a.opts.Kinds.Modules, Stats: a.shared.stats, Pool: a.shared.pool,
 	}}
-	if err := c.add(p, of.Func, a.Config.Base, "function "+of.Name); err != nil {
+	if err := set.add(source, of.Func, a.Config.Base, "function "+of.Name); err != nil {
 		return err
 	}
-	loaded, err := c.load(ctx, a.loader, c.log)
+	loaded, err := set.load(ctx, a.loader, set.log)
 	if err != nil {
 		return err
 	}
@@ -59,15 +59,15 @@ func (a *Assembly) addTableColumn(ctx context.Context, table string, of config.C
 	if computed.IsBuilt(of.Func) {
 		return of.At(errors.New(of.Func+" does not compute from the row"), "let the pipelines that write the table compute it")
 	}
-	c := &code{pipeline: table, now: time.Now, languages: a.opts.Kinds.Languages, sinks: []script.Sink{{}}, log: a.opts.Log.With("table", table, "column", of.Name)}
-	if err := a.locateColumn(c, of, c.log); err != nil {
+	set := &scriptSet{pipeline: table, now: time.Now, languages: a.opts.Kinds.Languages, sinks: []script.Sink{{}}, log: a.opts.Log.With("table", table, "column", of.Name)}
+	if err := a.locateColumn(set, of, set.log); err != nil {
 		return err
 	}
-	loaded, err := c.load(ctx, a.loader, c.log)
+	loaded, err := set.load(ctx, a.loader, set.log)
 	if err != nil {
 		return err
 	}
-	a.functions = append(a.functions, Function{Table: table, Name: of.Name, Type: c.columns[0].Type, Script: loaded})
+	a.functions = append(a.functions, Function{Table: table, Name: of.Name, Type: set.columns[0].Type, Script: loaded})
 	return nil
 }
 

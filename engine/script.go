@@ -22,51 +22,51 @@ import (
 	"github.com/perigeedb/perigee/script/reload"
 )
 
-// code is all the code of a pipeline: that of its script and of its computed columns.
-type code struct {
+// A scriptSet is the scripts of a pipeline: its own script and those of its computed columns.
+type scriptSet struct {
 	pipeline    string
 	languages   []script.Language
 	isolation   *isolate.Launcher
 	hasScript   bool
 	sinks       []script.Sink
-	pieces      []piece           // the script's comes first
+	sources     []scriptSource    // that of the pipeline's script comes first
 	columns     []computed.Column // without their scripts
-	columnIndex []int             // for each piece of a column, its index in columns
+	columnIndex []int             // for each source of a column, its index in columns
 	now         func() time.Time  // of make://timestamp
 	replaced    func()            // see reload.Config
 	log         *slog.Logger
 	mistakes    []error // in the first version, which loads nevertheless
 }
 
-// A piece is one text of code and the way it is loaded.
-type piece struct {
+// A scriptSource is where the code of one script comes from, and how it is loaded.
+type scriptSource struct {
 	origin      loader.Origin
 	language    string
 	function    string
 	isolated    bool // in processes of its own
 	options     script.Options
-	from        configured
+	location    location
 	commentHint string // the hint if YAML has cut the code at a comment
 }
 
-// configured is where code stands in the configuration.
-type configured interface {
+// A location is a place in the configuration that has code or the path of a file with code.
+type location interface {
 	// At adds the place to an error that has none.
 	At(err error, hint string) error
-	// Locate turns a place in the code into one in the configuration, if the code stands there.
+	// Locate turns a place in inline code into the place in the configuration.
 	Locate(fault *config.Error, code string) *config.Error
 }
 
 // pluginLanguage is the language of code in a file that ends in .so.
 const pluginLanguage = "plugin"
 
-// locateCode finds out where the code of a pipeline is, for these sinks, and reads none of it.
-// inline is the name of code in the configuration.
-func (a *Assembly) locateCode(p *Pipeline, sinks []script.Sink, inline string, log *slog.Logger) (*code, error) {
-	c := &code{pipeline: p.Config.Name, languages: a.opts.Kinds.Languages, isolation: a.opts.Isolation, sinks: sinks, log: log, now: time.Now}
+// locateScripts returns the scripts of a pipeline for these sinks. It finds their locations and does
+// not read them. inline is the name of code in the configuration.
+func (a *Assembly) locateScripts(p *Pipeline, sinks []script.Sink, inline string, log *slog.Logger) (*scriptSet, error) {
+	set := &scriptSet{pipeline: p.Config.Name, languages: a.opts.Kinds.Languages, isolation: a.opts.Isolation, sinks: sinks, log: log, now: time.Now}
 	if s := p.Config.Script; s != nil {
-		c.hasScript = true
-		options := c.scriptOptions(len(p.Config.Computed) > 0)
+		set.hasScript = true
+		options := set.scriptOptions(len(p.Config.Computed) > 0)
 		options.Limits, options.Log, options.Modules = script.Limits(s.Limits), log, a.opts.Kinds.Modules
 		options.Stats, options.Pool = a.shared.stats, a.poolOf(p)
 		switch {
@@ -76,20 +76,20 @@ func (a *Assembly) locateCode(p *Pipeline, sinks []script.Sink, inline string, l
 			options.Extension = lua.ForReads(p.Config.Reads...)
 		}
 		isolated := s.Isolate == config.IsolateProcess
-		if isolated && c.isolation == nil {
+		if isolated && set.isolation == nil {
 			return nil, s.At(errors.New("isolate: this program does not start script workers"), "call isolate.Init first in main, and set engine.Options.Isolation to its result")
 		}
-		err := c.add(piece{language: s.Language, function: s.Func, isolated: isolated, options: options, from: s, commentHint: s.CommentHint(s.Text)}, s.Text, a.Config.Base, inline)
+		err := set.add(scriptSource{language: s.Language, function: s.Func, isolated: isolated, options: options, location: s, commentHint: s.CommentHint(s.Text)}, s.Text, a.Config.Base, inline)
 		if err != nil {
 			return nil, err
 		}
 	}
 	for _, column := range p.Config.Computed {
-		if err := a.locateColumn(c, column, log); err != nil {
+		if err := a.locateColumn(set, column, log); err != nil {
 			return nil, err
 		}
 	}
-	return c, nil
+	return set, nil
 }
 
 // poolOf returns the pool for the VMs of a pipeline's script, in all its versions: the
@@ -102,28 +102,28 @@ func (a *Assembly) poolOf(p *Pipeline) *pool.Pool {
 	return p.pool
 }
 
-// scriptOptions says what the script is loaded for. Computed columns stand between the
-// script and the sinks.
-func (c *code) scriptOptions(computed bool) script.Options {
+// scriptOptions returns the outputs that the script is loaded with: those of the sinks, or a single
+// one if computed columns run between the script and the sinks.
+func (set *scriptSet) scriptOptions(computed bool) script.Options {
 	if !computed {
-		return script.Options{Sinks: c.sinks}
+		return script.Options{Sinks: set.sinks}
 	}
-	sinks := slices.Clone(c.sinks)
+	sinks := slices.Clone(set.sinks)
 	for i := range sinks {
 		sinks[i].Columns = nil
 	}
 	return script.Options{Sinks: sinks, SingleOutput: true}
 }
 
-func (c *code) add(p piece, text, base, name string) (err error) {
-	if p.origin, err = loader.Locate(text, base, name); err != nil {
-		return p.from.At(err, "")
+func (set *scriptSet) add(source scriptSource, text, base, name string) (err error) {
+	if source.origin, err = loader.Locate(text, base, name); err != nil {
+		return source.location.At(err, "")
 	}
-	c.pieces = append(c.pieces, p)
+	set.sources = append(set.sources, source)
 	return nil
 }
 
-func (a *Assembly) locateColumn(c *code, of config.Computed, log *slog.Logger) error {
+func (a *Assembly) locateColumn(set *scriptSet, of config.Computed, log *slog.Logger) error {
 	typ, _ := event.ParseType(of.Type) // the configuration has checked it
 	column := computed.Column{Name: of.Name, Type: typ}
 	if computed.IsBuilt(of.Func) {
@@ -132,38 +132,38 @@ func (a *Assembly) locateColumn(c *code, of config.Computed, log *slog.Logger) e
 	if err := column.Check(); err != nil {
 		return of.At(err, "")
 	}
-	c.columns = append(c.columns, column)
+	set.columns = append(set.columns, column)
 	if column.Builtin != "" {
 		return nil
 	}
-	c.columnIndex = append(c.columnIndex, len(c.columns)-1)
-	p := piece{language: c.languages[0].Name, function: of.FuncName, from: of, commentHint: of.CommentHint(of.Func), options: script.Options{
+	set.columnIndex = append(set.columnIndex, len(set.columns)-1)
+	source := scriptSource{language: set.languages[0].Name, function: of.FuncName, location: of, commentHint: of.CommentHint(of.Func), options: script.Options{
 		Sinks: []script.Sink{{}}, ReturnsValue: true, Log: log, Modules: a.opts.Kinds.Modules,
 		Stats: a.shared.stats, Pool: a.shared.pool,
 	}}
 	if strings.HasSuffix(of.Func, ".so") {
-		p.language = pluginLanguage
+		source.language = pluginLanguage
 		if !slices.Contains(a.opts.Kinds.names().Languages, pluginLanguage) {
 			return of.At(errors.New("this build cannot load Go plugins"), "use a build with cgo for Linux, macOS or FreeBSD")
 		}
 	}
-	return c.add(p, of.Func, a.Config.Base, "column "+of.Name)
+	return set.add(source, of.Func, a.Config.Base, "column "+of.Name)
 }
 
-// load loads the code. The script that it returns replaces itself when the code
+// load loads the scripts. The script that it returns replaces itself when the code
 // changes, unless all of it is built in.
-func (c *code) load(ctx context.Context, l *loader.Loader, log *slog.Logger) (script.Script, error) {
-	if len(c.pieces) == 0 {
-		return c.loadVersion(ctx, nil, false)
+func (set *scriptSet) load(ctx context.Context, l *loader.Loader, log *slog.Logger) (script.Script, error) {
+	if len(set.sources) == 0 {
+		return set.loadVersion(ctx, nil, false)
 	}
-	settings := reload.Config{Loader: l, Load: c.loadVersion, Sinks: len(c.sinks), Log: log, Replaced: c.replaced}
-	for _, p := range c.pieces {
-		settings.Origins = append(settings.Origins, p.origin)
+	settings := reload.Config{Loader: l, Load: set.loadVersion, Sinks: len(set.sinks), Log: log, Replaced: set.replaced}
+	for _, source := range set.sources {
+		settings.Origins = append(settings.Origins, source.origin)
 	}
 	loaded, err := reload.New(ctx, settings)
 	if unread, ok := errors.AsType[*reload.ReadError](err); ok {
-		p := c.pieces[unread.Origin]
-		return nil, p.from.At(unread.Err, cmp.Or(event.HintOf(err), p.commentHint, p.hint(err)))
+		source := set.sources[unread.Origin]
+		return nil, source.location.At(unread.Err, cmp.Or(event.HintOf(err), source.commentHint, source.pathHint(err)))
 	}
 	if err != nil {
 		return nil, err
@@ -171,13 +171,13 @@ func (c *code) load(ctx context.Context, l *loader.Loader, log *slog.Logger) (sc
 	return loaded, nil
 }
 
-// loadVersion loads one version of the code: texts are those of the pieces. It returns
+// loadVersion loads one version of the scripts: texts are those of the sources. It returns
 // the faults of all of them. A trial leaves no trace in the log or the statistics.
-func (c *code) loadVersion(ctx context.Context, texts []script.Code, trial bool) (script.Script, error) {
+func (set *scriptSet) loadVersion(ctx context.Context, texts []script.Code, trial bool) (script.Script, error) {
 	var loaded []script.Script
 	var faults []error
 	for i, text := range texts {
-		s, err := c.loadPiece(ctx, &c.pieces[i], text, trial)
+		s, err := set.loadOne(ctx, &set.sources[i], text, trial)
 		if err != nil {
 			faults = append(faults, err)
 			continue
@@ -190,70 +190,70 @@ func (c *code) loadVersion(ctx context.Context, texts []script.Code, trial bool)
 		}
 		return nil, err
 	}
-	return c.combine(ctx, loaded)
+	return set.combine(ctx, loaded)
 }
 
-func (c *code) loadPiece(ctx context.Context, p *piece, text script.Code, trial bool) (script.Script, error) {
-	options := p.options
+func (set *scriptSet) loadOne(ctx context.Context, source *scriptSource, text script.Code, trial bool) (script.Script, error) {
+	options := source.options
 	if trial {
 		options.Log, options.Stats, options.Pool = slog.New(slog.DiscardHandler), nil, nil
 	}
-	text.Func = p.function
-	language := find(c.languages, languageName, p.language)
-	if p.isolated {
-		language = c.isolation.Language(language)
+	text.Func = source.function
+	language := find(set.languages, languageName, source.language)
+	if source.isolated {
+		language = set.isolation.Language(language)
 	}
 	loaded, err := language.Load(ctx, text, options)
 	if err != nil {
-		err = p.locate(err, text)
-		if fault, ok := err.(*config.Error); ok && p.commentHint != "" {
-			fault.Hint = p.commentHint
+		err = source.locate(err, text)
+		if fault, ok := err.(*config.Error); ok && source.commentHint != "" {
+			fault.Hint = source.commentHint
 		}
-		return nil, p.from.At(err, cmp.Or(p.commentHint, event.HintOf(err)))
+		return nil, source.location.At(err, cmp.Or(source.commentHint, event.HintOf(err)))
 	}
 	if language.Check != nil && !trial {
 		for _, mistake := range language.Check(text, options) {
-			c.log.Warn("the script may fail", "error", mistake, "hint", mistake.Hint)
-			c.mistakes = append(c.mistakes, p.locate(mistake, text))
+			set.log.Warn("the script may fail", "error", mistake, "hint", mistake.Hint)
+			set.mistakes = append(set.mistakes, source.locate(mistake, text))
 		}
 	}
 	return loaded, nil
 }
 
-// locate adds to an error of the code its line: that of the configuration, if the code stands
-// there and not in a file, or one that it requires.
-func (p *piece) locate(err error, code script.Code) error {
+// locate adds the line to an error of the code. For inline code that is the line of the
+// configuration; for a file, or a module that the code requires, the line of that file.
+func (source *scriptSource) locate(err error, code script.Code) error {
 	err = ScriptError(err, code)
-	if fault, ok := err.(*config.Error); ok && p.origin.Inline() && fault.File == p.origin.String() {
-		return p.from.Locate(fault, string(code.Text))
+	if fault, ok := err.(*config.Error); ok && source.origin.Inline() && fault.File == source.origin.String() {
+		return source.location.Locate(fault, string(code.Text))
 	}
 	return err
 }
 
 // combine puts the script and the computed columns together.
-func (c *code) combine(ctx context.Context, loaded []script.Script) (script.Script, error) {
+func (set *scriptSet) combine(ctx context.Context, loaded []script.Script) (script.Script, error) {
 	var first script.Script
-	if c.hasScript {
+	if set.hasScript {
 		first, loaded = loaded[0], loaded[1:]
 	} else {
 		var err error
-		if first, err = passthrough.Language().Load(ctx, script.Code{}, c.scriptOptions(len(c.columns) > 0)); err != nil {
+		if first, err = passthrough.Language().Load(ctx, script.Code{}, set.scriptOptions(len(set.columns) > 0)); err != nil {
 			return nil, err
 		}
 	}
-	if len(c.columns) == 0 {
+	if len(set.columns) == 0 {
 		return first, nil
 	}
-	columns := slices.Clone(c.columns)
-	for i, index := range c.columnIndex {
+	columns := slices.Clone(set.columns)
+	for i, index := range set.columnIndex {
 		columns[index].Code = loaded[i]
 	}
-	return computed.New(c.pipeline, first, columns, c.sinks, c.now), nil
+	return computed.New(set.pipeline, first, columns, set.sinks, set.now), nil
 }
 
-// hint is for a text that was taken for a path and looks like code.
-func (p *piece) hint(err error) string {
-	if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(p.origin.Path(), " (=") {
+// pathHint returns the hint for a path that does not exist and looks like code.
+func (source *scriptSource) pathHint(err error) string {
+	if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(source.origin.Path(), " (=") {
 		return "code on one line must define a function: function main(row) return row.a end"
 	}
 	return ""

@@ -16,45 +16,45 @@ import (
 // not start with; a new version that does not load is ShadowFault.
 func (a *Assembly) addShadow(ctx context.Context, p *Pipeline, log *slog.Logger) error {
 	live := p.Script.(*reload.Script) // the configuration has checked that there is a script
-	code, err := a.locateShadow(p, log.With("shadow", true))
+	set, err := a.locateShadow(p, log.With("shadow", true))
 	if err != nil {
 		return err
 	}
 	p.Shadow, p.ShadowFault = shadow.New(ctx, shadow.Config{
-		Name: code.pieces[0].origin.String(), Sample: p.Config.Shadow.Sample, Sinks: p.comparedSinks(),
+		Name: set.sources[0].origin.String(), Sample: p.Config.Shadow.Sample, Sinks: p.comparedSinks(),
 		Live: live, LiveName: p.ScriptOrigin,
 		Load: func(ctx context.Context, now func() time.Time, replaced func()) (*reload.Script, error) {
-			code.replaced, code.now = replaced, now
-			for i := range code.pieces {
-				code.pieces[i].options.Trial = &script.Trial{Now: now, LimitLog: true}
+			set.replaced, set.now = replaced, now
+			for i := range set.sources {
+				set.sources[i].options.Trial = &script.Trial{Now: now, LimitLog: true}
 			}
-			loaded, err := code.load(ctx, a.loader, code.log)
+			loaded, err := set.load(ctx, a.loader, set.log)
 			if err != nil {
 				return nil, err
 			}
 			return loaded.(*reload.Script), nil
 		},
 		Memory: func() int { return p.beside.Stats().Memory },
-		Check:  a.Config.Reload, Log: code.log,
+		Check:  a.Config.Reload, Log: set.log,
 	})
-	p.Mistakes = append(p.Mistakes, code.mistakes...)
+	p.Mistakes = append(p.Mistakes, set.mistakes...)
 	return nil
 }
 
-// locateShadow finds out where the code of a shadow is, as locateCode does. The code measures nothing, and
+// locateShadow finds out where the code of a shadow is, as locateScripts does. The code measures nothing, and
 // runs in VMs of its own: one for the script, and one for each computed column.
-func (a *Assembly) locateShadow(p *Pipeline, log *slog.Logger) (*code, error) {
+func (a *Assembly) locateShadow(p *Pipeline, log *slog.Logger) (*scriptSet, error) {
 	beside := &Pipeline{Config: p.Config}
 	beside.Config.Script = p.Config.Shadow.With(p.Config.Script)
-	code, err := a.locateCode(beside, p.scriptSinks(), "shadow of "+p.Config.Name, log)
+	set, err := a.locateScripts(beside, p.scriptSinks(), "shadow of "+p.Config.Name, log)
 	if err != nil {
 		return nil, err
 	}
 	p.beside = pool.New(pool.Settings{Core: 1, Max: 1})
-	for i := range code.pieces {
-		code.pieces[i].options.Stats, code.pieces[i].options.Pool = nil, p.beside
+	for i := range set.sources {
+		set.sources[i].options.Stats, set.sources[i].options.Pool = nil, p.beside
 	}
-	return code, nil
+	return set, nil
 }
 
 // comparedSinks describes the sinks to package compare.

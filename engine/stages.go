@@ -187,12 +187,12 @@ func (a *Assembly) loadStages(ctx context.Context, chosen config.Pipeline, with 
 		forScript[i].Columns = s.Columns
 		forScript[i].ColumnsOnly = forScript[i].ColumnsOnly && !with.Documents
 	}
-	code, err := a.locateCode(p, forScript, scriptName(p), log)
+	set, err := a.locateScripts(p, forScript, scriptName(p), log)
 	if err != nil {
 		return nil, err
 	}
-	code.now = with.Trial.Clock()
-	return a.loadCode(ctx, p, code, sinks, with)
+	set.now = with.Trial.Clock()
+	return a.loadScripts(ctx, p, set, sinks, with)
 }
 
 // stageSinks describes what the sinks of a pipeline store.
@@ -209,31 +209,31 @@ func (a *Assembly) stageSinks(p *Pipeline) (sinks []StageSink) {
 	return sinks
 }
 
-// loadCode loads the code of a pipeline once.
-func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks []StageSink, with StageOptions) (*Stages, error) {
+// loadScripts loads the scripts of a pipeline once.
+func (a *Assembly) loadScripts(ctx context.Context, p *Pipeline, set *scriptSet, sinks []StageSink, with StageOptions) (*Stages, error) {
 	stages := &Stages{Config: p.Config, Sinks: sinks, MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent), pools: []*pool.Pool{a.shared.pool}}
 	if p.pool != nil {
 		stages.pools = append(stages.pools, p.pool)
 	}
-	if with.Code != nil && !code.hasScript {
+	if with.Code != nil && !set.hasScript {
 		return nil, errors.New("pipeline " + p.Config.Name + " has no script")
 	}
 	var texts []script.Code
-	for i := range code.pieces {
-		piece := &code.pieces[i]
-		piece.options.Trial, piece.options.Stats = with.Trial, nil
-		isScript := i == 0 && code.hasScript
-		text, err := a.textOf(ctx, piece, isScript, with)
+	for i := range set.sources {
+		source := &set.sources[i]
+		source.options.Trial, source.options.Stats = with.Trial, nil
+		isScript := i == 0 && set.hasScript
+		text, err := a.textOf(ctx, source, isScript, with)
 		if err != nil {
 			return nil, err
 		}
 		if isScript {
-			stages.Language, stages.Code, stages.loadValue = piece.language, text, code.valueLoader(*piece)
-			stages.ScriptOptions = piece.options
+			stages.Language, stages.Code, stages.loadValue = source.language, text, set.valueLoader(*source)
+			stages.ScriptOptions = source.options
 		}
 		texts = append(texts, text)
 	}
-	loaded, err := code.loadVersion(ctx, texts, false)
+	loaded, err := set.loadVersion(ctx, texts, false)
 	if err != nil {
 		return nil, err
 	}
@@ -249,21 +249,21 @@ func (a *Assembly) loadCode(ctx context.Context, p *Pipeline, code *code, sinks 
 	return stages, nil
 }
 
-// textOf returns the code of a piece: that of the options for the script, if they have it.
-func (a *Assembly) textOf(ctx context.Context, p *piece, isScript bool, with StageOptions) (script.Code, error) {
+// textOf returns the code of a source. Code in the options replaces that of the script.
+func (a *Assembly) textOf(ctx context.Context, source *scriptSource, isScript bool, with StageOptions) (script.Code, error) {
 	if isScript && with.Code != nil {
 		return *with.Code, nil
 	}
-	text, _, err := a.loader.Code(ctx, p.origin, "")
-	return text, p.from.At(err, cmp.Or(event.HintOf(err), p.commentHint, p.hint(err)))
+	text, _, err := a.loader.Code(ctx, source.origin, "")
+	return text, source.location.At(err, cmp.Or(event.HintOf(err), source.commentHint, source.pathHint(err)))
 }
 
-// valueLoader returns Stages.loadValue for the piece of the script.
-func (c *code) valueLoader(p piece) func(ctx context.Context, code script.Code) (script.Script, error) {
-	options := p.options
+// valueLoader returns Stages.loadValue for the source of the script.
+func (set *scriptSet) valueLoader(source scriptSource) func(ctx context.Context, code script.Code) (script.Script, error) {
+	options := source.options
 	options.Sinks, options.ReturnsValue, options.SingleOutput = []script.Sink{{}}, true, false
 	return func(ctx context.Context, code script.Code) (script.Script, error) {
-		loaded, err := find(c.languages, languageName, p.language).Load(ctx, code, options)
-		return loaded, p.from.At(p.locate(err, code), event.HintOf(err))
+		loaded, err := find(set.languages, languageName, source.language).Load(ctx, code, options)
+		return loaded, source.location.At(source.locate(err, code), event.HintOf(err))
 	}
 }

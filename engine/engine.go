@@ -89,9 +89,9 @@ type Options struct {
 	// LogLevel is the level of Log, which perigee log-level changes; nil means that it cannot.
 	LogLevel *slog.LevelVar
 
-	// Reached is called at each Point that a batch passes, for tests that kill the
+	// OnPoint is called at each Point that a batch passes, for tests that kill the
 	// process there. It may be nil.
-	Reached func(pipeline.Point)
+	OnPoint func(pipeline.Point)
 
 	// StateFlushAge is how long changes of states wait for the disk, and half as long as they wait for
 	// the archive, for tests that kill the process while it writes them. It also makes snapshots of
@@ -311,7 +311,7 @@ func (e *Engine) newRunners(pipelines []*Pipeline) (runners []*runner, err error
 			Name: p.Config.Name, Source: p.Source, Script: p.running(), Sinks: p.pipelineSinks(),
 			DeadLetters: e.deadLetters, Outbox: e.outbox, Lanes: p.Config.Lanes, Limits: p.limits,
 			MaxEvent: cmp.Or(p.Config.MaxEvent, DefaultMaxEvent),
-			Worker:   e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Tap: p.tap, Tracer: e.traces.tracer(), Reached: e.opts.Reached,
+			Worker:   e.worker, Lease: p.Config.Lease, Folder: e.data, Log: e.log, Tap: p.tap, Tracer: e.traces.tracer(), OnPoint: e.opts.OnPoint,
 		}
 		settings.Reads = e.readsOf(p)
 		if err := e.keepState(p, &settings); err != nil {

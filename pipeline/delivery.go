@@ -51,7 +51,7 @@ func (s *session) readBatches(ctx, reading context.Context) error {
 		err := s.claimBatch(reading, c)
 		switch {
 		case err == nil:
-			s.p.config.Reached(AfterRead)
+			s.p.config.OnPoint(AfterRead)
 			if !s.p.limits.admit(reading, c) {
 				return ctx.Err() // it is read again
 			}
@@ -170,7 +170,7 @@ func (s *session) newScriptRun(c *claim) *scriptRun {
 func (s *session) deliverRuns(ctx context.Context, run *scriptRun, c *claim, events *event.Batch) error {
 	run.next = events.Range.First
 	return script.RunAll(ctx, run, events, &c.result, 0, func(part *event.Batch, limit *script.LimitError) error {
-		s.p.config.Reached(AfterScript)
+		s.p.config.OnPoint(AfterScript)
 		d := &delivery{session: s, batch: part, result: &c.result, script: run.version, read: c.read, trace: c.trace}
 		d.run = run.state
 		first := run.next
@@ -329,7 +329,7 @@ func (d *delivery) commit(ctx context.Context) error {
 	if err := d.replaceDeadLetters(ctx); err != nil {
 		return err
 	}
-	d.p.config.Reached(AfterDeadLetters)
+	d.p.config.OnPoint(AfterDeadLetters)
 	if err := d.storeOutputs(ctx); err != nil {
 		return err
 	}
@@ -388,7 +388,7 @@ func (d *delivery) storeOutputs(ctx context.Context) error {
 		return fmt.Errorf("store outputs: %w", err)
 	}
 	d.stored = true
-	p.config.Reached(AfterOutbox)
+	p.config.OnPoint(AfterOutbox)
 	return nil
 }
 
@@ -414,7 +414,7 @@ func (d *delivery) outboxEntry(has func(sink int) bool) *outbox.Entry {
 // the others are written.
 func (d *delivery) writeSink(ctx context.Context, i int) error {
 	for {
-		d.p.config.Reached(BeforeWrite)
+		d.p.config.OnPoint(BeforeWrite)
 		err := d.tryWrite(ctx, i, func() error { return d.writers[i].Write(ctx, &d.result.Outputs[i]) })
 		rejected, ok := errors.AsType[*sink.RowErrors](err)
 		if !ok {
@@ -454,7 +454,7 @@ func (d *delivery) tryWrite(ctx context.Context, i int, write func() error) erro
 	traced.end(err)
 	if err == nil {
 		d.maybeWritten = true
-		d.p.config.Reached(AfterCommit)
+		d.p.config.OnPoint(AfterCommit)
 		d.p.counters.countWritten(d.partition, i, d.result.Ran)
 		d.p.config.Tap.OfferRows(tap.Sink, i, &d.result.Outputs[i])
 	}
@@ -485,7 +485,7 @@ func (d *delivery) withdraw() {
 func (d *delivery) acknowledge(ctx context.Context) (err error) {
 	traced := d.trace.start("ack")
 	defer func() { traced.end(err) }()
-	d.p.config.Reached(BeforeAck)
+	d.p.config.OnPoint(BeforeAck)
 	if err := d.markCommitted(ctx, d.batch.Range); err != nil {
 		return err
 	}
@@ -496,7 +496,7 @@ func (d *delivery) acknowledge(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	}
-	d.p.config.Reached(AfterAck)
+	d.p.config.OnPoint(AfterAck)
 	return nil
 }
 

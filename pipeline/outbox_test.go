@@ -88,7 +88,7 @@ func TestStoredOutputsGoToTheSinksThatLackThem(t *testing.T) {
 	var replayed atomic.Bool
 	r.restart(func(c *Config) {
 		c.Script = versioned(2)
-		c.Reached = func(at Point) {
+		c.OnPoint = func(at Point) {
 			if at == BeforeReplay {
 				replayed.Store(true)
 			}
@@ -258,7 +258,7 @@ func (f *atLeastOnceSink) Open(ctx context.Context, partition string) (sink.Writ
 func TestOneSinkNeedsNoOutbox(t *testing.T) {
 	r := severalSinks(t, newMemorySource(newMemoryPartition("a", 10)), versioned(1), newMemorySink())
 	r.restart(func(c *Config) {
-		c.Reached = func(at Point) {
+		c.OnPoint = func(at Point) {
 			if at == AfterOutbox {
 				t.Error("outputs for one sink were stored")
 			}
@@ -374,7 +374,7 @@ func TestOutboxFails(t *testing.T) {
 		first, second := newMemorySink(), newMemorySink()
 		r := severalSinks(t, newMemorySource(newMemoryPartition("a", 10)), versioned(1), first, second)
 		r.restart(func(c *Config) {
-			c.Reached = func(at Point) {
+			c.OnPoint = func(at Point) {
 				if at == AfterDeadLetters {
 					c.Outbox.Close() // as a disk that is full: nothing can be stored
 				}

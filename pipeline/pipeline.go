@@ -113,9 +113,9 @@ type Config struct {
 	Tracer trace.Tracer
 	// Tap passes samples of the events to readers; nil for none.
 	Tap *tap.Hub
-	// Reached is called at each Point that a batch passes, for tests that stop the
+	// OnPoint is called at each Point that a batch passes, for tests that stop the
 	// process there. It may be nil.
-	Reached func(Point)
+	OnPoint func(Point)
 }
 
 // A Sink is one of a pipeline's sinks and its name in the configuration.
@@ -186,8 +186,8 @@ func New(c Config) *Pipeline {
 	if c.Worker == "" {
 		c.Worker = "worker-" + randomName()
 	}
-	if c.Reached == nil {
-		c.Reached = func(Point) {}
+	if c.OnPoint == nil {
+		c.OnPoint = func(Point) {}
 	}
 	p := &Pipeline{config: c, log: c.Log.With("pipeline", c.Name), readGate: newReadGate(), limits: newLimits()}
 	if c.Source != nil {
@@ -206,7 +206,7 @@ func New(c Config) *Pipeline {
 	p.writeOrder = orderWrites(c.Sinks)
 	if c.State != nil {
 		withHooks := *c.State
-		withHooks.Reached = func(at state.Step) { c.Reached(Point(at)) }
+		withHooks.OnStep = func(at state.Step) { c.OnPoint(Point(at)) }
 		p.config.State = &withHooks
 		p.units, p.followers = newUnits(p), newFollowers(p)
 		p.writeOrder = append(slices.DeleteFunc(p.writeOrder, func(i int) bool { return i == c.Home }), c.Home)

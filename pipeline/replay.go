@@ -28,7 +28,7 @@ func (s *session) replayOutbox(ctx context.Context) (event.Ranges, error) {
 			continue
 		}
 		d := s.newReplay(entry)
-		s.p.config.Reached(BeforeReplay)
+		s.p.config.OnPoint(BeforeReplay)
 		s.p.log.Info("writing stored outputs to the sinks that lack them",
 			"partition", s.partition, "range", r.String(), "script", entry.Script)
 		if err := d.commit(ctx); err != nil {

@@ -63,7 +63,7 @@ func (s *session) deliverTimers(ctx context.Context, run *scriptRun, c *claim) e
 	if err != nil && !isLimit {
 		return err
 	}
-	s.p.config.Reached(AfterScript)
+	s.p.config.OnPoint(AfterScript)
 	part := b.Head(c.result.Ran)
 	d := &delivery{session: s, batch: &part, result: &c.result, script: run.version, run: run.state, trace: c.trace}
 	if part.Len() > 0 {

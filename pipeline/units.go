@@ -348,7 +348,7 @@ func (s *session) deliverEntry(ctx context.Context, entry *outbox.Entry) error {
 			}
 		}
 	}
-	s.p.config.Reached(BeforeReplay)
+	s.p.config.OnPoint(BeforeReplay)
 	s.p.log.Info("writing outputs of committed batches to the sinks that lack them",
 		"partition", s.partition, "range", entry.Batch.Range.String(), "script", entry.Script)
 	if err := d.writeOthers(ctx); err != nil {
@@ -385,7 +385,7 @@ func (d *delivery) commitNote(ctx context.Context) error {
 	if err := d.replaceDeadLetters(ctx); err != nil {
 		return err
 	}
-	d.p.config.Reached(AfterDeadLetters)
+	d.p.config.OnPoint(AfterDeadLetters)
 	data, err := d.encodeNote()
 	if err != nil {
 		return err
@@ -410,7 +410,7 @@ func (d *delivery) commitNote(ctx context.Context) error {
 		return err
 	}
 	u.free <- struct{}{}
-	d.p.config.Reached(AfterNote)
+	d.p.config.OnPoint(AfterNote)
 	if err := d.writeOthers(ctx); err != nil {
 		return err
 	}
@@ -426,7 +426,7 @@ func (d *delivery) writeHome(ctx context.Context, data []byte) (note *sink.Note,
 	home := d.p.config.Home
 	for {
 		note = d.run.unit.Next(data)
-		d.p.config.Reached(BeforeWrite)
+		d.p.config.OnPoint(BeforeWrite)
 		err := d.tryWrite(ctx, home, func() error {
 			return d.writers[home].(sink.NoteWriter).WriteNote(ctx, &d.result.Outputs[home], d.run.unit.Home(), note)
 		})

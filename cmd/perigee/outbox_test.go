@@ -76,7 +76,7 @@ func TestKillAtRefuses(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if reached, err := killAt(""); reached != nil || err != nil {
+	if onPoint, err := killAt(""); onPoint != nil || err != nil {
 		t.Errorf("nothing is %v", err)
 	}
 }

@@ -167,7 +167,7 @@ type replayResult struct {
 func (r *replayCommand) deliver(c *console, replayed *replay.Replay) (result replayResult, err error) {
 	display := newDisplay(c.err)
 	options := engineOptions(c, r.Allow, r.newLogger(c, display))
-	if options.Reached, err = killAt(os.Getenv(killVariable)); err != nil {
+	if options.OnPoint, err = killAt(os.Getenv(killVariable)); err != nil {
 		return result, err
 	}
 	ctx, stop := context.WithCancel(context.Background())

@@ -49,11 +49,11 @@ func (r *runCommand) Run(c *console) error {
 	level.Set(r.LogLevel)
 	options := engineOptions(c, r.Allow, r.newLoggerAt(level, c, display))
 	options.LogLevel = level
-	reached, err := killAt(os.Getenv(killVariable))
+	onPoint, err := killAt(os.Getenv(killVariable))
 	if err != nil {
 		return err
 	}
-	options.Reached = reached
+	options.OnPoint = onPoint
 	if options.StateFlushAge, err = flushAge(os.Getenv(flushAgeVariable)); err != nil {
 		return err
 	}

@@ -310,12 +310,12 @@ func (a *archiver) archiveNotes(ctx context.Context) error {
 		if err != nil || len(notes) == 0 {
 			return err
 		}
-		a.u.config.reached(BeforeSegment)
+		a.u.config.callOnStep(BeforeSegment)
 		name, err := a.store.PutSegment(ctx, a.archived, notes)
 		if err != nil {
 			return err
 		}
-		a.u.config.reached(AfterSegment)
+		a.u.config.callOnStep(AfterSegment)
 		a.advance(name.End)
 		a.since += name.Size
 		a.mu.Lock()
@@ -373,7 +373,7 @@ func (a *archiver) snapshot(ctx context.Context, progress func(Progress)) (resul
 		m.Chunks = append(m.Chunks, sum)
 		m.Nodes += c.Nodes
 		m.Bytes += uint64(len(c.Data))
-		a.u.config.reached(InSnapshot)
+		a.u.config.callOnStep(InSnapshot)
 		if progress != nil {
 			progress(Progress{m.Nodes, max(stats.Nodes, m.Nodes), "nodes"})
 		}
@@ -391,11 +391,11 @@ func (a *archiver) snapshot(ctx context.Context, progress func(Progress)) (resul
 	}
 	m.Clock = s.Clock
 	name := archive.SnapshotName{Applied: archive.Point{Number: s.Applied, Sum: s.AppliedMark}, Begun: archive.Point{Number: s.Begun, Sum: s.BegunMark}, ID: id}
-	a.u.config.reached(BeforeSnapshot)
+	a.u.config.callOnStep(BeforeSnapshot)
 	if err := a.store.PutSnapshot(ctx, name, m); err != nil {
 		return result, err
 	}
-	a.u.config.reached(AfterSnapshot)
+	a.u.config.callOnStep(AfterSnapshot)
 	a.needSnapshot, a.since, a.lastSnapshot = false, 0, m.Size()
 	a.u.log.Info("the state has a new snapshot", "note", s.Applied, "nodes", m.Nodes, "bytes", m.Size(), "duration", time.Since(began).Round(time.Millisecond).String())
 	if err := a.removeOutdated(ctx); err != nil && ctx.Err() == nil {
@@ -418,7 +418,7 @@ func (a *archiver) removeOutdated(ctx context.Context) error {
 	if err != nil || base == nil || base.manifest == nil {
 		return err
 	}
-	a.u.config.reached(BeforeRemoval)
+	a.u.config.callOnStep(BeforeRemoval)
 	removed, err := a.store.Remove(ctx, history, base.snapshot, since)
 	if removed > 0 {
 		a.u.log.Debug("removed old parts of the archive", "objects", removed)

@@ -356,7 +356,7 @@ func TestRestoreIsResumed(t *testing.T) {
 		other := b.elsewhere()
 		seen := 0
 		ctx, cancel := context.WithCancel(t.Context())
-		other.config.Reached = func(at Step) {
+		other.config.OnStep = func(at Step) {
 			if seen++; seen == killAt {
 				cancel()
 			}
@@ -368,7 +368,7 @@ func TestRestoreIsResumed(t *testing.T) {
 		}
 		steps++
 		_, begun := os.Stat(other.config.folderOf("a") + "~restoring")
-		other.config.Reached = nil
+		other.config.OnStep = nil
 		var log lockedBuffer
 		other.config.Log = slog.New(slog.NewTextHandler(&log, nil))
 		u := other.open()

@@ -176,7 +176,7 @@ func (w *moveWriter) flush(ctx context.Context) error {
 	if err := w.e.Commit(ctx, d); err != nil {
 		return err
 	}
-	w.e.config.reached(InMove)
+	w.e.config.callOnStep(InMove)
 	return ctx.Err()
 }
 

@@ -351,7 +351,7 @@ func TestMoveModel(t *testing.T) {
 		for steps := 1 + random.IntN(3); ; steps += 1 + random.IntN(10) {
 			ctx, cancel := context.WithCancel(t.Context())
 			left := steps
-			b.config.Reached = func(at Step) {
+			b.config.OnStep = func(at Step) {
 				if at == InMove || at == InRestore {
 					if left--; left == 0 {
 						cancel()
@@ -360,7 +360,7 @@ func TestMoveModel(t *testing.T) {
 			}
 			_, err := b.move(ctx, note, position)
 			cancel()
-			b.config.Reached = nil
+			b.config.OnStep = nil
 			if err == nil {
 				break
 			}

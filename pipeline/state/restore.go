@@ -350,7 +350,7 @@ func (r *restore) load(ctx context.Context, b *base) (*nodedb.Unit, error) {
 	r.u.log.Info("restoring the state from a snapshot", "note", s.Applied, "nodes", b.manifest.Nodes, "bytes", b.manifest.Size(), "chunks loaded", l.Loaded())
 	for l.Loaded() < len(b.manifest.Chunks) && err == nil {
 		if err = r.loadChunk(ctx, l, b); err == nil {
-			r.u.config.reached(InRestore)
+			r.u.config.callOnStep(InRestore)
 			r.report(uint64(l.Loaded()), uint64(len(b.manifest.Chunks)), "chunks")
 		}
 	}
@@ -406,7 +406,7 @@ func (r *restore) apply(ctx context.Context, unit *nodedb.Unit, at archive.Point
 			}
 			at = archive.Point{Number: n.Number, Sum: n.Sum}
 		}
-		r.u.config.reached(InRestore)
+		r.u.config.callOnStep(InRestore)
 		r.report(at.Number-first, end.Number-first, "notes")
 	}
 	if at != end {
@@ -429,7 +429,7 @@ func (r *restore) report(done, total uint64, what string) {
 
 // replace makes what was built the copy. A copy of before gets the name aside.
 func (r *restore) replace(aside string) (err error) {
-	r.u.config.reached(BeforeRename)
+	r.u.config.callOnStep(BeforeRename)
 	if r.u.config.HasCopy(r.u.name) {
 		err = os.Rename(r.folder, aside)
 		if errors.Is(err, fs.ErrExist) { // a process was killed before it removed that one

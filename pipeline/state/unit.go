@@ -71,8 +71,8 @@ type Config struct {
 	// KeepNotes is how long a note stays in the home at least, for followers that were away.
 	KeepNotes time.Duration
 	Log       *slog.Logger
-	// Reached is called at each Step, for tests that stop the process there. It may be nil.
-	Reached func(Step)
+	// OnStep is called at each Step, for tests that stop the process there. It may be nil.
+	OnStep func(Step)
 }
 
 // A Step is one of the work in the background that a unit does.
@@ -102,9 +102,9 @@ func Steps() []Step {
 	}
 }
 
-func (c *Config) reached(at Step) {
-	if c.Reached != nil {
-		c.Reached(at)
+func (c *Config) callOnStep(at Step) {
+	if c.OnStep != nil {
+		c.OnStep(at)
 	}
 }
 
@@ -397,11 +397,11 @@ func (u *Unit) trim(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	u.config.reached(BeforeTrim)
+	u.config.callOnStep(BeforeTrim)
 	if err := u.home.Trim(ctx, before); err != nil {
 		return err
 	}
-	u.config.reached(AfterTrim)
+	u.config.callOnStep(AfterTrim)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.trimmed = before

@@ -131,7 +131,7 @@ func (p *Partition) appendExtracted(ctx context.Context, out *event.Output, b *b
 	if err = p.appendMissing(ctx, out, b, held); err != nil {
 		how = ledger.Aborted // after an error the log has nothing of the frame
 	}
-	held.Settle(how)
+	held.Finish(how)
 	return err
 }
 

@@ -22,7 +22,7 @@ func holdReservation(t *testing.T, p *Partition, r event.Range) (end func()) {
 	if err != nil || len(held.Missing) == 0 {
 		t.Fatal(held, err)
 	}
-	return sync.OnceFunc(func() { held.Settle(ledger.Aborted) })
+	return sync.OnceFunc(func() { held.Finish(ledger.Aborted) })
 }
 
 // TestWaitingEnds checks that a caller waiting for an append of the same partition stops when

@@ -4,10 +4,10 @@
 //
 // A commit has three steps. Reserve waits until no other commit in flight has one of the
 // positions, and returns which of them are missing. The caller commits their rows, the
-// range and all else that belongs to it in one transaction of its store. Settle records
+// range and all else that belongs to it in one transaction of its store. Finish records
 // the outcome. The rules:
 //
-//   - Reservations do not overlap. What is missing at Reserve is missing until Settle.
+//   - Reservations do not overlap. What is missing at Reserve is missing until Finish.
 //   - Only the owner reserves. A new owner fences the previous one. What that one has
 //     reserved by then still counts, and the new owner waits where it overlaps.
 //   - After an unknown outcome nothing is reserved until a renewal: the store fences what
@@ -224,7 +224,7 @@ func (o *Owner) Err() error {
 }
 
 // Reserve waits until no other reservation has a position of r, renews the ledger if an
-// outcome is unknown, and reserves r. The caller must call Settle once. A reservation of
+// outcome is unknown, and reserves r. The caller must call Finish once. A reservation of
 // an empty range holds off renewals, Drain and Replace, and nothing else.
 //
 // An error of renew is returned and does not fail the owner: the next Reserve renews.
@@ -281,7 +281,7 @@ func (o *Owner) renew(ctx context.Context) error {
 // A Reservation holds positions of a partition for one commit.
 type Reservation struct {
 	// Missing are the positions that are not committed, with the fingerprints of the
-	// range that was asked for. Nobody else commits them before Settle.
+	// range that was asked for. Nobody else commits them before Finish.
 	Missing event.Ranges
 
 	reserved event.Range
@@ -323,8 +323,8 @@ const (
 	Committed
 )
 
-// Settle ends the reservation.
-func (r Reservation) Settle(how Outcome) {
+// Finish ends the reservation.
+func (r Reservation) Finish(how Outcome) {
 	l := r.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -89,11 +89,11 @@ func (s *scene) reserve(who string, first, count uint64) {
 	})
 }
 
-func (s *scene) settle(who string, how Outcome) {
+func (s *scene) finish(who string, how Outcome) {
 	s.mu.Lock()
 	held := s.held[who]
 	s.mu.Unlock()
-	held.Settle(how)
+	held.Finish(how)
 }
 
 // replace makes the ledger forget everything but the positions before next.
@@ -138,17 +138,17 @@ func TestRules(t *testing.T) {
 		"what is committed is not missing": func(s *scene) {
 			s.reserve("a", 0, 30)
 			s.expect("a misses [0,5) [10,20) [25,30)")
-			s.settle("a", Committed)
+			s.finish("a", Committed)
 			s.expectCommitted("[0,30)")
 			s.reserve("b", 3, 20)
 			s.expect("b misses ")
-			s.settle("b", Committed)
+			s.finish("b", Committed)
 			s.expectCommitted("[0,30)")
 		},
 		"an aborted commit leaves everything missing": func(s *scene) {
 			s.reserve("a", 8, 4)
 			s.expect("a misses [10,12)")
-			s.settle("a", Aborted)
+			s.finish("a", Aborted)
 			s.expectCommitted("[5,10) [20,25)")
 			s.reserve("a", 8, 4)
 			s.expect("a misses [10,12)")
@@ -164,7 +164,7 @@ func TestRules(t *testing.T) {
 			}
 			s.expect()
 			for _, who := range []string{"left", "right"} {
-				s.settle(who, Aborted)
+				s.finish(who, Aborted)
 			}
 			s.expect()
 		},
@@ -173,11 +173,11 @@ func TestRules(t *testing.T) {
 			s.expect("a misses [40,50)")
 			s.reserve("b", 45, 10)
 			s.expect()
-			s.settle("a", Committed)
+			s.finish("a", Committed)
 			s.expect("b misses [50,55)")
 			s.reserve("c", 50, 10)
 			s.expect()
-			s.settle("b", Aborted)
+			s.finish("b", Aborted)
 			s.expect("c misses [50,60)")
 		},
 		"a reservation of what is committed holds it too": func(s *scene) {
@@ -185,7 +185,7 @@ func TestRules(t *testing.T) {
 			s.expect("a misses ")
 			s.reserve("b", 5, 1)
 			s.expect()
-			s.settle("a", Committed)
+			s.finish("a", Committed)
 			s.expect("b misses ")
 		},
 		"who stops waiting holds nothing": func(s *scene) {
@@ -207,12 +207,12 @@ func TestRules(t *testing.T) {
 		"an unknown outcome is renewed before the next reservation": func(s *scene) {
 			s.reserve("a", 40, 10)
 			s.expect("a misses [40,50)")
-			s.settle("a", Unknown)
+			s.finish("a", Unknown)
 			s.expectCommitted("[5,10) [20,25)")
 			s.stored = event.Ranges{at(5, 5), at(20, 5), at(40, 10)}
 			s.reserve("a", 40, 12)
 			s.expect("renewed", "a misses [50,52)")
-			s.settle("a", Committed)
+			s.finish("a", Committed)
 			s.reserve("b", 0, 5)
 			s.expect("b misses [0,5)")
 			s.expectCommitted("[5,10) [20,25) [40,52)")
@@ -222,14 +222,14 @@ func TestRules(t *testing.T) {
 			s.reserve("b", 50, 10)
 			s.reserve("c", 60, 10)
 			s.expect("a misses [40,50)", "b misses [50,60)", "c misses [60,70)")
-			s.settle("a", Unknown)
+			s.finish("a", Unknown)
 			s.reserve("d", 70, 1)
 			s.reserve("e", 80, 1)
 			s.expect()
-			s.settle("b", Committed)
+			s.finish("b", Committed)
 			s.expect()
 			s.stored = event.Ranges{at(5, 5), at(20, 5), at(50, 10)}
-			s.settle("c", Aborted)
+			s.finish("c", Aborted)
 			s.expect("renewed", "d misses [70,71)", "e misses [80,81)")
 			s.expectCommitted("[5,10) [20,25) [50,60)")
 		},
@@ -237,17 +237,17 @@ func TestRules(t *testing.T) {
 			s.reserve("a", 40, 10)
 			s.reserve("b", 50, 10)
 			s.expect("a misses [40,50)", "b misses [50,60)")
-			s.settle("a", Unknown)
+			s.finish("a", Unknown)
 			s.reserve("a", 40, 10)
 			s.expect()
 			s.stored = event.Ranges{at(5, 5), at(20, 5), at(40, 20)}
-			s.settle("b", Unknown)
+			s.finish("b", Unknown)
 			s.expect("renewed", "a misses ")
 		},
 		"a renewal that fails is repeated": func(s *scene) {
 			s.reserve("a", 40, 10)
 			s.expect("a misses [40,50)")
-			s.settle("a", Unknown)
+			s.finish("a", Unknown)
 			s.failing = errStore
 			for range 2 {
 				s.reserve("a", 40, 10)
@@ -261,7 +261,7 @@ func TestRules(t *testing.T) {
 			s.reserve("a", 40, 10)
 			s.reserve("b", 50, 10)
 			s.expect("a misses [40,50)", "b misses [50,60)")
-			s.settle("a", Unknown)
+			s.finish("a", Unknown)
 			s.reserve("c", 60, 10)
 			s.expect()
 			s.reserve("d", 70, 10)
@@ -269,15 +269,15 @@ func TestRules(t *testing.T) {
 			s.cancel["c"]()
 			s.expect("c: context canceled")
 			s.stored = event.Ranges{at(5, 5), at(20, 5)}
-			s.settle("b", Aborted)
+			s.finish("b", Aborted)
 			s.expect("renewed", "d misses [70,80)")
 		},
 		"a store that was set back fails the owner": func(s *scene) {
 			s.reserve("a", 40, 10)
 			s.reserve("b", 50, 5)
 			s.expect("a misses [40,50)", "b misses [50,55)")
-			s.settle("a", Committed)
-			s.settle("b", Unknown)
+			s.finish("a", Committed)
+			s.finish("b", Unknown)
 			s.stored = event.Ranges{at(5, 5), at(22, 20), at(50, 5)}
 			s.reserve("c", 60, 1)
 			s.expect("renewed", "c: committed events are lost: [20,22) [42,50)")
@@ -314,13 +314,13 @@ func TestRules(t *testing.T) {
 			s.reserve("c", 50, 10)
 			s.reserve("d", 45, 15)
 			s.expect("c misses [50,60)")
-			s.settle("c", Aborted)
+			s.finish("c", Aborted)
 			s.expect()
-			s.settle("a", Committed)
+			s.finish("a", Committed)
 			s.expect("d misses [50,60)")
-			s.settle("d", Aborted)
+			s.finish("d", Aborted)
 			s.expect()
-			s.settle("b", Aborted)
+			s.finish("b", Aborted)
 			s.expect("new has drained")
 			s.expectCommitted("[5,10) [20,25) [40,50)")
 		},
@@ -328,7 +328,7 @@ func TestRules(t *testing.T) {
 			s.reserve("a", 40, 10)
 			s.expect("a misses [40,50)")
 			s.owner = s.ledger.TakeOver()
-			s.settle("a", Unknown)
+			s.finish("a", Unknown)
 			s.stored = event.Ranges{at(5, 5), at(20, 5), at(40, 10)}
 			s.reserve("b", 40, 10)
 			s.expect("renewed", "b misses ")
@@ -358,7 +358,7 @@ func TestRules(t *testing.T) {
 			s.reserve("d", 0, 100)
 			s.replace("e", 9, nil)
 			s.expect("d: another owner has taken over the partition")
-			s.settle("a", Committed)
+			s.finish("a", Committed)
 			s.expect("b replaced", "e replaced", "new has drained")
 			if got := s.ledger.Committed(); got.String() != "[0,8)" && got.String() != "[0,9)" {
 				s.Errorf("committed %v", got)
@@ -372,7 +372,7 @@ func TestRules(t *testing.T) {
 			s.owner = s.ledger.TakeOver()
 			s.reserve("c", 0, 100)
 			s.expect()
-			s.settle("a", Committed)
+			s.finish("a", Committed)
 			s.expect("b replaced", "c misses [8,100)")
 		},
 		"while one replaces, nobody has drained": func(s *scene) {
@@ -423,7 +423,7 @@ func TestRules(t *testing.T) {
 			s.ledger.Fence()
 			s.reserve("c", 60, 1)
 			s.expect("c: the store does not answer")
-			s.settle("a", Committed)
+			s.finish("a", Committed)
 			s.expectCommitted("[5,10) [20,25) [40,50)")
 		},
 		"an empty range holds off renewals and nothing else": func(s *scene) {
@@ -431,12 +431,12 @@ func TestRules(t *testing.T) {
 			s.reserve("same", 45, 0)
 			s.reserve("a", 40, 10)
 			s.expect("empty misses ", "same misses ", "a misses [40,50)")
-			s.settle("a", Unknown)
-			s.settle("same", Aborted)
+			s.finish("a", Unknown)
+			s.finish("same", Aborted)
 			s.reserve("a", 40, 10)
 			s.expect()
 			s.stored = event.Ranges{at(5, 5), at(20, 5)}
-			s.settle("empty", Committed)
+			s.finish("empty", Committed)
 			s.expect("renewed", "a misses [40,50)")
 			s.expectCommitted("[5,10) [20,25)")
 		},
@@ -470,7 +470,7 @@ func TestFingerprintsPassThrough(t *testing.T) {
 	if diff := cmp.Diff(event.Ranges{fingerprinted(0, 10, 11), fingerprinted(5, 15, 16)}, held.Missing); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
-	held.Settle(Committed)
+	held.Finish(Committed)
 	clear(asked.Fingerprints)
 	if diff := cmp.Diff(event.Ranges{at(0, 7)}, l.Committed()); diff != "" {
 		t.Errorf("committed (-want +got):\n%s", diff)
@@ -535,7 +535,7 @@ func TestAllocations(t *testing.T) {
 		for first, end := range held.Rows(out) {
 			rows += end - first
 		}
-		held.Settle(Committed)
+		held.Finish(Committed)
 		out.Range.First += out.Range.Count
 	})
 	if n > 2 { // the missing ranges of Reserve, and of Ranges.Add

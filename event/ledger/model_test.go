@@ -46,7 +46,7 @@ func (s *store) reserved(r event.Range) {
 	s.inFlight.Add(r)
 }
 
-// released is called before Settle.
+// released is called before Finish.
 func (s *store) released(r event.Range) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +207,7 @@ func (m *model) act() {
 	case n < 14:
 		m.reserve()
 	case n < 28:
-		m.settle()
+		m.finishOne()
 	case n < 30:
 		m.cancel()
 	case n < 33:
@@ -295,7 +295,7 @@ func (m *model) any(holds bool) (id int, c *caller) {
 	return id, m.callers[id]
 }
 
-func (m *model) settle() {
+func (m *model) finishOne() {
 	id, c := m.any(true)
 	if c == nil {
 		return
@@ -304,7 +304,7 @@ func (m *model) settle() {
 	delete(m.callers, id)
 	m.mu.Unlock()
 	how := Outcome(m.random.IntN(3))
-	m.note("%d settles: %v", id, how)
+	m.note("%d finishes: %v", id, how)
 	switch how {
 	case Committed:
 		m.store.commit(c.held.Missing)
@@ -323,7 +323,7 @@ func (m *model) settle() {
 		}
 	}
 	m.store.released(c.r)
-	c.held.Settle(how)
+	c.held.Finish(how)
 }
 
 func (m *model) cancel() {
@@ -383,14 +383,14 @@ func (m *model) check() {
 	}
 }
 
-// finish settles all that is held, and delivers every position.
-func (m *model) finish() {
+// finishAll finishes all reservations that are held, and delivers every position.
+func (m *model) finishAll() {
 	for {
 		synctest.Wait()
 		if _, c := m.any(true); c == nil {
 			break
 		}
-		m.settle()
+		m.finishOne()
 	}
 	m.store.failing = false
 	for _, how := range []Outcome{Unknown, Committed} { // the renewal finds out whether the store was set back
@@ -404,7 +404,7 @@ func (m *model) finish() {
 			m.Fatal(err)
 		}
 		m.store.commit(held.Missing)
-		held.Settle(how)
+		held.Finish(how)
 	}
 	if got := m.store.has.String(); got != fmt.Sprintf("[0,%d)", space) {
 		m.Errorf("at the end the store has %v", got)
@@ -427,7 +427,7 @@ func TestAgainstModel(t *testing.T) {
 					t.Fatalf("seed %d+%d after the steps\n%s", seed, i, m.lastSteps())
 				}
 			}
-			if m.finish(); t.Failed() {
+			if m.finishAll(); t.Failed() {
 				t.Fatalf("seed %d+%d after the steps\n%s", seed, i, m.lastSteps())
 			}
 		})
@@ -479,7 +479,7 @@ func TestConcurrentUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.commit(held.Missing)
-	held.Settle(Committed)
+	held.Finish(Committed)
 	want := fmt.Sprintf("[0,%d)", space)
 	if got := l.Committed().String(); s.has.String() != want || got != want {
 		t.Errorf("at the end the store has %v, the ledger %v", s.has, got)
@@ -489,7 +489,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// deliver reserves a range and settles it at random.
+// deliver reserves a range and finishes the reservation at random.
 func (s *store) deliver(r *rand.Rand, o *Owner) {
 	wanted := randomRange(r)
 	held, err := o.Reserve(s.Context(), wanted)
@@ -509,5 +509,5 @@ func (s *store) deliver(r *rand.Rand, o *Owner) {
 	}
 	s.arrive(r)
 	s.released(wanted)
-	held.Settle(how)
+	held.Finish(how)
 }

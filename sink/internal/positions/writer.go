@@ -165,10 +165,10 @@ func (w *Writer) commitMissing(ctx context.Context, out *event.Output, note *Not
 	return err
 }
 
-// commit commits the missing rows and ranges of out, and the note if there is one, and settles
+// commit commits the missing rows and ranges of out, and the note if there is one, and finishes
 // the reservation.
 func (w *Writer) commit(ctx context.Context, out *event.Output, note *Note, held ledger.Reservation) (how ledger.Outcome, err error) {
-	defer func() { held.Settle(how) }()
+	defer func() { held.Finish(how) }()
 	if len(held.Missing) == 0 && (note == nil || out.Range.Count > 0) {
 		return ledger.Committed, nil
 	}
@@ -212,7 +212,7 @@ func (w *Writer) findOutcome(ctx context.Context, r event.Range, failure error) 
 	if err != nil {
 		return failure
 	}
-	held.Settle(ledger.Aborted)
+	held.Finish(ledger.Aborted)
 	if len(held.Missing) > 0 || r.Count == 0 { // of an empty range the next attempt finds it out
 		return failure
 	}
@@ -306,7 +306,7 @@ func (w *Writer) compact(ctx context.Context) {
 		return
 	}
 	how := ledger.Unknown
-	defer func() { held.Settle(how) }()
+	defer func() { held.Finish(how) }()
 	err = w.compactHistory(ctx)
 	how = w.outcome(err)
 }

@@ -86,7 +86,7 @@ func create(path string, options bolt.Options) error {
 func (f *File) Update(change func(tx *bolt.Tx) error) error {
 	f.writing.Lock()
 	defer f.writing.Unlock()
-	if err := f.settle(); err != nil {
+	if err := f.syncUncertainMeta(); err != nil {
 		return err
 	}
 	failed := true // also by a panic
@@ -102,7 +102,7 @@ func (f *File) Update(change func(tx *bolt.Tx) error) error {
 func (f *File) View(read func(tx *bolt.Tx) error) error {
 	if f.metaUncertain.Load() {
 		f.writing.Lock()
-		err := f.settle()
+		err := f.syncUncertainMeta()
 		f.writing.Unlock()
 		if err != nil {
 			return err
@@ -111,8 +111,8 @@ func (f *File) View(read func(tx *bolt.Tx) error) error {
 	return f.DB.View(read)
 }
 
-// settle makes the meta pages durable if a commit failed. The caller holds f.writing.
-func (f *File) settle() error {
+// syncUncertainMeta makes the meta pages durable if a commit failed. The caller holds f.writing.
+func (f *File) syncUncertainMeta() error {
 	if !f.metaUncertain.Load() {
 		return nil
 	}

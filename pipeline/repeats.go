@@ -82,8 +82,8 @@ func (r *repeats) leaveOut(b *event.Batch) *event.Batch {
 
 func (r *repeats) wasSeen(i int) bool { return i < len(r.seen) && r.seen[i] }
 
-// settle counts the events that were seen as dropped, and remembers the last rows of those that ran.
-func (r *repeats) settle(tx *nodedb.Tx, b *event.Batch, result *event.Result) (dropped uint64, err error) {
+// finish counts the events that were seen as dropped, and remembers the last rows of those that ran.
+func (r *repeats) finish(tx *nodedb.Tx, b *event.Batch, result *event.Result) (dropped uint64, err error) {
 	result.Dead = slices.DeleteFunc(result.Dead, func(d event.DeadLetter) bool {
 		return d.Sink == "" && r.wasSeen(int(d.Position-b.Range.First))
 	})

@@ -201,7 +201,7 @@ func (r *scriptRun) runOnce(ctx context.Context, began *stateRun, part *event.Ba
 	if _, isLimit := errors.AsType[*script.LimitError](err); result.Ran == 0 || err != nil && !isLimit {
 		return err
 	}
-	dropped, failed := r.repeats.settle(began.state.Tx(), part, result)
+	dropped, failed := r.repeats.finish(began.state.Tx(), part, result)
 	r.repeated = dropped
 	return cmp.Or(failed, err)
 }

@@ -23,9 +23,9 @@ type Follower struct {
 	lag     atomic.Uint64
 }
 
-// settleTime is how long a home may take to make the last note durable that it shows. Older notes
+// noteSyncTime is how long a home may take to make the last note that it shows durable. Older notes
 // are durable, because a note is written only after the commit of the one before has returned.
-const settleTime = time.Second
+const noteSyncTime = time.Second
 
 // Follow opens the copy of a unit, which may be empty or missing. With an archive, it first replaces
 // one that is too far behind. A *RefusedError says why it cannot
@@ -96,7 +96,7 @@ func (f *Follower) CatchUp(ctx context.Context, last uint64) error {
 	if last != f.seen {
 		f.seen, f.since = last, now
 	}
-	if now.Sub(f.since) < settleTime && last > 0 {
+	if now.Sub(f.since) < noteSyncTime && last > 0 {
 		last--
 	}
 	if f.last >= last {

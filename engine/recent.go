@@ -142,9 +142,9 @@ func appendAttr(object []byte, group string, a slog.Attr) []byte {
 
 // clip cuts a text that is too long.
 func clip(text string) string {
-	const most = recentBytes / 2
-	if len(text) <= most {
+	const maxBytes = recentBytes / 2
+	if len(text) <= maxBytes {
 		return text
 	}
-	return text[:most] + "…"
+	return text[:maxBytes] + "…"
 }

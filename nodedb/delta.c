@@ -39,8 +39,8 @@ static char *put_number(char *out, uint64_t n) {
 }
 
 static size_t shared_bytes(const ndb_entry *a, const ndb_entry *b) {
-	size_t n = 0, most = !a ? 0 : a->key_len < b->key_len ? a->key_len : b->key_len;
-	while (n < most && a->data[n] == b->data[n]) n++;
+	size_t n = 0, max_shared = !a ? 0 : a->key_len < b->key_len ? a->key_len : b->key_len;
+	while (n < max_shared && a->data[n] == b->data[n]) n++;
 	return n;
 }
 
@@ -119,8 +119,8 @@ int ndb_encoder_add(
 	if (!e->used) e->used = HEAD_MAX;
 	int error = reserve(e, 3 * NUMBER_MAX + key_len + len);
 	if (error < 0) return error;
-	size_t shared = 0, most = key_len < e->key_len ? key_len : e->key_len;
-	while (shared < most && key[shared] == e->key[shared]) shared++;
+	size_t shared = 0, max_shared = key_len < e->key_len ? key_len : e->key_len;
+	while (shared < max_shared && key[shared] == e->key[shared]) shared++;
 	char *out = e->bytes + e->used;
 	out = put_number(put_number(out, shared), key_len - shared);
 	memcpy(out, key + shared, key_len - shared);

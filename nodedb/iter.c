@@ -14,7 +14,7 @@
 enum {
 	FIRST_BATCH = 8,     /* items of the first fill */
 	PAGE_ITEMS = 16,     /* number of items from which a leaf page is copied as a whole */
-	PAGES_MAX = 8,       /* most pages copied for a batch */
+	PAGES_MAX = 8,       /* maximum number of pages copied for a batch */
 	COPY_MAX = 256 << 10 /* bytes copied for a batch, unless its first item is larger */
 };
 

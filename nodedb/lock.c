@@ -116,8 +116,8 @@ static int check_room(
 	for (size_t i = 0; i < count; i++) {
 		const ndb_lock_entry *own = find_own(shared, session, &keys[i]);
 		if (own && own->count >= UINT32_MAX - DESCRIBED_MAX)
-			return ndb_fail(NDB_E_LOCKS,
-			    "the lock is held %u times, which is the most: unlock it first", own->count);
+			return ndb_fail(
+			    NDB_E_LOCKS, "the lock is held %u times, the maximum: unlock it first", own->count);
 		entries += !own;
 		blocks += own ? 0 : ndb_lock_blocks(keys[i].len);
 	}

@@ -516,16 +516,16 @@ func TestUnitAllocations(t *testing.T) {
 	tx := d.Tx()
 	value := must(nodedb.ValueOf(7))
 	for name, c := range map[string]struct {
-		most float64
-		call func()
+		maxAllocs float64
+		call      func()
 	}{
 		"get":       {2, func() { must(tx.Get(p)) }},
 		"set":       {2, func() { check(t, tx.Set(p, value)) }},
 		"increment": {3, func() { must(tx.Increment(p, value)) }},
 	} {
 		c.call()
-		if got := testing.AllocsPerRun(100, c.call); got > c.most {
-			t.Errorf("%s makes %v allocations, want at most %v", name, got, c.most)
+		if got := testing.AllocsPerRun(100, c.call); got > c.maxAllocs {
+			t.Errorf("%s makes %v allocations, want at most %v", name, got, c.maxAllocs)
 		}
 	}
 }

@@ -344,9 +344,9 @@ func (m *leaseManager) acquireAll(ctx context.Context, names []string, work map[
 	return nil
 }
 
-// acquireSome requests leases, assigns the partitions of at most so many that the worker
+// acquireSome requests leases, assigns the partitions of up to maxAssigned that the worker
 // gets, and releases the others.
-func (m *leaseManager) acquireSome(ctx context.Context, partitions []string, work map[string][]*assignment, most int) (assigned int, err error) {
+func (m *leaseManager) acquireSome(ctx context.Context, partitions []string, work map[string][]*assignment, maxAssigned int) (assigned int, err error) {
 	start := time.Now()
 	holders, err := m.requestLeases(ctx, partitions)
 	var surplus []string
@@ -355,7 +355,7 @@ func (m *leaseManager) acquireSome(ctx context.Context, partitions []string, wor
 			continue
 		}
 		h := &heldLease{}
-		if assigned < most {
+		if assigned < maxAssigned {
 			h.add(m.s.assignAll(work[partition]))
 		}
 		if len(h.assignments) == 0 {

@@ -125,9 +125,9 @@ func rank(first bool) int {
 	return 1
 }
 
-// followSome requests a lease to follow each of some units, follows at most so many, and releases the
+// followSome requests a lease to follow each of some units, follows up to maxUnits, and releases the
 // other leases that it gets.
-func (m *leaseManager) followSome(ctx context.Context, units []string, standbys, most int) (began int, err error) {
+func (m *leaseManager) followSome(ctx context.Context, units []string, standbys, maxUnits int) (began int, err error) {
 	leases := make([]string, len(units))
 	for i, unit := range units {
 		leases[i] = standbyLease(unit, 1+mathrand.IntN(standbys))
@@ -137,7 +137,7 @@ func (m *leaseManager) followSome(ctx context.Context, units []string, standbys,
 	for i, unit := range units {
 		switch {
 		case holders[i] != m.worker:
-		case began == most:
+		case began == maxUnits:
 			surplus = append(surplus, leases[i])
 		default:
 			began++

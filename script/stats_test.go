@@ -128,9 +128,9 @@ func TestStatsCleanNames(t *testing.T) {
 // TestStatsAtTheirBounds: the longest names and values, and the most labels, are taken.
 func TestStatsAtTheirBounds(t *testing.T) {
 	longest := strings.Repeat("x", nameMax)
-	var most []Label
+	var maxLabels []Label
 	for i := range labelsMax {
-		most = append(most, Label{fmt.Sprint("l", i), ""})
+		maxLabels = append(maxLabels, Label{fmt.Sprint("l", i), ""})
 	}
 	for _, test := range []struct {
 		name   string
@@ -139,7 +139,7 @@ func TestStatsAtTheirBounds(t *testing.T) {
 	}{
 		{longest, nil, true}, {longest + "x", nil, false}, {"x", []Label{{longest, longest}}, true},
 		{"x", []Label{{longest + "x", ""}}, false}, {"x", []Label{{"l", longest + "x"}}, false},
-		{"x", most, true}, {"x", append(most, Label{"m", ""}), false},
+		{"x", maxLabels, true}, {"x", append(maxLabels, Label{"m", ""}), false},
 		{"x", []Label{{"b", "1"}, {"a", "1"}, {"c", "1"}}, true}, {"x", []Label{{"b", "1"}, {"a", "1"}, {"b", "2"}}, false},
 	} {
 		var s Stats

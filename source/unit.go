@@ -20,8 +20,8 @@ func UnitName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	hash := "~" + hex.EncodeToString(sum[:16])
 	front := strings.ReplaceAll(strings.ToValidUTF8(name, "_"), "\x00", "_")
-	if most := unitNameMax - len(hash); len(front) > most {
-		front = strings.ToValidUTF8(front[:most], "")
+	if maxFront := unitNameMax - len(hash); len(front) > maxFront {
+		front = strings.ToValidUTF8(front[:maxFront], "")
 	}
 	return front + hash
 }

@@ -33,8 +33,8 @@ type size struct {
 
 // measureGrowth measures get, set and walk on stores of 1 million nodes, of 10 times as many,
 // and so on, and writes a plot.
-func measureGrowth(ctx context.Context, folder string, m modules, most int, plotFile string) error {
-	if err := checkRoom(folder, int64(most)*roomPerNode); err != nil {
+func measureGrowth(ctx context.Context, folder string, m modules, maxNodes int, plotFile string) error {
+	if err := checkRoom(folder, int64(maxNodes)*roomPerNode); err != nil {
 		return err
 	}
 	program, err := writeProgram(folder)
@@ -42,7 +42,7 @@ func measureGrowth(ctx context.Context, folder string, m modules, most int, plot
 		return err
 	}
 	var sizes []size
-	for nodes := 1_000_000; nodes <= most; nodes *= 10 {
+	for nodes := 1_000_000; nodes <= maxNodes; nodes *= 10 {
 		store := filepath.Join(folder, fmt.Sprint("store", nodes))
 		lua, err := newLuaSide(luaJIT, program, m, store)
 		if err != nil {
@@ -71,7 +71,7 @@ func checkRoom(folder string, needed int64) error {
 		return fmt.Errorf("free space of %s: %w", folder, err)
 	}
 	if free := int64(stat.Bavail) * stat.Bsize; free < needed {
-		return fmt.Errorf("%s has %d MB free, but the largest store may need %d MB: free some, set TMPDIR, or measure fewer nodes with -most",
+		return fmt.Errorf("%s has %d MB free, but the largest store may need %d MB: free some, set TMPDIR, or measure fewer nodes with -max-nodes",
 			folder, free>>20, needed>>20)
 	}
 	return nil

@@ -27,18 +27,18 @@ func main() {
 	flag.StringVar(&b.modules.native, "native", "../.build/nodedb-lua", "the folder that make nodedb-lua fills")
 	quick := flag.Bool("quick", false, "small sizes and one round, to see that everything runs")
 	growth := flag.Bool("growth", false, "measure how cost grows from 1 to 100 million nodes")
-	most := flag.Int("most", 100_000_000, "with -growth: nodes of the largest store")
+	maxNodes := flag.Int("max-nodes", 100_000_000, "with -growth: nodes of the largest store")
 	plot := flag.String("plot", "", "with -growth: write the plot to this SVG file")
 	flag.Parse()
 	if *quick {
 		b.siblings, b.operations, b.children, b.rounds = 100_000, 100_000, 100_000, 1
-		*most = min(*most, 1_000_000)
+		*maxNodes = min(*maxNodes, 1_000_000)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := withFolder(func(folder string) error {
 		if *growth {
-			return measureGrowth(ctx, folder, b.modules, *most, *plot)
+			return measureGrowth(ctx, folder, b.modules, *maxNodes, *plot)
 		}
 		return b.run(ctx, folder)
 	})

@@ -103,12 +103,12 @@ func Written(pid int) (bytes int64) {
 func WatchMemory(pid int, figure string) (peak func() int64) {
 	stop, result := make(chan struct{}), make(chan int64)
 	go func() {
-		most := int64(0)
+		peak := int64(0)
 		for {
-			most = max(most, Memory(pid, figure))
+			peak = max(peak, Memory(pid, figure))
 			select {
 			case <-stop:
-				result <- most
+				result <- peak
 				return
 			case <-time.After(200 * time.Millisecond):
 			}

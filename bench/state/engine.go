@@ -170,12 +170,12 @@ func startEngine(ctx context.Context, program, config, data, home string) (*engi
 func watchMemory(pid int) (peak func() int64) {
 	stop, result := make(chan struct{}), make(chan int64)
 	go func() {
-		var most int64
+		var peak int64
 		for {
-			most = max(most, process.MemoryOf(pid, process.ResidentAnonymous))
+			peak = max(peak, process.MemoryOf(pid, process.ResidentAnonymous))
 			select {
 			case <-stop:
-				result <- most
+				result <- peak
 				return
 			case <-time.After(100 * time.Millisecond):
 			}

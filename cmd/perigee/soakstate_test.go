@@ -83,9 +83,9 @@ func TestSoakState(t *testing.T) {
 	}
 	third, fourth := sizes[len(sizes)/2:len(sizes)*3/4], sizes[len(sizes)*3/4:]
 	for _, one := range []struct {
-		name string
-		of   func(soakedSizes) float64
-		most float64 // growth from the third quarter to the fourth
+		name      string
+		of        func(soakedSizes) float64
+		maxGrowth float64 // growth from the third quarter to the fourth
 	}{
 		{"memory", func(s soakedSizes) float64 { return s.memory }, 1.1},
 		{"folder", func(s soakedSizes) float64 { return s.folder }, 1.1},
@@ -94,8 +94,8 @@ func TestSoakState(t *testing.T) {
 	} {
 		before, after := medianOf(third, one.of), medianOf(fourth, one.of)
 		fmt.Printf("figure soak_state_%s_mb %.1f\nfigure soak_state_%s_growth %.3f\n", one.name, after/(1<<20), one.name, after/before)
-		if !(after <= before*one.most) {
-			t.Errorf("%s: %.0f bytes in the third quarter, %.0f in the fourth, want at most %.2f times as many", one.name, before, after, one.most)
+		if !(after <= before*one.maxGrowth) {
+			t.Errorf("%s: %.0f bytes in the third quarter, %.0f in the fourth, want at most %.2f times as many", one.name, before, after, one.maxGrowth)
 		}
 	}
 }

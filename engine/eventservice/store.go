@@ -108,8 +108,8 @@ func (s *Store) Start(h engine.Host) error {
 	if h.Query.Listen == "" {
 		return nil
 	}
-	most := eventstore.Limits{Time: cmp.Or(h.Query.Time, config.DefaultQueryTime)}
-	l, err := listen(h.Query, s.handler(most), h.States, lakecatalog.Handler(s.lakeTables, h.Log), h.Log)
+	limits := eventstore.Limits{Time: cmp.Or(h.Query.Time, config.DefaultQueryTime)}
+	l, err := listen(h.Query, s.handler(limits), h.States, lakecatalog.Handler(s.lakeTables, h.Log), h.Log)
 	s.listener = l
 	return err
 }
@@ -204,8 +204,8 @@ func (s *Store) openFor(sql string) (store *eventstore.Store, release func() err
 	return store, func() error { return errors.Join(store.Close(), os.RemoveAll(folder)) }, nil
 }
 
-// handler answers SQL, with limits up to most.
-func (s *Store) handler(most eventstore.Limits) http.Handler {
+// handler answers SQL within limits.
+func (s *Store) handler(limits eventstore.Limits) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var sql bytes.Buffer // a longer text stays in the body, and the handler refuses it
 		io.Copy(&sql, io.LimitReader(r.Body, sqlPrefixMax))
@@ -216,7 +216,7 @@ func (s *Store) handler(most eventstore.Limits) http.Handler {
 			return
 		}
 		defer release()
-		queryhttp.Handler(store, most).ServeHTTP(w, r)
+		queryhttp.Handler(store, limits).ServeHTTP(w, r)
 	})
 }
 

@@ -36,8 +36,8 @@ func TestPace(t *testing.T) {
 				p.took(n)
 				time.Sleep(time.Millisecond) // reading takes time too
 			}
-			most := rate*10*1.02 + float64(p.batch(1000))
-			if got := float64(read); got > most || got < min(rate*10*0.98, 1000*1000*10*0.98) {
+			maxRead := rate*10*1.02 + float64(p.batch(1000))
+			if got := float64(read); got > maxRead || got < min(rate*10*0.98, 1000*1000*10*0.98) {
 				t.Errorf("%v events/s: %d events in 10 s", rate, read)
 			}
 			time.Sleep(time.Minute)

@@ -95,8 +95,8 @@ func (r *reader) Read(ctx context.Context, b *event.Batch) error {
 	if err := r.pace.wait(ctx); err != nil {
 		return err
 	}
-	most := r.pace.batch(r.source.limits.Events)
-	for b.Len() < most && r.at.Load() < r.source.replay.manifest.Count && !r.done.Has(r.at.Load()) {
+	maxEvents := r.pace.batch(r.source.limits.Events)
+	for b.Len() < maxEvents && r.at.Load() < r.source.replay.manifest.Count && !r.done.Has(r.at.Load()) {
 		doc, err := r.next()
 		if err != nil {
 			return err
@@ -152,11 +152,11 @@ const (
 )
 
 // batch returns the maximum number of events in a batch.
-func (p *pace) batch(most int) int {
+func (p *pace) batch(maxEvents int) int {
 	if p.rate == 0 {
-		return most
+		return maxEvents
 	}
-	return max(1, min(most, int(p.rate*perWait.Seconds())))
+	return max(1, min(maxEvents, int(p.rate*perWait.Seconds())))
 }
 
 func (p *pace) wait(ctx context.Context) error {

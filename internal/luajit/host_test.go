@@ -192,7 +192,7 @@ end`
 
 // TestFailingFileAgain requires a file that fails again and again: no memory may leak.
 func TestFailingFileAgain(t *testing.T) {
-	const times, most = 10_000, 100_000 // failing files of a round, and the bytes a round may take
+	const times, maxBytes = 10_000, 100_000 // failing files of a round, and the bytes that it may take
 	rounds := 11
 	if testing.Short() {
 		rounds = 5
@@ -231,7 +231,7 @@ func TestFailingFileAgain(t *testing.T) {
 	// The allocator is the whole process's: another thread grows one round or shrinks it, a leak
 	// grows every round.
 	slices.Sort(grown)
-	if median := grown[rounds/2]; median > most {
-		t.Errorf("%d failing files took %d bytes in the median of %d rounds, want at most %d: %v", times, median, rounds, most, grown)
+	if median := grown[rounds/2]; median > maxBytes {
+		t.Errorf("%d failing files took %d bytes in the median of %d rounds, want at most %d: %v", times, median, rounds, maxBytes, grown)
 	}
 }

@@ -269,8 +269,8 @@ func TestNodesWaitForTheDisk(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if most := uint64(opts.Memory); stat.PendingBytes > most {
-					t.Fatalf("after event %d %d bytes wait to be written: want at most %d", n, stat.PendingBytes, most)
+				if limit := uint64(opts.Memory); stat.PendingBytes > limit {
+					t.Fatalf("after event %d %d bytes wait to be written: want at most %d", n, stat.PendingBytes, limit)
 				}
 			}
 		})

@@ -440,9 +440,9 @@ func (p *programmer) statement() {
 	}
 }
 
-func (p *programmer) block(most int) {
+func (p *programmer) block(maxLines int) {
 	p.nested(func() {
-		for range 1 + p.IntN(most) {
+		for range 1 + p.IntN(maxLines) {
 			p.statement()
 		}
 	})

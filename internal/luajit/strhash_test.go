@@ -31,7 +31,7 @@ func answer(t *testing.T, code string) string {
 // TestStringHashIsSeeded finds strings that collide in one VM: they do not collide in others, so a
 // sender of events cannot choose colliding strings.
 func TestStringHashIsSeeded(t *testing.T) {
-	const buckets, most = 1024, 8
+	const buckets, maxChain = 1024, 8
 	chosen := answer(t, fmt.Sprintf(`
 		local chosen, at = {}, hash("key 0") %% %d
 		for i = 0, 1e6 do
@@ -55,7 +55,7 @@ func TestStringHashIsSeeded(t *testing.T) {
 		if _, err := fmt.Sscan(worst, &n, &seed); err != nil {
 			t.Fatal(err)
 		}
-		if n > most {
+		if n > maxChain {
 			t.Errorf("%d of 100 strings that collide in one VM collide in another", n)
 		}
 		if slices.Contains(seeds, seed) {

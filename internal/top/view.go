@@ -191,15 +191,15 @@ var sparks = []rune(" ▁▂▃▄▅▆▇█")
 // sparkline draws the last values, scaled by the largest.
 func sparkline(values []float64, width int) string {
 	values = values[max(0, len(values)-width):]
-	most := 0.0
+	highest := 0.0
 	for _, v := range values {
-		most = max(most, v)
+		highest = max(highest, v)
 	}
 	line := []rune(strings.Repeat(" ", width-len(values)))
 	for _, v := range values {
 		height := 0
-		if most > 0 && v > 0 {
-			height = max(1, int(v/most*float64(len(sparks)-1)+0.5))
+		if highest > 0 && v > 0 {
+			height = max(1, int(v/highest*float64(len(sparks)-1)+0.5))
 		}
 		line = append(line, sparks[height])
 	}
@@ -245,10 +245,10 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-func shorten(text string, most int) string {
+func shorten(text string, width int) string {
 	runes := []rune(terminal.EscapeLine(text))
-	if len(runes) > most {
-		return string(runes[:most-1]) + "…"
+	if len(runes) > width {
+		return string(runes[:width-1]) + "…"
 	}
 	return string(runes)
 }

@@ -298,12 +298,12 @@ func removedError(pipeline, name, home string, c *Config, last *kept) error {
 
 // describeUnits names some units.
 func describeUnits(units []string) string {
-	const most = 3
+	const maxNames = 3
 	if len(units) == 1 {
 		return "unit " + units[0]
 	}
-	text := strings.Join(units[:min(most, len(units))], ", ")
-	if len(units) > most {
+	text := strings.Join(units[:min(maxNames, len(units))], ", ")
+	if len(units) > maxNames {
 		text += ", …"
 	}
 	return fmt.Sprintf("%d units (%s)", len(units), text)

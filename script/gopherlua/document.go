@@ -252,9 +252,9 @@ func spelled(x float64) string {
 
 // clip shortens a string for a message.
 func clip(s string) string {
-	const most = 64
-	if len(s) <= most {
+	const maxBytes = 64
+	if len(s) <= maxBytes {
 		return s
 	}
-	return s[:most] + "…"
+	return s[:maxBytes] + "…"
 }

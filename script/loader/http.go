@@ -58,7 +58,7 @@ func newTransport(dialer *net.Dialer) *http.Transport {
 }
 
 // fetchHTTP fetches a text, unless its tag is unchanged.
-func (l *Loader) fetchHTTP(ctx context.Context, u *url.URL, tag string, most int) (Text, error) {
+func (l *Loader) fetchHTTP(ctx context.Context, u *url.URL, tag string, maxBytes int) (Text, error) {
 	if err := l.allow.checkURL(u); err != nil {
 		return Text{}, err
 	}
@@ -81,7 +81,7 @@ func (l *Loader) fetchHTTP(ctx context.Context, u *url.URL, tag string, most int
 	default:
 		return Text{}, &statusError{status: response.StatusCode, text: response.Status}
 	}
-	text, err := readAll(response.Body, most)
+	text, err := readAll(response.Body, maxBytes)
 	return Text{Bytes: text, Tag: response.Header.Get("ETag")}, err
 }
 

@@ -109,14 +109,14 @@ func (l *Loader) load(ctx context.Context, o Origin, tag string) (Text, error) {
 func (l *Loader) fetch(ctx context.Context, o Origin, tag string) (Text, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	most := textMax
+	maxBytes := textMax
 	if o.isPlugin() {
-		most = pluginMax
+		maxBytes = pluginMax
 	}
 	if o.url.Scheme == "s3" {
-		return l.fetchS3(ctx, o.url, tag, most)
+		return l.fetchS3(ctx, o.url, tag, maxBytes)
 	}
-	return l.fetchHTTP(ctx, o.url, tag, most)
+	return l.fetchHTTP(ctx, o.url, tag, maxBytes)
 }
 
 // Code is Load for a script: it adds the script's name and a reader of the files beside
@@ -183,10 +183,10 @@ func withoutPath(err error) error {
 	return err
 }
 
-func readAll(r io.Reader, most int) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
-	if len(text) > most {
-		return nil, fmt.Errorf("larger than %d MiB", most>>20)
+func readAll(r io.Reader, maxBytes int) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, int64(maxBytes)+1))
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("larger than %d MiB", maxBytes>>20)
 	}
 	return text, err
 }

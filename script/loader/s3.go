@@ -28,7 +28,7 @@ func newBucketClient(s S3, lookup func(string) (string, bool), guarded http.Roun
 }
 
 // fetchS3 fetches an object, unless its tag is unchanged.
-func (l *Loader) fetchS3(ctx context.Context, u *url.URL, tag string, most int) (Text, error) {
+func (l *Loader) fetchS3(ctx context.Context, u *url.URL, tag string, maxBytes int) (Text, error) {
 	if !l.s3.Named {
 		if err := l.allow.checkURL(l.s3.URL); err != nil {
 			return Text{}, err
@@ -43,7 +43,7 @@ func (l *Loader) fetchS3(ctx context.Context, u *url.URL, tag string, most int) 
 		return Text{}, objectError(err)
 	}
 	defer object.Close()
-	text, err := readAll(object, most)
+	text, err := readAll(object, maxBytes)
 	return Text{Bytes: text, Tag: header.Get("ETag")}, err
 }
 

@@ -122,7 +122,7 @@ func must(t *testing.T, err error) {
 // TestManyMissingNames has events require names that no file has: a look at the script reads few of
 // them again, also one that is there by then.
 func TestManyMissingNames(t *testing.T) {
-	const names, most = 1000, 50
+	const names, maxRequests = 1000, 50
 	var requests atomic.Int32
 	var found atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,8 +144,8 @@ func TestManyMissingNames(t *testing.T) {
 		t.Fatalf("%d requests, want one for each of %d names", got, names)
 	}
 	requests.Store(0)
-	if b.Check(t.Context(), true) || requests.Load() > most {
-		t.Errorf("a look at an unchanged script read %d files, want at most %d", requests.Load(), most)
+	if b.Check(t.Context(), true) || requests.Load() > maxRequests {
+		t.Errorf("a look at an unchanged script read %d files, want at most %d", requests.Load(), maxRequests)
 	}
 	found.Store(true)
 	if !b.Check(t.Context(), true) {

@@ -277,8 +277,8 @@ end`)}
 	if got := strings.Join(outLines(&res.Outputs[0]), " "); !strings.Contains(got, `0 {"a":1}`) || !strings.Contains(got, `2 {"a":2}`) {
 		t.Errorf("output is %s, want events 0 and 2; dead %v", got, res.Dead)
 	}
-	if most := int(eventTime/time.Millisecond) + 10; reads > most {
-		t.Errorf("an event with a time of %v read %d times for 2 ms, want at most %d times", eventTime, reads, most)
+	if maxReads := int(eventTime/time.Millisecond) + 10; reads > maxReads {
+		t.Errorf("an event with a time of %v read %d times for 2 ms, want at most %d times", eventTime, reads, maxReads)
 	}
 	if longest > 300 {
 		t.Errorf("a name of %d bytes was looked for", longest)

@@ -203,7 +203,7 @@ func osTime(zone *time.Location, now time.Time, args []any) ([]any, error) {
 
 // dateField returns a field of a date table.
 func dateField(fields map[string]any, name string, otherwise int) (int, error) {
-	const most = 1 << 31 // as in C
+	const limit = 1 << 31 // as in C
 	switch v := fields[name].(type) {
 	case nil:
 		if otherwise < 0 {
@@ -211,12 +211,12 @@ func dateField(fields map[string]any, name string, otherwise int) (int, error) {
 		}
 		return otherwise, nil
 	case float64:
-		if math.Abs(v) < most {
+		if math.Abs(v) < limit {
 			return int(v), nil
 		}
 	case string:
 		var x float64
-		if _, err := fmt.Sscanf(v, "%g", &x); err == nil && math.Abs(x) < most {
+		if _, err := fmt.Sscanf(v, "%g", &x); err == nil && math.Abs(x) < limit {
 			return int(x), nil
 		}
 	}

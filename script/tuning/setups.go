@@ -51,9 +51,9 @@ const batchTime = 20 * time.Millisecond
 
 // limitBatches makes batches smaller where an event takes long.
 func (p *Plan) limitBatches(perEvent time.Duration) {
-	most := max(int(batchTime/max(perEvent, 1)), 1)
-	p.Batch = min(p.Batch, most)
-	fits := slices.DeleteFunc(slices.Clone(p.Batches), func(n int) bool { return n > most })
+	maxBatch := max(int(batchTime/max(perEvent, 1)), 1)
+	p.Batch = min(p.Batch, maxBatch)
+	fits := slices.DeleteFunc(slices.Clone(p.Batches), func(n int) bool { return n > maxBatch })
 	p.Batches = distinct(append(fits, p.Batch)...)
 }
 

@@ -144,8 +144,8 @@ func TestConformance(t *testing.T) {
 // TestLargeRecords has a topic refuse one record of a batch.
 func TestLargeRecords(t *testing.T) {
 	address := broker(t)
-	most := "1000"
-	topic := newTopic(t, address, map[string]*string{"max.message.bytes": &most})
+	maxBytes := "1000"
+	topic := newTopic(t, address, map[string]*string{"max.message.bytes": &maxBytes})
 	s := newSink(t, address, kafka.Config{Topic: topic, Compress: "none"})
 	defer s.Close()
 	w, _, err := s.Open(t.Context(), "part")

@@ -123,10 +123,10 @@ func TestDeferredConstraint(t *testing.T) {
 func TestBisectionIsBounded(t *testing.T) {
 	const rows = 4096
 	tests := []struct {
-		name  string
-		table string
-		bad   func(row int) bool
-		most  int
+		name     string
+		table    string
+		bad      func(row int) bool
+		maxTries int
 	}{
 		{"one that the server names", "CREATE TABLE events (id bigint, name varchar(20))", func(row int) bool { return row == 1234 }, 5},
 		{"one that it does not", "CREATE TABLE names (name text PRIMARY KEY); INSERT INTO names VALUES ('ok'); " +
@@ -155,8 +155,8 @@ func TestBisectionIsBounded(t *testing.T) {
 			}
 			var tries int
 			_, _ = fmt.Sscan(g.text("SELECT last_value FROM tries")[0], &tries)
-			if tries > test.most || tries < 2 {
-				t.Errorf("%d tries, want %d at most", tries, test.most)
+			if tries > test.maxTries || tries < 2 {
+				t.Errorf("%d tries, want %d at most", tries, test.maxTries)
 			}
 		})
 	}

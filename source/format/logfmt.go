@@ -103,9 +103,9 @@ func trimSpaces(text []byte) []byte { return bytes.TrimLeft(text, " \t\r\n") }
 
 // clip shortens text for a message.
 func clip(text []byte) []byte {
-	const most = 40
-	if len(text) <= most {
+	const maxBytes = 40
+	if len(text) <= maxBytes {
 		return text
 	}
-	return append(bytes.ToValidUTF8(text[:most:most], nil), "…"...)
+	return append(bytes.ToValidUTF8(text[:maxBytes:maxBytes], nil), "…"...)
 }

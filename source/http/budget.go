@@ -87,11 +87,11 @@ func (s *share) take(bytes int64) (given chan struct{}, ok bool) {
 // costliest returns the body that has held the most for the longest time, if one is old
 // enough to make room.
 func (b *budget) costliest() (costliest *share) {
-	now, most := time.Now(), 0.0
+	now, highest := time.Now(), 0.0
 	for s := range b.bodies {
 		age := now.Sub(s.start)
-		if cost := float64(s.bytes) * age.Seconds(); age > evictAfter && cost > most {
-			most, costliest = cost, s
+		if cost := float64(s.bytes) * age.Seconds(); age > evictAfter && cost > highest {
+			highest, costliest = cost, s
 		}
 	}
 	return costliest

@@ -94,7 +94,7 @@ void *duckdb_init_get_bind_data(duckdb_init_info info);
 void duckdb_init_set_init_data(duckdb_init_info info, void *data, duckdb_delete_callback_t destroy);
 idx_t duckdb_init_get_column_count(duckdb_init_info info);
 idx_t duckdb_init_get_column_index(duckdb_init_info info, idx_t column);
-void duckdb_init_set_max_threads(duckdb_init_info info, idx_t most);
+void duckdb_init_set_max_threads(duckdb_init_info info, idx_t max);
 void duckdb_init_set_error(duckdb_init_info info, const char *error);
 void *duckdb_function_get_bind_data(duckdb_function_info info);
 void *duckdb_function_get_init_data(duckdb_function_info info);

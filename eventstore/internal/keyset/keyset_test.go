@@ -52,16 +52,16 @@ func TestKeySet(t *testing.T) {
 
 // TestFullPart fills a part of a set to its limit, which leaves room for fast lookups.
 func TestFullPart(t *testing.T) {
-	for _, test := range []struct{ most, want int }{{16, 14}, {64, 56}, {640, 560}} {
-		set, added := &Set{partMax: test.most}, 0
-		for i := range uint32(test.most) {
+	for _, test := range []struct{ partMax, want int }{{16, 14}, {64, 56}, {640, 560}} {
+		set, added := &Set{partMax: test.partMax}, 0
+		for i := range uint32(test.partMax) {
 			if e := set.Add(&manifest.KeyHash{0, i << 22, i}, 10, 1000); e != nil {
 				e.Time = 1000
 				added++
 			}
 		}
-		if keys, memory := set.Size(); added != test.want || keys != test.want || memory != int64(test.most)*entrySize {
-			t.Errorf("of %d entries %d are used: %d keys in %d bytes", test.most, added, keys, memory)
+		if keys, memory := set.Size(); added != test.want || keys != test.want || memory != int64(test.partMax)*entrySize {
+			t.Errorf("of %d entries %d are used: %d keys in %d bytes", test.partMax, added, keys, memory)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func sealFile(t *testing.T, f *storetest.Folder, number uint64) {
 func TestMergedChunksOfLongTexts(t *testing.T) {
 	f := storetest.New(t)
 	table := f.AddTable("events", storetest.Column(5, "text", event.String))
-	const rows, width, most = 60, 100 << 10, 1 << 20
+	const rows, width, maxText = 60, 100 << 10, 1 << 20
 	for number := range uint64(2) {
 		f.AppendFrame(number+1, storetest.FrameOf(table, rows, func(c manifest.Column, v *event.Vector, row int) {
 			switch {
@@ -96,8 +96,8 @@ func TestMergedChunksOfLongTexts(t *testing.T) {
 	all := 0
 	err = w.conn.Stream("SELECT text "+merge.sql(), func(batch arrow.RecordBatch) error {
 		texts := (int(batch.NumRows()) - batch.Column(0).NullN()) * width
-		if texts >= most+width {
-			t.Errorf("a chunk of %d rows has %d bytes of text, and at most %d and one text more are wanted", batch.NumRows(), texts, most)
+		if texts >= maxText+width {
+			t.Errorf("a chunk of %d rows has %d bytes of text, and at most %d and one text more are wanted", batch.NumRows(), texts, maxText)
 		}
 		all += int(batch.NumRows())
 		return nil

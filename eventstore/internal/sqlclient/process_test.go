@@ -350,9 +350,9 @@ func TestLongQueriesShareWorkers(t *testing.T) {
 		}()
 		time.Sleep(longTime / 8)
 	}
-	most := 0
+	peak := 0
 	for start := time.Now(); time.Since(start) < 4*time.Second; time.Sleep(10 * time.Millisecond) {
-		most = max(most, len(f.client.Workers()))
+		peak = max(peak, len(f.client.Workers()))
 	}
 	cancel()
 	for range queries {
@@ -360,8 +360,8 @@ func TestLongQueriesShareWorkers(t *testing.T) {
 			t.Errorf("a query was canceled: %v", err)
 		}
 	}
-	if most < 2 || most > queryWorkersMax {
-		t.Errorf("there were %d workers at a time, want 2 to %d", most, queryWorkersMax)
+	if peak < 2 || peak > queryWorkersMax {
+		t.Errorf("there were %d workers at a time, want 2 to %d", peak, queryWorkersMax)
 	}
 }
 

@@ -91,7 +91,7 @@ func (b *bucket) Put(ctx context.Context, name string, data []byte) error {
 }
 
 // Get implements Place.
-func (b *bucket) Get(ctx context.Context, name string, most int64) ([]byte, error) {
+func (b *bucket) Get(ctx context.Context, name string, maxBytes int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	object, _, _, err := b.client.GetObject(ctx, b.name, b.prefix+name, minio.GetObjectOptions{})
@@ -99,7 +99,7 @@ func (b *bucket) Get(ctx context.Context, name string, most int64) ([]byte, erro
 		return nil, b.wrap(err)
 	}
 	defer object.Close()
-	data, err := readAll(object, name, most)
+	data, err := readAll(object, name, maxBytes)
 	return data, b.wrap(err)
 }
 

@@ -72,7 +72,7 @@ func (f folder) Put(ctx context.Context, name string, data []byte) error {
 }
 
 // Get implements Place.
-func (f folder) Get(ctx context.Context, name string, most int64) ([]byte, error) {
+func (f folder) Get(ctx context.Context, name string, maxBytes int64) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -81,14 +81,14 @@ func (f folder) Get(ctx context.Context, name string, most int64) ([]byte, error
 		return nil, f.wrap(err)
 	}
 	defer file.Close()
-	data, err := readAll(file, name, most)
+	data, err := readAll(file, name, maxBytes)
 	return data, f.wrap(err)
 }
 
-func readAll(from io.Reader, name string, most int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(from, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s has more than %d bytes", name, most)
+func readAll(from io.Reader, name string, maxBytes int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(from, maxBytes+1))
+	if err == nil && int64(len(data)) > maxBytes {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxBytes)
 	}
 	return data, err
 }

@@ -23,8 +23,8 @@ import (
 type Place interface {
 	// Put makes an object durable. If one of the name exists, it must have the same contents.
 	Put(ctx context.Context, name string, data []byte) error
-	// Get returns an object of at most so many bytes. A missing one is fs.ErrNotExist.
-	Get(ctx context.Context, name string, most int64) ([]byte, error)
+	// Get returns an object of up to maxBytes. A missing one is fs.ErrNotExist.
+	Get(ctx context.Context, name string, maxBytes int64) ([]byte, error)
 	// List passes the objects of a folder to visit, in the order of their names, from the first whose
 	// name in the folder is greater than after. It ends with the first error of visit.
 	List(ctx context.Context, folder, after string, visit func(Object) error) error

@@ -26,9 +26,9 @@ func threadWaits() map[string]time.Duration {
 // longestWait returns the longest time that a thread has waited for a processor since before was
 // taken. The machine, not the engine, causes that part of a delay.
 func longestWait(before map[string]time.Duration) time.Duration {
-	var most time.Duration
+	var longest time.Duration
 	for thread, waited := range threadWaits() {
-		most = max(most, waited-before[thread])
+		longest = max(longest, waited-before[thread])
 	}
-	return most
+	return longest
 }

@@ -197,7 +197,7 @@ test-oracle: ## random queries over values of every type, at ten moments in the 
 	@$(SETUP) build
 	@PERIGEE_ORACLE_SEEDS=$(ORACLE_SEEDS) PERIGEE_ORACLE_QUERIES=$(ORACLE_QUERIES) $(GO) test -count=1 -v -timeout 20m -run 'TestOracle$$' ./eventstore
 
-test-oracle-newest: ## the same against DuckDB 2.0.1 from PyPI, of which there is no library yet
+test-oracle-newest: ## the same against DuckDB 2.0.1 from PyPI, which has no library yet
 	@$(SETUP) duckdb
 	@PERIGEE_ORACLE_DUCKDB=$(CURDIR)/.build/duckdb-2.0.1 PERIGEE_ORACLE_SEEDS=$(ORACLE_SEEDS) PERIGEE_ORACLE_QUERIES=$(ORACLE_QUERIES) \
 		$(GO) test -count=1 -v -timeout 20m -run 'TestOracle$$' ./eventstore

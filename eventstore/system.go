@@ -45,7 +45,7 @@ func (s *Store) warnIfHidden(table string) {
 func (s *Store) ownTables() []systemtable.Table {
 	return []systemtable.Table{
 		{Name: "segments", Columns: systemtable.Columns(systemtable.Segment{}), Rows: s.segmentRows,
-			Doc: "What the tables consist of: a row for each Parquet file, and for each file of the log that has rows which are not in Parquet files yet."},
+			Doc: "The files of the tables: a row for each Parquet file, and for each file of the log with rows that are not in Parquet files yet."},
 		{Name: "lakes", Columns: systemtable.Columns(catalog.LakeState{}), Rows: s.lakeRows,
 			Doc: "How far tables with the key `lake` are published: a row for each."},
 		{Name: "workers", Columns: systemtable.Columns(systemtable.Worker{}), Rows: s.workerRows,

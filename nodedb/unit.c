@@ -78,7 +78,7 @@ static int check_complete(const ndb_store *store) {
 		    "a snapshot is being loaded into %s: load its other chunks first", store->folder);
 	if (store->number >= store->unit->needed) return NDB_OK;
 	return ndb_fail(NDB_E_INCOMPLETE,
-	    "the folder may have parts of the deltas up to %llu, of which %llu is the last that was applied: apply the others first",
+	    "the folder may have parts of the deltas up to %llu, and only those up to %llu are applied: apply the others first",
 	    (unsigned long long)store->unit->needed, (unsigned long long)store->number);
 }
 

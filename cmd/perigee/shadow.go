@@ -22,9 +22,9 @@ func (shadowCommand) Help() string {
 script of the pipeline, on a sample of the live events. The report is that of perigee diff: kinds of
 differences with their numbers of events and a few examples, the running version on the left.
 
-What the new version returns goes nowhere. It does call functions in Go and the network, its log lines have
-the attribute shadow, and what it measures with stats is dropped. It costs at most half a core: while it is
-busy, events are skipped. A new version that fails on most events stops; a new text or --reset starts it.
+The engine discards the results of the new version, and its measurements with stats. The new version does call
+functions in Go and the network; its log lines have the attribute shadow. It costs at most half a core: while
+it is busy, it skips events. A new version that fails on most events stops; a new text or --reset starts it.
 
 Exit code: 0 if no event differs, 1 if one does or the shadow does not run, 2 on failure; --reset is 0 or 2.
 

@@ -198,7 +198,7 @@ func (s *shownRows) describe() string {
 	count := fmt.Sprintf("%d %s", s.all, noun)
 	switch {
 	case s.gap > 0 && s.more:
-		return fmt.Sprintf("first %s, of which %d are shown, and there are more", count, len(s.rows))
+		return fmt.Sprintf("first %s, %d shown, and there are more", count, len(s.rows))
 	case s.gap > 0:
 		return fmt.Sprintf("%s, %d shown", count, len(s.rows))
 	case s.more:

@@ -44,10 +44,10 @@ func TestTableShowsBothEnds(t *testing.T) {
 		{3, 4, 0, "0 1 2 (3 rows)"},
 		{1, 4, 0, "0 (1 row)"},
 		{0, 4, 0, "(0 rows)"},
-		{100, 4, 10, "0 1 · 8 9 (first 10 rows, of which 4 are shown, and there are more)"},
+		{100, 4, 10, "0 1 · 8 9 (first 10 rows, 4 shown, and there are more)"},
 		{100, 4, 3, "0 1 2 (3 rows, and there are more)"},
 		{1_000_000, 2, 0, "0 · 999999 (1000000 rows, 2 shown)"},
-		{1_000_001, 2, 0, "0 · 999999 (first 1000000 rows, of which 2 are shown, and there are more)"},
+		{1_000_001, 2, 0, "0 · 999999 (first 1000000 rows, 2 shown, and there are more)"},
 	} {
 		var out strings.Builder
 		err := Write(&out, &numbers{count: test.rows, shown: test.shown, limit: test.limit})

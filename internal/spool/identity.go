@@ -41,7 +41,7 @@ func (s *Spool) loadIdentity() error {
 		return err
 	}
 	if err := json.Unmarshal(text, &s.identity); err != nil || s.identity.ID == "" {
-		return fmt.Errorf("%s is damaged; without it nobody knows what the positions mean", identityFile)
+		return event.WithHint(fmt.Errorf("%s is damaged", identityFile), "restore it from a backup: the positions of the sinks refer to the ID in it")
 	}
 	return nil
 }

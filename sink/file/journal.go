@@ -113,7 +113,7 @@ func (j *journal) catchUp() error {
 			}
 			return &event.PermanentError{
 				Err:  fmt.Errorf("%s is damaged at byte %d", j.file.Name(), j.read),
-				Hint: "restore it from a copy; without it nobody knows what the files hold",
+				Hint: "restore it from a copy: only the journal tells which rows of the files are committed",
 			}
 		}
 		j.state.apply(&r)

@@ -110,7 +110,7 @@ func (j *journal) prepareFile() error {
 	info, err := j.data.Stat()
 	if err == nil && info.Size() < s.Size {
 		err = &event.PermanentError{
-			Err:  fmt.Errorf("%s has %d bytes, of which the journal counts %d", j.data.Name(), info.Size(), s.Size),
+			Err:  fmt.Errorf("%s has %d bytes, but the journal counts %d", j.data.Name(), info.Size(), s.Size),
 			Hint: "rows that were durable are gone; restore the file, or move the pipeline's position back",
 		}
 	}

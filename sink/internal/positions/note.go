@@ -71,7 +71,7 @@ func (w *Writer) commitNote(ctx context.Context, rows *Rows, ranges []event.Rang
 // errPartlyCommitted returns the permanent error of a note whose range is committed in part.
 func errPartlyCommitted(r event.Range, missing event.Ranges, note *Note) error {
 	return &event.PermanentError{
-		Err:  fmt.Errorf("note %d belongs to all of %v, of which only %v is not committed", note.Number, r, missing),
+		Err:  fmt.Errorf("note %d belongs to all of %v, but only %v is not committed", note.Number, r, missing),
 		Hint: "positions were changed and the state was not; restore both from one backup, or restart the pipeline to read from the committed position",
 	}
 }

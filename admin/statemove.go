@@ -15,7 +15,7 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// What a Move does with the unit of the partition, unless it names a note.
+// The states that a Move can give the unit of the partition, unless it names a note.
 const (
 	StateKeep  = "keep"
 	StateEmpty = "empty"

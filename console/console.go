@@ -10,9 +10,9 @@
 // socket, so that the console and the command line run the same code, and a few routes of its own
 // that change nothing: rates, trials of scripts, searches of nodes.
 //
-// Who reaches the address without the token of the configuration gets static files only. Without a
-// token the console is served on loopback addresses only. Pages of other sites are refused there
-// too, see Console.protect. The console does nothing while nobody looks.
+// A request without the token of the configuration gets static files only. Without a token in the
+// configuration, the console listens on loopback addresses only. It refuses pages of other sites
+// there too, see Console.protect. The console does nothing while no page is open.
 //
 // A Console belongs to one engine, and is safe for concurrent use.
 package console
@@ -61,7 +61,7 @@ type MeasuredLine struct {
 // An Abort is a reason why a line is not compiled.
 type Abort struct {
 	Reason      string `json:"reason"`      // as the compiler words it
-	Explanation string `json:"explanation"` // for those who do not know the compiler
+	Explanation string `json:"explanation"` // for readers that do not know the compiler
 	Count       int    `json:"count"`       // of attempts
 	Minor       bool   `json:"minor"`       // little is lost
 }

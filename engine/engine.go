@@ -14,7 +14,7 @@
 //
 // A configuration is a file, an address, or a Go value: see package config. It names
 // kinds; Kinds lists the ones that exist, and nothing else is linked in. Sources, sinks
-// and languages of your own stand in that list beside those of this module, and
+// and languages of your own go into that list beside those of this module, and
 // functions in Go that scripts can call are in Kinds.Modules.
 //
 // Open locks the data folder, and opens the dead letters, the HTTP port and the socket

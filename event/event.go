@@ -183,7 +183,7 @@ type DeadLetter struct {
 	// Row and Document are for an event whose changes of a State are kept. A retry does not run the
 	// script on it again: it goes on from what the script returned. At most one of them is set.
 	Row      []byte // the row that a sink rejected, as package pipeline encodes it
-	Document []byte // the row before its computed columns, one of which failed, or a column did not take its value
+	Document []byte // the row before its computed columns, if one of them failed or a column rejected its value
 }
 
 func (d *DeadLetter) String() string {

@@ -116,7 +116,7 @@ func TestCancelDelete(t *testing.T) {
 			t.Errorf("round %d: all rows are gone, and no file was written without them", round)
 		}
 		if err := waitDeleted(t, s, d); !errors.Is(err, ErrCanceled) {
-			t.Errorf("round %d: who waits hears %v", round, err)
+			t.Errorf("round %d: the wait returns %v, want %v", round, err, ErrCanceled)
 		}
 		seal(t, s)
 		time.Sleep(100 * time.Millisecond) // detects a compactor that wrongly continues

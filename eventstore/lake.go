@@ -768,8 +768,8 @@ func (s *Store) useFetched() (failed error) {
 	return failed
 }
 
-// releaseFetched ends the use of files by a round of the compactor. What is known of failed fetches
-// stays until the next attempt.
+// releaseFetched ends the use of files by a round of the compactor. It keeps the errors of failed
+// fetches until the next attempt.
 func (s *Store) releaseFetched() {
 	s.lakes.mu.Lock()
 	defer s.lakes.mu.Unlock()

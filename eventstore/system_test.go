@@ -228,7 +228,7 @@ func TestTablesAreSorted(t *testing.T) {
 		for n, f := range got.Files {
 			rows += f.Rows
 			if n > 0 && f.Oldest.Before(got.Files[n-1].Oldest) {
-				t.Errorf("file %s stands behind a younger one", f.Name)
+				t.Errorf("file %s is after a younger one", f.Name)
 			}
 		}
 		if got.Name != want.name || got.LogRows != want.logRows || rows != want.files || got.Rows != want.files+want.logRows ||

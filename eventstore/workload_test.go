@@ -467,7 +467,7 @@ func checkChanged(t testing.TB, s *Store, committed event.Ranges) (v verdict) {
 		t.Fatalf("%q: %v", answer, err)
 	}
 	if rows != want || ids != want || bad > 0 || within != found {
-		t.Errorf("table %s, time %q: %d rows with %d ids, %d of them with wrong values, and %d events are committed; %d in a time, of which a query finds %d", table.Name, table.Time, rows, ids, bad, want, within, found)
+		t.Errorf("table %s, time %q: %d rows with %d ids, %d of them with wrong values, and %d events are committed; %d in a time, a query finds %d of them", table.Name, table.Time, rows, ids, bad, want, within, found)
 		v.lost = max(want-ids, 0) + bad + max(within-found, 0)
 		v.duplicated = rows - min(ids, want)
 	}

@@ -392,8 +392,7 @@ static uint64_t due(const ndb_store *store, uint64_t retry) {
 	return held < at ? held : at;
 }
 
-/* True if a transaction runs alone, for which the lease is kept without pending changes. Lock:
- * held. */
+/* True if a transaction runs alone. It keeps the lease even without pending changes. Lock: held. */
 static int is_exclusive(ndb_store *store) {
 	return store->exclusive && ndb_monotonic_ms() < store->exclusive_since + EXCLUSIVE_MS;
 }

@@ -88,7 +88,7 @@ enum {
 	NDB_LAYERS_MAX = NDB_DELTAS_MAX + 2, /* with pending and frozen */
 };
 
-/* What a reader searches: the layers, from the top down, then base. */
+/* The trees that a reader searches: the layers, from the top down, then base. */
 typedef struct {
 	ndb_snapshot *base; /* NULL: for trees in memory */
 	uint64_t now;       /* ms since 1970 by which nodes expire; 0: the current time */
@@ -257,7 +257,7 @@ static inline int ndb_layer_is_shared(const ndb_layer *l) {
 /* The kill that hides key, or NULL. */
 const ndb_entry *ndb_kill_of(const ndb_tree_node *kills, const char *key, size_t len);
 
-/* memcpy for short strings, for which a call costs more than the copy. */
+/* memcpy for short strings: a call would cost more than the copy. */
 static inline void ndb_copy(char *to, const char *from, size_t len) {
 	uint64_t a, b;
 	uint32_t c, d;
@@ -294,7 +294,7 @@ static inline void ndb_wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_
 
 static inline uint64_t ndb_view_now(const ndb_view *v) { return v->now ? v->now : ndb_now_ms(); }
 
-/* What the meta sub-database keeps of a unit; see unit.c. Its presence marks the folder. */
+/* The record of a unit in the meta sub-database; see unit.c. Its presence marks the folder. */
 typedef struct {
 	uint64_t applied, begun, clock;
 	uint64_t mark; /* of the delta with the number applied */
@@ -686,7 +686,7 @@ static inline void ndb_unit_set_clock(ndb_store *store, uint64_t clock) {
 int ndb_unit_start(ndb_store *store);   /* after its base is opened */
 void ndb_unit_retire(ndb_store *store); /* drops its deltas and closes its sessions */
 void ndb_unit_free(ndb_store *store);   /* after the committer has stopped */
-/* The highest number of a delta of which parts may be in the file, and its mark. Fails if the unit
+/* The number and the mark of the last delta that the file may have parts of. Fails if the unit
  * cannot be read. */
 int ndb_unit_begun(ndb_store *store, uint64_t *begun, uint64_t *mark);
 /* Makes the unit one that only a load can use. Unless a load was found in it, it must be new. */

@@ -7,7 +7,7 @@
  * entry with two, which is what reads of a unit, and changes of a node that has changed before, need.
  * The tree keeps the order, and the references to entries.
  *
- * It consists of many small tables, each of which grows by itself: the lock is held while one does,
+ * It consists of many small tables that grow one at a time: the lock is held while one grows,
  * and to move a million entries at once would stop the script for longer than an event may take.
  *
  * Collisions go to the next free slot. A removal moves later entries back instead of leaving a mark,

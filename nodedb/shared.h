@@ -32,7 +32,7 @@ enum {
 };
 
 /* Identifies a process while it has the folder open: its slot, and a number that no earlier process
- * had in that slot. 0 is none. */
+ * had in that slot. 0: no process. */
 typedef uint64_t ndb_owner;
 
 /* A right that at most one process has. It changes only by atomic operations; the user of the cell

@@ -49,7 +49,7 @@ struct ndb_unit {
 	ndb_delta *deltas[NDB_DELTAS_MAX]; /* in flight, the oldest first */
 	uint32_t count;
 	uint64_t needed;     /* number up to which deltas must be applied before the unit can be read */
-	uint64_t begun;      /* highest number of which parts may be in the file */
+	uint64_t begun;      /* number of the last delta that the file may have parts of */
 	uint64_t begun_mark; /* mark of the delta with that number, once it was applied */
 	int loading;         /* a snapshot is being loaded, see snapshot.c */
 	uint64_t latest;     /* the clock of the latest delta */
@@ -475,8 +475,8 @@ static int is_awaited(const ndb_store *store) {
  * allocated it asks for more: after a million entries at once, the script would sort them within one
  * event. Lock: not held. */
 static void free_in_steps(ndb_store *store, ndb_tree *t) {
-	int hurry = 0;
-	while (t->root && !hurry) {
+	int awaited = 0;
+	while (t->root && !awaited) {
 		ndb_tree_cursor at;
 		const ndb_entry *first = ndb_cursor_first(&at, t->root), *end = first;
 		for (int i = 0; end && i < FREE_STEP; i++) end = ndb_cursor_next(&at);
@@ -484,7 +484,7 @@ static void free_in_steps(ndb_store *store, ndb_tree *t) {
 			break;
 		usleep(FREE_PAUSE_US);
 		pthread_mutex_lock(&store->lock);
-		hurry = is_awaited(store);
+		awaited = is_awaited(store);
 		pthread_mutex_unlock(&store->lock);
 	}
 	ndb_tree_clear(t);

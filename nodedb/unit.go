@@ -168,7 +168,7 @@ func (u *Unit) Begin(clock time.Time) (*Delta, error) {
 }
 
 // Commit makes the oldest delta in flight, which must be frozen, part of the committed state. number
-// is one above that of the last committed delta. mark is kept with it for the owner, who knows by it
+// is one above that of the last committed delta. mark is kept with it: it tells the owner
 // whether the delta is of the same history. After an error the delta is still in flight.
 func (u *Unit) Commit(d *Delta, number, mark uint64) error {
 	u.commits.Lock()

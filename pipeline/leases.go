@@ -247,7 +247,7 @@ func (m *leaseManager) renewLeases(ctx context.Context) error {
 	return err
 }
 
-// requestLeases acquires or renews leases, and returns who holds each; "" if that is unknown.
+// requestLeases acquires or renews leases, and returns the holder of each; "" if it is unknown.
 func (m *leaseManager) requestLeases(ctx context.Context, partitions []string) (holders []string, err error) {
 	holders, err = m.store.AcquireLeases(ctx, partitions, m.worker, m.lease)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// What a pipeline does while its script hits limits. Events that hit one become dead letters
-// and the pipeline goes on, ever slower, because the next event may be another sender's. Only
-// when nothing passes any more it pauses, and tries one batch after the other until something
-// does.
+// A pipeline whose script hits limits slows down. Events that hit a limit become dead letters
+// and the pipeline goes on, ever slower, because the next event may be another sender's. It
+// pauses only when no event passes any more. Then it tries one batch after the other until an
+// event passes.
 const (
 	// limitsToPause is the number of runs in a row that end at a limit, and in which no event
 	// passed, before the pipeline pauses itself.
@@ -198,7 +198,7 @@ func (p *Pipeline) pauseForLimits(reason string) error {
 	return errPaused
 }
 
-// storePause stores a pause, or that there is none.
+// storePause stores a pause; nil removes the stored one.
 func (p *Pipeline) storePause(pause *Pause) error {
 	if p.config.Folder == "" {
 		return nil

@@ -120,7 +120,7 @@ func (p *Pipeline) attachReads(ctx context.Context, b *event.Batch) (done func()
 	return done, nil
 }
 
-// openRead opens a state, for which it waits.
+// openRead waits for a state and opens it.
 func (p *Pipeline) openRead(ctx context.Context, read Read) (*StateReader, error) {
 	r, err := read.Open()
 	if err == nil {

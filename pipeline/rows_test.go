@@ -30,7 +30,7 @@ func requestRetries(t *testing.T, r harness, requests ...deadletter.Request) {
 	}
 }
 
-// TestRetries retries events of which one row is missing in one sink, or all rows.
+// TestRetries retries events that miss one row in one sink, or all rows.
 func TestRetries(t *testing.T) {
 	rows := func(kinds ...string) func(doc string) ([]string, error) {
 		return func(doc string) (all []string, err error) {

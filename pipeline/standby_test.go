@@ -141,7 +141,7 @@ func (b *standbyBed) stop(name string) {
 	delete(b.workers, name)
 }
 
-// owners returns who has each unit open.
+// owners returns the owner of each open unit.
 func (b *standbyBed) owners() map[string]string {
 	owners := map[string]string{}
 	for name, w := range b.workers {

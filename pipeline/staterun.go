@@ -261,8 +261,8 @@ func outputBytes(out *event.Output) int {
 	return n
 }
 
-// rejectEvent makes the only event of a run, which is too large for a note, a dead letter. What it
-// has changed was dropped.
+// rejectEvent makes the only event of a run, which is too large for a note, a dead letter. Its
+// changes were dropped.
 func (r *scriptRun) rejectEvent(part *event.Batch, result *event.Result) {
 	result.Reset()
 	result.Ran = 1

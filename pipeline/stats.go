@@ -21,7 +21,7 @@ type Stats struct {
 	Committed uint64            // events whose batch is durable in every sink
 	Dropped   uint64            // events that the script dropped on purpose
 	Dead      map[string]uint64 // dead letters by stage
-	// DeadEvents counts events of which no row was written, but a dead letter was.
+	// DeadEvents counts events without a written row and with a dead letter.
 	DeadEvents uint64
 	Lag        uint64 // events in the source behind the last read
 	// Started holds for the first partitions of the source that were opened the position

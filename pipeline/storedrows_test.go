@@ -42,7 +42,7 @@ type storedRowsRun struct {
 	letters []string // afterwards, without the script
 }
 
-// load loads a script behind which the computed column stands.
+// load loads a script that the computed column follows.
 func (run *storedRowsRun) load(t *testing.T, code string, sinks []script.Sink, limits script.Limits) script.Script {
 	t.Helper()
 	options := script.Options{Sinks: sinks, Limits: limits, Extension: lua.ForState()}

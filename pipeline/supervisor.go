@@ -252,7 +252,7 @@ func (s *supervisor) assignOrphans() error {
 
 // work returns what can be assigned, by the name of the lease that it needs where leases are
 // kept: each partition of the source that is listed and not exhausted; with a state, all
-// partitions of a unit, and its timers. A unit that was refused waits before it is tried again.
+// partitions of a unit, and its timers. A unit that was refused waits before the next attempt.
 func (s *supervisor) work() map[string][]*assignment {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -506,7 +506,7 @@ type alarm struct {
 
 func newAlarm() *alarm { return &alarm{changed: make(chan struct{})} }
 
-// set sets the time, or that there is none.
+// set sets the time; found is false without one.
 func (a *alarm) set(at time.Time, found bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

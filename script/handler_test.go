@@ -46,7 +46,7 @@ func (e echo) Close() error {
 	return errors.New("closing")
 }
 
-// echoes is a language of which every code loads, except "fault".
+// echoes is a language that loads every code except "fault".
 func echoes(closed *int) Language {
 	return Language{Name: "echo", Load: func(_ context.Context, code Code, opts Options) (Script, error) {
 		if !opts.ReturnsValue || len(opts.Sinks) != 1 {

@@ -180,8 +180,8 @@ func TestOutputLimit(t *testing.T) {
 	wantSummary(t, res, "\n0123456\ndead 101 \"\" 0 script output limit: more than 10 bytes one\nran 2 dropped 0")
 }
 
-// TestColumnsAndInvalidDocuments: a row that does not fit dies for its sink, a document
-// that is none takes its event out of every sink.
+// TestColumnsAndInvalidDocuments: a row that does not fit dies for its sink, and an
+// invalid document takes its event out of every sink.
 func TestColumnsAndInvalidDocuments(t *testing.T) {
 	number := []event.Column{{Name: "n", Path: []string{"n"}, Type: event.Int64}}
 	b, res := newTestBuilder(Options{Sinks: []Sink{{Name: "a", Columns: number}, {Name: "b"}}})

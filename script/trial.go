@@ -66,7 +66,7 @@ func (c *Coverage) Add(file string, line int) {
 	c.lines[file][line] = true
 }
 
-// Files returns the files of which a line ran, sorted.
+// Files returns the files with a line that ran, sorted.
 func (c *Coverage) Files() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

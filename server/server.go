@@ -32,7 +32,7 @@ import (
 // Config says where to serve what.
 type Config struct {
 	Address   string                      // of the port, as 127.0.0.1:4290; "" means none
-	Optional  bool                        // if another program has the port, there is none
+	Optional  bool                        // if another program has the port, go on without it
 	Folder    string                      // the data folder, for the socket; "" means none
 	Pipelines func() []*pipeline.Pipeline // those of the moment; nil means none
 	// Handlers are further routes of the socket, by pattern as http.ServeMux has them

@@ -273,7 +273,7 @@ func TestStartRefuses(t *testing.T) {
 		want   string
 	}{
 		"a port in use":         {Config{Address: s.Address().String()}, "address already in use"},
-		"a port that is none":   {Config{Address: "127.0.0.1:http?"}, "listen for http on 127.0.0.1:http?"},
+		"not a port":            {Config{Address: "127.0.0.1:http?"}, "listen for http on 127.0.0.1:http?"},
 		"a socket in use":       {Config{Folder: folder}, "another engine is running in this data folder"},
 		"a long path":           {Config{Folder: long}, "choose a shorter data folder"},
 		"no folder":             {Config{Folder: filepath.Join(folder, "none")}, "no such file"},

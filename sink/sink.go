@@ -66,7 +66,7 @@ type Writer interface {
 	// pipeline ignores any other error. A writer that cannot tell returns nil.
 	Verify(ctx context.Context) error
 
-	// Close releases what the writer holds. What was not committed is lost with it.
+	// Close releases the resources of the writer. Uncommitted rows are lost.
 	Close() error
 }
 
@@ -220,7 +220,7 @@ type Kind struct {
 // A Place is the setting that names what a kind of sink writes to within its server, such as a
 // table: a replay writes to another one.
 type Place struct {
-	// Keys are the settings of which a configuration has one. None means that the sink keeps
+	// Keys are the settings; a configuration has one of them. None means that the sink keeps
 	// nothing, so that no other place is needed, such as for standard output.
 	Keys []string
 	// Identity returns what is equal for all spellings of a place. It connects to no server, so

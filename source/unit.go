@@ -26,8 +26,8 @@ func UnitName(name string) string {
 	return front + hash
 }
 
-// UnitBefore returns a Traits.Unit for partitions that are named for what they continue, a
-// separator, and their generation: it returns what stands before the last separator.
+// UnitBefore returns a Traits.Unit for partitions whose names are the name of a unit, a separator,
+// and a generation: it returns the part before the last separator.
 func UnitBefore(separator string) func(partition string) string {
 	return func(partition string) string {
 		if at := strings.LastIndex(partition, separator); at > 0 {

@@ -4,8 +4,8 @@
 #
 # The Debian is made below /tmp from this machine's own package sources, and removed
 # afterwards. It has a PID namespace, so that servers which a target leaves behind
-# end with it, and a mount namespace, so that nothing stays mounted. What tells Go,
-# pip, cargo and apt where packages come from is copied from this machine.
+# end with it, and a mount namespace, so that nothing stays mounted. The settings
+# of Go, pip, cargo and apt for package sources are copied from this machine.
 # shellcheck disable=SC2016 # $(…) below are apt's fields
 set -eu
 cd "$(dirname "$0")/.."

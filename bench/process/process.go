@@ -89,7 +89,7 @@ func MemoryOf(pid int, figure string) int64 {
 
 // Written returns how many bytes pid has passed to system calls that write, also to sockets. It can be
 // read until the process has been waited for. The kernel's count of bytes for the disk is of no use: it
-// counts whole folios, of which the process may have changed one page.
+// counts whole folios, and the process may have changed only one page of each.
 func Written(pid int) (bytes int64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	_, after, _ := strings.Cut(string(text), "\nwchar: ")

@@ -32,7 +32,7 @@ end
 const (
 	topic       = "events"
 	topicCopies = 2 // of the events of a list, in the topic
-	// What both engines may use for changes that wait: the default of state_memory.
+	// The memory that both engines may use for changes that wait: the default of state_memory.
 	waitingBytes = 384 << 20
 )
 

@@ -14,7 +14,7 @@ import (
 func (b *bench) print(w io.Writer) {
 	b.printTable(w)
 	fmt.Fprintf(w, `settings: batches of %d events and 4 lanes, also of the worker with HINCRBY; %d users, %d with many
-Kafka, of which each side reads a topic of %d partitions with a key of each record: batches of 20,000 events, a synced changelog;
+Kafka: each side reads a topic of %d partitions, with a key in each record; batches of 20,000 events, a synced changelog;
 Kafka Streams: exactly_once_v2, commit.interval.ms 1000, RocksDB, a thread for each partition, statestore.cache.max.bytes %d,
 max.poll.records 20000, producer.batch.size 262144, lz4, -Xmx2g, -XX:+UseParallelGC; its time begins when it runs, ours with the process
 `, eventsOfBatch, fewUsers, b.manyUsers, runtime.NumCPU(), waitingBytes)

@@ -89,7 +89,7 @@ func (q *questDB) Close() error {
 	return q.log.Close()
 }
 
-// Query reads the result as CSV, of which it counts the rows.
+// Query reads the result as CSV and counts its rows.
 func (q *questDB) Query(ctx context.Context, sql string) (r Result, err error) {
 	path := "/exp"
 	if strings.HasPrefix(sql, "CREATE") {

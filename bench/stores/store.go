@@ -78,7 +78,7 @@ type Result struct {
 	Sum uint64
 }
 
-// addRow adds a row, of which text has all values but floating-point numbers.
+// addRow adds a row. text has all of its values except floating-point numbers.
 func (r *Result) addRow(text []byte) {
 	h := fnv.New64a()
 	_, _ = h.Write(text)

@@ -31,8 +31,8 @@ import (
 	"github.com/perigeedb/perigee/pipeline/state"
 )
 
-// countingLua counts the events of each user, and sets timers, which count too. What becomes of
-// an event follows from its id: see countedEvent. MariaDB rejects rows with a long note.
+// countingLua counts the events of each user, and sets timers, which count too. The id of an event
+// decides its result: see countedEvent. MariaDB rejects rows with a long note.
 const countingLua = `
 local nodedb, timers = require "nodedb", require "timer"
 local counts = nodedb.node "^counts"

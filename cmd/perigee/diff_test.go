@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDiffRunning compares the version that an engine runs, of which file and module have changed
-// since, with the new one.
+// TestDiffRunning compares the version that an engine runs with the new one: its file and module
+// have changed since.
 func TestDiffRunning(t *testing.T) {
 	folder := shortDir(t)
 	write := func(name, text string) string {

@@ -16,7 +16,7 @@ import (
 	"github.com/perigeedb/perigee/engine/eventservice"
 )
 
-// A keyboard is one end of a terminal, of which a program has the other.
+// A keyboard is one end of a terminal. A program has the other end.
 type keyboard struct {
 	t     *testing.T
 	end   *os.File

@@ -224,8 +224,8 @@ func (r *stateReader) readPages() {
 	}
 }
 
-// TestStateDump writes all nodes of a unit, while the engine runs and without it. What is loaded from
-// a dump is what was dumped.
+// TestStateDump writes all nodes of a unit, while the engine runs and without it. A dump loads into
+// the same nodes.
 func TestStateDump(t *testing.T) {
 	t.Parallel()
 	r := newStateReader(t)

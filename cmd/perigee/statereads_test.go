@@ -12,7 +12,7 @@ import (
 	"github.com/perigeedb/perigee/engine/eventservice"
 )
 
-// readsConfig is two pipelines, of which one reads what the other counts.
+// readsConfig is two pipelines: one reads the counts of the other.
 const readsConfig = `
 data: %[1]s
 http: off

@@ -55,7 +55,7 @@ func (s *statusCommand) Run(c *console) error {
 		if s.Format == "json" {
 			err = newEncoder(c.out).Encode(all)
 		} else if err = printStatus(c.out, all); err == nil {
-			// What keeps the tables from being listed keeps their pipelines from running.
+			// An error that prevents the list of tables also stops their pipelines, which status shows.
 			tables, _ := eventservice.Tables(ctx, a.Data())
 			printLakeFailures(c.out, tables)
 			printData(c.out, a.Data())

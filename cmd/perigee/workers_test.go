@@ -26,9 +26,9 @@ pipelines:
 
 const shards = 4
 
-// TestWorkersOfOnePipeline lets two engines share lists, of which one is stopped
-// with SIGSTOP for longer than its leases last and goes on, and another is
-// killed. Every event is delivered once, whichever worker read it.
+// TestWorkersOfOnePipeline lets engines share lists. It stops one with SIGSTOP for
+// longer than its leases last and lets it go on, and kills another. Every event is
+// delivered once, whichever worker read it.
 func TestWorkersOfOnePipeline(t *testing.T) {
 	t.Parallel()
 	m := newMail(t, testserver.Redis(t), testserver.MariaDB(t))

@@ -1,4 +1,4 @@
-// What came of a trial of a script.
+// The outcome of a trial of a script.
 
 import { html, useState } from "./vendor/preact.js";
 import { Empty, Grid, Tabs, bytes, duration, number, pretty } from "./ui.js";

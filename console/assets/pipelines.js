@@ -7,7 +7,7 @@ import { Dialog, Empty, Fail, Field, Figure, Icon, Panel, Sparkline, State, dura
 
 const keptMax = 900; // readings of a pipeline
 
-// What was read of each pipeline, while a page showed it: [times, in, out, lag, p50, p99].
+// The readings of each pipeline, while a page showed it: [times, in, out, lag, p50, p99].
 const history = new Map();
 
 function remember({ time, pipelines }) {

@@ -1,4 +1,4 @@
-// What all pages share: formats of values, small components, and a table for many rows.
+// Parts that all pages share: formats of values, small components, and a table for many rows.
 
 import { html, useState, useEffect, useLayoutEffect, useRef, useMemo } from "./vendor/preact.js";
 
@@ -205,7 +205,7 @@ const rowHeight = 28;
 
 export const cellText = (value) => (value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
-// Grid shows rows, of which only those in view are in the document. columns have name, and maybe
+// Grid shows rows. The document contains only those in view. columns have name, and maybe
 // type and width in characters; rows are arrays.
 export function Grid({ columns, rows, label, onPick }) {
   const ref = useRef(null);

@@ -229,8 +229,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestManyBatches compares more events than a batch has, of which a limit ends some runs early,
-// and counts what each version did.
+// TestManyBatches compares more events than a batch has, and counts the results of each version. A
+// limit ends some runs early.
 func TestManyBatches(t *testing.T) {
 	var events []string
 	for i := range 5000 {

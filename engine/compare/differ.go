@@ -150,7 +150,7 @@ func (d *differ) compareEvent(a, b *outcome) {
 // allSinks is the sink of differences that concern all of them.
 const allSinks = -1
 
-// compareDead compares two dead letters, of which one may be nil.
+// compareDead compares two dead letters. One of them may be nil.
 func (d *differ) compareDead(sink int, x, y *event.DeadLetter, describe func(side int) []byte) {
 	k := key{sink: sink, stored: true}
 	var detail string

@@ -189,7 +189,7 @@ func (d *differ) compareByName(x, y, a, b pure.Part, depth int) {
 	}
 }
 
-// compareField compares a field of two objects, of which one may lack it.
+// compareField compares a field of two objects. One of them may lack it.
 func (d *differ) compareField(x, y *pure.Part, depth int) {
 	if x != nil && y != nil && sameText(*x, *y) {
 		return

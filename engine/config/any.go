@@ -114,7 +114,7 @@ func SuggestName(name string, known []string) string { return suggestName(name, 
 func SuggestNear(name string, known []string) string { return suggestNear(name, known) }
 
 // JSON returns the value as JSON, with the fields of mappings in the order of the file and numbers
-// as they are spelled. What is neither JSON nor text is an error.
+// as they are spelled. A value that is neither JSON nor text is an error.
 func (a Any) JSON() ([]byte, error) { return a.appendJSON(nil) }
 
 func (a Any) appendJSON(to []byte) ([]byte, error) {

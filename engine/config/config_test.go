@@ -374,7 +374,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestEmbedded has the keys of an embedded struct stand beside the others.
+// TestEmbedded decodes the keys of an embedded struct beside the others.
 func TestEmbedded(t *testing.T) {
 	type settings struct {
 		redisSettings

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestEffectiveSecrets: the effective configuration shows no secret, wherever it stands.
+// TestEffectiveSecrets: the effective configuration shows no secret, wherever the configuration has it.
 func TestEffectiveSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(file, []byte("hunter22\n"), 0o600); err != nil {

@@ -46,7 +46,7 @@ const (
 	ScopePipeline  = "pipeline"  // all partitions share them
 )
 
-// What the time of a state is.
+// The clocks of a state.
 const (
 	TimeClock = "clock" // that of the machine
 	TimeEvent = "event" // that of the events

@@ -51,7 +51,7 @@ func NewFilter(ctx context.Context, where string) (*Filter, error) {
 
 // Pass returns the indexes, in order, of the events for which the condition is true. events is a
 // JSON array of objects with the keys of a tap.Event, whose documents are in text: SQL refuses some
-// that JSON allows, for which the column event is NULL.
+// that JSON allows, and the column event is NULL for those.
 func (f *Filter) Pass(ctx context.Context, events []byte) (passed []int, err error) {
 	rows, err := f.store.Query(ctx, fmt.Sprintf(filterSQL, f.where), eventstore.Param{Name: "events", Value: string(events)})
 	if err != nil {

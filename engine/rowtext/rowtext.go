@@ -70,7 +70,7 @@ func appendRest(to []byte, columns []event.Column, rest string, doc []byte) []by
 		if column := &columns[i]; len(column.Path) == 1 {
 			delete(fields, column.Path[0])
 		}
-		delete(fields, columns[i].Name) // of which the column has the value
+		delete(fields, columns[i].Name) // the column has its value
 	}
 	if len(fields) == 0 {
 		return to

@@ -35,7 +35,7 @@ type CaseSettings struct {
 	Subset    bool          `yaml:"subset" help:"rows and documents name only some of the fields (default false: all fields)"`
 	Dropped   *int          `yaml:"dropped" help:"number of events that the script drops"`
 	Dead      config.Any    `yaml:"dead" kind:"list or mapping" help:"list of dead letters in order, or one (default: none)"`
-	Log       config.Any    `yaml:"log" kind:"list" help:"list of lines that the script logs, in order, each a pattern or {level, message}; other lines may stand between. [] means no line"`
+	Log       config.Any    `yaml:"log" kind:"list" help:"list of lines that the script logs, in order, each a pattern or {level, message}; other lines may be between them. [] means no line"`
 	Routes    config.Any    `yaml:"routes" kind:"list or mapping" help:"names of the sinks that get rows, or the number of rows by sink"`
 	State     config.Any    `yaml:"state" kind:"mapping" help:"values of nodes of the pipeline's state at the end, by their paths; null means that the node has none. Other nodes may have any"`
 	Snapshot  string        `yaml:"snapshot" help:"file with all that comes out; the first run writes it, later ones compare"`

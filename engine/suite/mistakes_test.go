@@ -51,7 +51,7 @@ func TestMistakes(t *testing.T) {
 			`3:13: events of case "a": |did you mean "mail_test.yaml"?`}},
 		"events of the wrong shape": {"cases:\n  - name: a\n    events: {kind: test}\n    dropped: 1\n", []string{
 			"3:14: events must be a list of events, or the path of a file, not a mapping|write events: [{…}]"}},
-		"a number that is none":   {"cases:\n  - name: a\n    events: [{n: 0x1F}]\n    dropped: 1\n", []string{"3:18: 0x1F is neither JSON nor text|in decimal digits"}},
+		"not a JSON number":       {"cases:\n  - name: a\n    events: [{n: 0x1F}]\n    dropped: 1\n", []string{"3:18: 0x1F is neither JSON nor text|in decimal digits"}},
 		"a text for a number":     {one("    dropped: none\n"), []string{`5:14: dropped must be a whole number, not "none"|`}},
 		"a negative number":       {one("    dropped: -1\n"), []string{"5:14: dropped must not be negative|"}},
 		"a text for true":         {one("    dropped: 1\n    subset: yes\n"), []string{`6:13: subset must be true or false, not "yes"|`}},

@@ -7,11 +7,11 @@
 // range and all else that belongs to it in one transaction of its store. Finish records
 // the outcome. The rules:
 //
-//   - Reservations do not overlap. What is missing at Reserve is missing until Finish.
-//   - Only the owner reserves. A new owner fences the previous one. What that one has
-//     reserved by then still counts, and the new owner waits where it overlaps.
-//   - After an unknown outcome nothing is reserved until a renewal: the store fences what
-//     may still be in flight and returns what is committed.
+//   - Reservations do not overlap. Positions that are missing at Reserve are missing until Finish.
+//   - Only the owner reserves. A new owner fences the previous one. Reservations of the previous
+//     owner still count, and the new owner waits where it overlaps them.
+//   - After an unknown outcome nothing is reserved until a renewal: the store fences commits that
+//     may still be in flight and returns the committed positions.
 //   - Committed positions stay committed. If a renewal misses some, the owner fails with a
 //     *LostError. Only Replace forgets positions, and it fences the owner.
 //

@@ -17,8 +17,8 @@ import (
 
 var errStore = errors.New("the store does not answer")
 
-// A scene is a ledger and those who use it, by name. What they wait for happens in the
-// background; expect says what has come of it.
+// A scene is a ledger and its callers, by name. Callers wait in the background; expect checks
+// what they noted.
 type scene struct {
 	*testing.T
 	ledger  *Ledger
@@ -153,7 +153,7 @@ func TestRules(t *testing.T) {
 			s.reserve("a", 8, 4)
 			s.expect("a misses [10,12)")
 		},
-		"those who overlap wait, neighbours do not": func(s *scene) {
+		"overlapping callers wait, neighbours do not": func(s *scene) {
 			s.reserve("a", 40, 10)
 			s.expect("a misses [40,50)")
 			s.reserve("left", 30, 10)
@@ -168,7 +168,7 @@ func TestRules(t *testing.T) {
 			}
 			s.expect()
 		},
-		"those who waited miss what was not committed": func(s *scene) {
+		"waiting callers miss what was not committed": func(s *scene) {
 			s.reserve("a", 40, 10)
 			s.expect("a misses [40,50)")
 			s.reserve("b", 45, 10)
@@ -188,7 +188,7 @@ func TestRules(t *testing.T) {
 			s.finish("a", Committed)
 			s.expect("b misses ")
 		},
-		"who stops waiting holds nothing": func(s *scene) {
+		"a caller that stops waiting holds nothing": func(s *scene) {
 			s.reserve("a", 40, 10)
 			s.expect("a misses [40,50)")
 			s.reserve("b", 45, 10)
@@ -333,7 +333,7 @@ func TestRules(t *testing.T) {
 			s.reserve("b", 40, 10)
 			s.expect("renewed", "b misses ")
 		},
-		"who stops draining does not hold up others": func(s *scene) {
+		"a caller that stops draining does not hold up others": func(s *scene) {
 			s.reserve("a", 40, 10)
 			s.expect("a misses [40,50)")
 			s.drain("b")
@@ -353,7 +353,7 @@ func TestRules(t *testing.T) {
 			s.expect()
 			s.reserve("c", 60, 1)
 			s.expect("c: another owner has taken over the partition")
-			s.owner = s.ledger.TakeOver() // of which the replacement is not told
+			s.owner = s.ledger.TakeOver() // the replacement does not learn of it
 			s.drain("new")
 			s.reserve("d", 0, 100)
 			s.replace("e", 9, nil)
@@ -445,7 +445,7 @@ func TestRules(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, at(5, 5), at(20, 5))
 				play(s)
-				for _, cancel := range s.cancel { // ends those who still wait
+				for _, cancel := range s.cancel { // ends calls that still wait
 					cancel()
 				}
 			})

@@ -65,7 +65,7 @@ func without(rs event.Ranges, r event.Range) (rest event.Ranges) {
 	return rest
 }
 
-// commit commits ranges, of which it must have nothing.
+// commit commits ranges. No position of them may be committed yet.
 func (s *store) commit(ranges []event.Range) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *store) renew(context.Context) (event.Ranges, error) {
 	return slices.Clone(s.has), nil
 }
 
-// replace is what a person does who sets the position.
+// replace sets the position, as a person may do.
 func (s *store) replace(next uint64) (event.Ranges, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -415,8 +415,8 @@ func (m *model) finishAll() {
 }
 
 // TestAgainstModel interleaves reservations, outcomes, renewals, fences and replacements
-// step by step. A seed repeats the steps; only the order in which those continue who wait
-// for the same step may differ.
+// step by step. A seed repeats the steps; only the order in which callers that wait for the
+// same step continue may differ.
 func TestAgainstModel(t *testing.T) {
 	seed := testseed.Seed(t)
 	for i := uint64(0); i < 300 && !t.Failed(); i++ {

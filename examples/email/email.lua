@@ -3,7 +3,7 @@
 --
 --   perigee eval email.lua < events.ndjson
 
--- What stands outside main runs once, when the script is loaded.
+-- Code outside main runs once, when the script is loaded.
 local class = {
   sent = "delivery", bounce = "delivery",
   open = "engagement", click = "engagement",

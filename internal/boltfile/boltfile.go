@@ -4,9 +4,10 @@
 // A commit ends with one of two meta pages. After a sync that failed, or when the process is
 // killed before the sync, the system's memory has the new meta page and the disk may have
 // the old one. bbolt goes on from the new page, and writes over pages that only the old one
-// refers to: a power cut would leave a file of which no meta page is right. A reader sees the
-// new page, too, and would take for durable what is not. So the meta pages are written again,
-// and synced, before the first commit, and before any access after a commit that failed.
+// refers to: a power cut would leave a file without a valid meta page. A reader sees the new
+// page, too, and would take changes for durable that are not. So this package writes the meta
+// pages again and syncs them before the first commit, and before any access after a commit that
+// failed.
 //
 // Open reads all pages, because bbolt panics on a file whose pages do not belong together.
 // Values have no checksum of their own: AppendChecksum adds one.
@@ -81,7 +82,7 @@ func create(path string, options bolt.Options) error {
 	return errors.Join(db.Close(), os.Rename(fresh, path))
 }
 
-// Update is like that of bolt.DB. What a commit that failed has changed may be there
+// Update is like that of bolt.DB. The changes of a commit that failed may be there
 // afterwards.
 func (f *File) Update(change func(tx *bolt.Tx) error) error {
 	f.writing.Lock()

@@ -341,7 +341,7 @@ func printInherited() error {
 }
 
 // TestKeepDescriptors closes all descriptors of a child except the first ones and the queues of
-// Go's runtime, one of which has a high number.
+// Go's runtime. One queue has a high number.
 func TestKeepDescriptors(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

@@ -34,8 +34,8 @@ func TestLock(t *testing.T) {
 	again.Close()
 }
 
-// TestUnlockWithACopy closes a lock of which a process that is being started still has a
-// copy of the descriptor.
+// TestUnlockWithACopy closes a lock while a process that is being started still has a copy of
+// its descriptor.
 func TestUnlockWithACopy(t *testing.T) {
 	folder := t.TempDir()
 	lock, err := Lock(folder)

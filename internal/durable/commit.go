@@ -96,7 +96,7 @@ func (g *GroupCommit[C]) withdraw(r *request[C]) bool {
 	return false
 }
 
-// commitQueue is called by who has the turn.
+// commitQueue commits the queued changes. The caller has the turn.
 func (g *GroupCommit[C]) commitQueue() (err error) {
 	g.mu.Lock()
 	group := g.queue

@@ -183,8 +183,8 @@ local function open_extension()
     if kind == "userdata" and getmetatable(v) ~= marker and is_container(v) then return "table" end
     return kind
   end
-  -- Coroutines are those that the script sees. What an abandoned coroutine has left open ends with
-  -- the event, so no collection is needed to find abandoned ones.
+  -- Coroutines are those that the script sees. Transactions and locks of an abandoned coroutine end
+  -- with the event, so no collection is needed to find abandoned ones.
   local environment = setmetatable({pcall = pcall, next = globals.next, type = type_of, collectgarbage = false,
     coroutine = globals.coroutine}, {__index = _G})
   extension.collect = extension.collect and collectgarbage or nil

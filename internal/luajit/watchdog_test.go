@@ -22,8 +22,8 @@ func TestLateCountsProcessorTime(t *testing.T) {
 		{"used up", after(101*time.Millisecond, 100*time.Millisecond), true},
 		{"hardly ran", after(900*time.Millisecond, 30*time.Millisecond), false},
 		{"starved for too long", after(starvedFactor*limit, 30*time.Millisecond), true},
-		{"nobody knows, within", instant{began.clock.Add(99 * time.Millisecond), -1}, false},
-		{"nobody knows, used up", instant{began.clock.Add(limit), -1}, true},
+		{"unknown, within", instant{began.clock.Add(99 * time.Millisecond), -1}, false},
+		{"unknown, used up", instant{began.clock.Add(limit), -1}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := test.now.exceeds(began, limit); got != test.want {

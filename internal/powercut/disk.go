@@ -476,7 +476,7 @@ func (d *disk) rename(c *call, fromAt, from, toAt, to int) error {
 		return nil
 	}
 	if fromDir == nil || dir == nil || file == nil {
-		return fmt.Errorf("%s of %s to %s, of which one is not recorded", c.name, oldPath, newPath)
+		return fmt.Errorf("%s of %s to %s: one of the two is not recorded", c.name, oldPath, newPath)
 	}
 	delete(fromDir.entries, fromName)
 	dir.entries[name] = file

@@ -248,8 +248,8 @@ func build(t testing.TB, entries []leftEntry) (folder string) {
 	return folder
 }
 
-// tempDir is like t.TempDir, in memory if there is a file system for that: what stands there
-// is not to survive anything.
+// tempDir is like t.TempDir, in memory if there is a file system for that: its files
+// need not survive anything.
 func tempDir(t testing.TB) string {
 	const memory = "/dev/shm"
 	folder, err := os.MkdirTemp(memory, "powercut-")

@@ -50,8 +50,8 @@ func sync(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// appendLog appends lines of 100 bytes to a file, of which the last counts only if it is
-// whole, and syncs what it is told to sync.
+// appendLog appends lines of 100 bytes to a file, and syncs what it is told to sync. The last
+// line counts only if it is whole.
 func appendLog(syncFile, syncFolder, syncParent bool) func(folder string) error {
 	return func(folder string) error {
 		folder = filepath.Join(folder, "made", "here")

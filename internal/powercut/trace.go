@@ -11,7 +11,7 @@ import (
 )
 
 // tracedCalls are those that change files or names, those that say to which file a descriptor
-// belongs and where it stands in it, and those that begin threads and processes.
+// belongs and its offset there, and those that begin threads and processes.
 const tracedCalls = "open,openat,creat,close,dup,dup2,dup3,fcntl,read,lseek," +
 	"write,writev,pwrite64,pwritev,pwritev2,truncate,ftruncate,fallocate,mmap,copy_file_range,sendfile,splice," +
 	"rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat,mkdir,mkdirat,rmdir," +
@@ -152,8 +152,8 @@ func (c *call) number(i int) (int64, error) {
 	return n, nil
 }
 
-// descriptor returns the descriptor of an argument such as 5</a/path>; its number is -1 if it
-// is none.
+// descriptor returns the descriptor of an argument such as 5</a/path>; its number is -1 if the
+// argument is not a descriptor.
 func (c *call) descriptor(i int) descriptor {
 	text, _, _ := strings.Cut(c.arg(i), "<")
 	n, err := strconv.Atoi(text)

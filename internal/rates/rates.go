@@ -84,7 +84,7 @@ type Sink struct {
 	P99  time.Duration `json:"p99"`
 }
 
-// newPipeline computes rates from the samples of a pipeline, of which there is one at least.
+// newPipeline computes rates from the samples of a pipeline. There is at least one sample.
 func newPipeline(samples []sample) Pipeline {
 	last := len(samples) - 1
 	now, before := &samples[last], &samples[max(0, last-window)]

@@ -1,5 +1,5 @@
 // Package scaffold makes the files of a new project: a configuration, a script, events, a test, and
-// definitions for editors. What the events look like decides columns, types, and the script.
+// definitions for editors. The events decide its columns, types, and script.
 //
 // It knows each kind of source and sink by name, and writes settings that work with a server on
 // this machine; variables of the environment name another one. Its functions are safe for

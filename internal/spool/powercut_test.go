@@ -34,7 +34,7 @@ var tiny = func() Options {
 
 // appendAndTrim appends entries, several at a time, trims, and opens the spool again, both
 // closed and not. It prints the ID of the spool, what is stored once Append has returned,
-// and before a trim up to where it trims. What fails is repeated: Append under the same key,
+// and before a trim up to where it trims. It repeats calls that fail: Append under the same key,
 // on a spool that was opened again.
 func appendAndTrim(folder string) error {
 	runtime.LockOSThread() // strace counts calls by thread
@@ -231,8 +231,8 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. What was
-// stored may be gone. The spool opens, or says which file is damaged; it has only what was
+// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. Stored
+// entries may be gone. The spool opens, or says which file is damaged; it has only what was
 // written, once and whole, and goes on.
 func TestLyingSync(t *testing.T) {
 	for _, from := range []int{1, 20} {

@@ -61,7 +61,7 @@ func (r *Reader) openSegment() error {
 	return nil
 }
 
-// A syncedPart reads a segment up to where it is synced. What lies behind may
+// A syncedPart reads a segment up to where it is synced. Bytes after that may
 // still be cut off and written again.
 type syncedPart struct {
 	spool   *Spool

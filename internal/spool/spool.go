@@ -218,8 +218,8 @@ func (s *Spool) admit(e *Entry, next uint64, now time.Time) (Receipt, error) {
 }
 
 // write writes and syncs frames at the end of the active segment. When that fails, it
-// cuts off what it wrote. When the sync failed, nobody knows what is on disk, and the spool
-// takes nothing more until it is opened again.
+// cuts off what it wrote. When the sync failed, the contents of the disk are unknown, and the
+// spool takes nothing more until it is opened again.
 func (s *Spool) write(frames []byte) error {
 	if _, err := s.file.WriteAt(frames, s.active.bytes); err != nil {
 		if truncateErr := s.file.Truncate(s.active.bytes); truncateErr != nil {

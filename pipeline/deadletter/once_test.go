@@ -26,8 +26,8 @@ type world struct {
 
 var errKilled = errors.New("killed")
 
-// TestEachRowIsWrittenOnce runs events of which some fail in the script, and of some the
-// sink rejects a row. Between any two steps the process may be killed, letters may be
+// TestEachRowIsWrittenOnce runs events. Some fail in the script, and the sink rejects a row of
+// others. Between any two steps the process may be killed, letters may be
 // retried and the script may be repaired. At the end each row was written once.
 func TestEachRowIsWrittenOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

@@ -159,8 +159,8 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. What was
-// stored may be gone. The store opens, or says that it is damaged; it has only letters that were
+// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. Stored
+// letters may be gone. The store opens, or says that it is damaged; it has only letters that were
 // stored, once and whole, and goes on.
 func TestLyingSync(t *testing.T) {
 	for _, from := range []int{1, 20} {

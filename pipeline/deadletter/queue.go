@@ -43,7 +43,7 @@ func newBatchName() []byte {
 	return []byte(retryPrefix + hex.EncodeToString(random[:]))
 }
 
-// onlySink stands in a letter of a row from before letters named their sink: it
+// onlySink is the sink in letters of rows from before letters named their sink: it
 // means the only sink that the pipeline had.
 const onlySink = "?"
 

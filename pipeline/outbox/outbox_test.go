@@ -28,8 +28,8 @@ func closed(t *testing.T, s *Store) {
 	}
 }
 
-// entryOf returns an entry with two outputs of the same documents, of which one has
-// columns, and a third output of other documents.
+// entryOf returns an entry with two outputs of the same documents, one with columns and one
+// without, and a third output of other documents.
 func entryOf(pipeline, partition string, first uint64) *Entry {
 	spec := []event.Column{{Name: "n", Path: []string{"a", "n"}, Type: event.Int64, Required: true}, {Name: "s", Path: []string{"s"}, Type: event.String}}
 	e := &Entry{

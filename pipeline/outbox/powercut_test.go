@@ -26,8 +26,8 @@ const powercutFolder = "OUTBOX_POWERCUT"
 const short = "OUTBOX_SHORT=yes"
 
 // putAndRemove stores and removes entries in the data folder that it makes. It prints what
-// is stored once Put has returned, and what is removed once Remove has. What fails is
-// repeated on the open store, and then on one that is opened again.
+// is stored once Put has returned, and what is removed once Remove has. It repeats
+// calls that fail on the open store, and then on one that is opened again.
 func putAndRemove(folder string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	entries := uint64(25)
@@ -141,8 +141,8 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. What was
-// stored may be gone. The outbox opens, or says that it is damaged; it has only entries that
+// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. Stored
+// entries may be gone. The outbox opens, or says that it is damaged; it has only entries that
 // were stored, once and whole, and goes on.
 func TestLyingSync(t *testing.T) {
 	for _, from := range []int{1, 12} {

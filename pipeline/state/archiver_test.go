@@ -86,8 +86,8 @@ func (b *bed) snapshot(u *Unit) SnapshotResult {
 	return made
 }
 
-// TestRestoreWithoutCopy opens a unit on machines without a copy, of which the archive has segments
-// only, a snapshot only, and both.
+// TestRestoreWithoutCopy opens units on machines without a copy. The archive has only segments of
+// one, only a snapshot of another, and both of a third.
 func TestRestoreWithoutCopy(t *testing.T) {
 	for name, prepare := range map[string]func(b *bed, u *Unit){
 		"segments":              func(b *bed, u *Unit) { b.count(u, 0, 30, 1) },

@@ -36,8 +36,8 @@ func (b *bed) expectFolder() {
 	}
 }
 
-// TestMove sets a unit to notes of which only the home, only the archive, and both have what leads there,
-// and goes on. Another machine restores what was set.
+// TestMove sets a unit to notes that only the home, only the archive, or both lead to, and goes on.
+// Another machine restores the state that was set.
 func TestMove(t *testing.T) {
 	for name, test := range map[string]struct {
 		note    uint64
@@ -87,7 +87,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// archivedWithSnapshot makes 30 notes, of which the home keeps the last, and a snapshot of note 20.
+// archivedWithSnapshot makes 30 notes and a snapshot of note 20. The home keeps the last note.
 func archivedWithSnapshot(b *bed, u *Unit) {
 	b.count(u, 0, 20, 1)
 	b.snapshot(u)
@@ -95,7 +95,7 @@ func archivedWithSnapshot(b *bed, u *Unit) {
 	b.closeTrimmed(u)
 }
 
-// keptInPart makes 30 notes, of which the archive has the first 20, and the home those from 20 on.
+// keptInPart makes 30 notes. The archive has the first 20, and the home has those from 20 on.
 func keptInPart(b *bed, u *Unit) {
 	b.count(u, 0, 20, 1)
 	b.closeTrimmed(u)

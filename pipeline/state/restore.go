@@ -55,7 +55,7 @@ func findBase(ctx context.Context, store *archive.Unit, h *archive.History, t *t
 			continue
 		}
 		parts, found, err := t.has(ctx, chain, s.Applied)
-		if err == nil && found { // notes of which it has parts must be of this history as well
+		if err == nil && found { // it may have parts of later notes: they must be of this history as well
 			_, found, err = t.has(ctx, chain, s.Begun)
 		}
 		if err != nil {

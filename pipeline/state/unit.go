@@ -1,7 +1,7 @@
 // Package state keeps the state of a pipeline's script: trees of nodes that the script reads
 // and changes, and that are as exact as its rows.
 //
-// A Unit is one tree. What a delivery changes in it is a delta. The home, one of the
+// A Unit is one tree. A delta is the changes of a delivery in it. The home, one of the
 // pipeline's sinks, commits a note with the delta in the transaction of rows and range, so
 // that after a crash the state is that of exactly the events that the home has. The copy, a
 // folder of the node database on this machine, takes committed deltas in memory at once and

@@ -299,7 +299,7 @@ func (h damagedHome) ReadNotes(ctx context.Context, name string, from uint64, vi
 	return h.UnitStore.ReadNotes(ctx, name, from, h.damaging(visit))
 }
 
-// damaging returns a visit of notes of which one is damaged.
+// damaging returns a visit of notes that finds one damaged.
 func (h damagedHome) damaging(visit func(*sink.Note) error) func(*sink.Note) error {
 	return func(n *sink.Note) error {
 		if n.Number == h.number {

@@ -159,7 +159,7 @@ func TestNull(t *testing.T) {
 }
 
 // TestColumnsInOrder: a column sees those before it and nothing that another
-// did to its row; a field of the same name is replaced where it stands.
+// did to its row; a field of the same name is replaced in its place.
 func TestColumnsInOrder(t *testing.T) {
 	s := behind(t, "", oneSink,
 		code(t, "a", event.Int64, "function main(row) row.b = 'spoilt' row.x = 1 return row.n + 1 end"),

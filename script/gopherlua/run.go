@@ -42,8 +42,7 @@ func (r *run) runEvents(ctx context.Context) error {
 	return nil
 }
 
-// startMachine prepares the machine for the batch, of which so much time was spent
-// waiting.
+// startMachine prepares the machine for the batch, which has waited for the given time.
 func (r *run) startMachine(ctx context.Context, waited time.Duration) {
 	r.machine.ctx, r.machine.deadline.waited = ctx, waited
 	r.machine.deadline.stopWith(ctx)

@@ -17,8 +17,8 @@ import (
 // can ever be unloaded.
 func Loaded() int { return loaded.len() }
 
-// loaded is what this process has loaded, by the contents of the file. It stands
-// for the whole process as the linker's own list does.
+// loaded is the plugins that this process has loaded, by the contents of the file. It is
+// global, as the linker's own list is.
 var loaded registry
 
 type registry struct {

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// pin makes a copy of the plugin's go.mod in temporary, in which every module
-// that this binary has too stands in this binary's version. It returns the
-// flags with which the go command uses it.
+// pin makes a copy of the plugin's go.mod in temporary. Modules that this binary has
+// too get this binary's version there. It returns the flags with which the go command
+// uses the copy.
 func (b *build) pin(ctx context.Context, temporary string) ([]string, error) {
 	module, err := b.goTool(ctx, "env", "GOMOD")
 	if err != nil {
@@ -42,7 +42,7 @@ func (b *build) pin(ctx context.Context, temporary string) ([]string, error) {
 }
 
 // copyModule copies a go.mod and its go.sum. With -modfile, the go command still
-// takes relative paths from where the module stands.
+// resolves relative paths from the folder of the module.
 func copyModule(module, copied string) error {
 	for _, suffix := range []string{".mod", ".sum"} {
 		content, err := os.ReadFile(strings.TrimSuffix(module, ".mod") + suffix)

@@ -172,7 +172,7 @@ func (fn *Function) Invoke(ctx context.Context, args ...any) ([]any, error) {
 }
 
 // InvokeInto is Invoke without allocations: it takes the arguments from args and
-// puts the results into results, of which either may be nil.
+// puts the results into results. Either may be nil.
 func (fn *Function) InvokeInto(ctx context.Context, args, results *Values) error {
 	_, err := fn.call(ctx, args, func(encoded []byte) ([]any, error) {
 		if results != nil {

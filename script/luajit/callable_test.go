@@ -334,7 +334,7 @@ func TestInvokeInto(t *testing.T) {
 	}
 }
 
-// TestEqualScriptsShareVMs by what they are, and not by who loads them.
+// TestEqualScriptsShareVMs loads scripts. Those with equal code and limits share VMs.
 func TestEqualScriptsShareVMs(t *testing.T) {
 	vms := pool.New(pool.Settings{})
 	load := func(text string, limits script.Limits) *luajit.CallableScript {

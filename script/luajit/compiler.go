@@ -27,7 +27,7 @@ type Uncovered struct {
 	File        string
 	Line        int
 	Reason      string // as LuaJIT words it
-	Explanation string // for those who do not know LuaJIT
+	Explanation string // for readers that do not know LuaJIT
 	Count       int    // of attempts
 	Minor       bool   // the compiler goes on elsewhere, and little is lost
 }

@@ -76,8 +76,8 @@ func (p *program) joinPool(ctx context.Context, use string, open opener) error {
 	return nil
 }
 
-// key is the same for programs whose VMs are. Those that require files of their own
-// share none: what stands in a file may change. Neither do those in a trial.
+// key is the same for programs whose VMs are the same. Programs that require files of
+// their own share none, because a file may change. Neither do those in a trial.
 func (p *program) key(use string) string {
 	h := sha256.New()
 	add := func(v ...any) { _, _ = fmt.Fprintf(h, "%q\n", fmt.Sprintf("%#v", v)) } // never fails

@@ -50,8 +50,7 @@ func (s *Script) FinishRows(ctx context.Context, in *event.Batch, rows *event.Ou
 	return r.result.Finish(in.Len())
 }
 
-// copyRows is all that there is to do for a batch of which nothing came but rows for one
-// sink, without columns.
+// copyRows completes a batch whose only results are rows for one sink without columns.
 func copyRows(e *engine, in *event.Batch, res *event.Result) {
 	data, ends, from, dropped := e.Rows()
 	out := &res.Outputs[0]

@@ -242,7 +242,7 @@ func (m *model) fail() {
 	}
 }
 
-// settle lets everybody run as far as he comes, and takes over who got what.
+// settle lets all callers run until they wait, and notes the VMs that they got.
 func (m *model) settle(mayEnd bool) {
 	synctest.Wait()
 	m.resuming = slices.DeleteFunc(m.resuming, func(c *caller) bool {

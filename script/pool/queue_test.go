@@ -2,8 +2,8 @@ package pool
 
 import "testing"
 
-// TestQueue: callers are served in the order of their numbers, also those that come back, and
-// nobody is woken who does not wait, or while another is awake.
+// TestQueue: callers are served in the order of their numbers, also those that come back. The
+// queue wakes only waiting callers, and no caller while another is awake.
 func TestQueue(t *testing.T) {
 	q := &queue{}
 	expect := func(when string, wake bool, length int32) {

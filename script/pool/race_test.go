@@ -78,8 +78,8 @@ func race(t *testing.T, s Settings) {
 	}
 }
 
-// TestLeaveClosesUnderTheLock: who holds the lock does not see a group close meanwhile. Otherwise
-// Leave and the last VM that is closed would both report the group empty, which is a panic.
+// TestLeaveClosesUnderTheLock: no group closes while a caller holds the lock. Otherwise Leave and
+// the last VM that is closed would both report the group empty, which is a panic.
 func TestLeaveClosesUnderTheLock(t *testing.T) {
 	p := New(Settings{})
 	g := p.Join("key", func() Maker { return &fakes{wrong: func(text string) { t.Error(text) }} })
@@ -148,7 +148,7 @@ func use(t *testing.T, g *Group, random *rand.Rand) int64 {
 	return 1
 }
 
-// TestNobodyStarves: who waits gets a VM although another never stops using it.
+// TestNobodyStarves: a waiting caller gets a VM although another caller never stops using it.
 func TestNobodyStarves(t *testing.T) {
 	p := New(Settings{Core: 1, Max: 1})
 	g := p.Join("key", func() Maker {

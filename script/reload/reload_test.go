@@ -62,7 +62,7 @@ func (c counted) Close() error {
 	return c.Script.Close()
 }
 
-// What scripts may take: little where a test waits for an endless one, and a lot
+// The limits of scripts: low where a test waits for an endless one, and high
 // where a machine short of processors must not fail it.
 var (
 	quick   = script.Limits{EventTime: 50 * time.Millisecond, BatchTime: 200 * time.Millisecond}

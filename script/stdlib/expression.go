@@ -398,7 +398,7 @@ func (m *matcher) findAll(s string, limit int, found func(at []int) error) error
 // A replacement is the parsed form of a template: texts and groups in turns.
 type replacement struct {
 	texts  []string // one more than groups
-	groups [][]int  // the groups of a name, of which the first counts that took part in the match
+	groups [][]int  // the groups of a name; the first that took part in the match counts
 	tries  int      // so many groups are looked at in a match
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// What a script may log: so many lines at once, and so many a second for longer.
+// The lines that a script may log: linesBurst at once, and linesSecond a second for longer.
 const (
 	linesBurst  = 200
 	linesSecond = 20

@@ -36,19 +36,19 @@ var windowModule = Module{
 		{"limit", "name: string; options: table", "limit limit", "a token bucket for each key: at most `count` at once, refilled evenly within `seconds`"},
 	},
 	Objects: []Object{
-		{"windows", "What window.tumbling and window.session return.", []Function{
+		{"windows", "The object that window.tumbling and window.session return.", []Function{
 			{"add", "key: string|number; value?: string|number|boolean; time?: number", "boolean added", "adds a value to the key's window; `false` if the event is late, because its window has already been completed"},
 			{"completed", "", "table[] rows", "the windows that have ended since, each once: `{key, from, to, count, sum, min, max, first, last}`. At most 1,000; the next call returns the others"},
 			{"get", "key: string|number", "table? row", "the key's latest window, which is not complete yet, in the same form; `nil` if there is none"},
 		}},
-		{"join", "What window.join returns.", []Function{
+		{"join", "The object that window.join returns.", []Function{
 			{"add", `side: "left"|"right"; key: string|number; value: any; time?: number`, "any[]? matches", "keeps a value, and returns the values of the other side that match it; `nil` if the event is late"},
 			{"completed", "", "table[] rows", "the values that have found no match in time, each once: `{side, key, value, time}`. At most 1,000"},
 		}},
-		{"dedupe", "What window.dedupe returns.", []Function{
+		{"dedupe", "The object that window.dedupe returns.", []Function{
 			{"first", "id: string|number; time?: number", "boolean? first", "`true` for the first event with the id, `false` for its duplicates, `nil` if the event is too late to tell"},
 		}},
-		{"limit", "What window.limit returns.", []Function{
+		{"limit", "The object that window.limit returns.", []Function{
 			{"take", "key: string|number; tokens?: number; time?: number", "boolean taken; number seconds", "takes a token, or several, and returns `true` and 0. If the bucket has too few, it takes none, and returns `false` and the seconds until it has"},
 		}},
 	},

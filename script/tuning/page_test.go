@@ -188,6 +188,6 @@ func TestPageIsWhole(t *testing.T) {
 		t.Errorf("%d scripts end in the page", n)
 	}
 	if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
-		t.Error("the page has a number that is none")
+		t.Error("the page has NaN or Inf")
 	}
 }

@@ -105,7 +105,7 @@ func TestServe(t *testing.T) {
 	}
 	for _, r := range readings {
 		if r.Runs < 1 || r.Events != 3*r.Runs || r.Failed != r.Runs {
-			t.Errorf("%d runs with %d events, of which %d failed", r.Runs, r.Events, r.Failed)
+			t.Errorf("%d runs with %d events, %d of them failed", r.Runs, r.Events, r.Failed)
 		}
 		if r.VMs != 1 || r.Took < j.Slice || r.Peak == 0 || r.P50 <= 0 || r.P50 > r.P99 || r.P99 > r.Max {
 			t.Errorf("%+v", r)

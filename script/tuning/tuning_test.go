@@ -69,7 +69,7 @@ func (p *phasedScript) Run(ctx context.Context, in *event.Batch, res *event.Resu
 }
 
 // TestWhatCountsOfARound: events count if their batch completes in the window, and latencies also
-// after it. What completes during the warm-up does not count.
+// after it. Events that complete during the warm-up do not count.
 func TestWhatCountsOfARound(t *testing.T) {
 	loaded, err := passthrough.Language().Load(t.Context(), script.Code{}, script.Options{Sinks: []script.Sink{{}}})
 	if err != nil {
@@ -206,7 +206,7 @@ func TestSetups(t *testing.T) {
 	}
 }
 
-// TestProgress counts the steps of a run, of which each is told before it is done.
+// TestProgress counts the steps of a run. Each is reported before it is done.
 func TestProgress(t *testing.T) {
 	var got []string
 	r := trialRun{Trial: &Trial{Progress: func(done, total int, doing string) {
@@ -257,7 +257,7 @@ func TestLinesOfTheScript(t *testing.T) {
 	for _, test := range []struct {
 		file   string
 		line   int
-		source string // "" if the line is none of the script
+		source string // "" if the line is not in the script
 	}{
 		{"/x/y/script.lua", 1, "first"}, {"...y/script.lua", 2, "second"}, {"/x/y/script.lua", 3, "third"},
 		{"/x/y/script.lua", 0, ""}, {"/x/y/script.lua", 4, ""}, {"/x/y/other.lua", 1, ""},

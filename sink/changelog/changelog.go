@@ -183,7 +183,7 @@ func (s *Sink) Positions(ctx context.Context) (map[string]event.Ranges, error) {
 	return all, err
 }
 
-// SetPosition implements sink.PositionStore. What remains keeps its fingerprints.
+// SetPosition implements sink.PositionStore. Ranges that remain keep their fingerprints.
 func (s *Sink) SetPosition(ctx context.Context, partition string, next uint64) error {
 	p := &partitionStore{sink: s, name: partition, token: newToken()}
 	return s.store.commit(ctx, func(tx *bolt.Tx) (refused, err error) {

@@ -203,7 +203,7 @@ func (s *Sink) sealByAge(j *journal) {
 		for {
 			next, err := j.sealIfAged()
 			if err != nil {
-				s.log.Warn("sealing a file by its age failed; it is tried again", "folder", s.files.folder, "error", err)
+				s.log.Warn("sealing a file by its age failed, will retry", "folder", s.files.folder, "error", err)
 				next = min(s.files.ageMax, time.Minute)
 			}
 			select {

@@ -43,8 +43,8 @@ func newMode(folder, mode string) (*Sink, error) {
 	return New(sink.Env{Pipeline: "p", Log: slog.New(slog.DiscardHandler)}, c)
 }
 
-// writeAndEnd writes batches of two partitions in several runs, of which one ends without
-// Close. It prints each range once Write has returned, and repeats what fails.
+// writeAndEnd writes batches of two partitions in several runs. One run ends without Close. It
+// prints each range once Write has returned, and repeats writes that fail.
 func writeAndEnd(folder, mode string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	next := map[string]uint64{}
@@ -175,8 +175,8 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. What was
-// written may be gone, and a file may have holes, which are no rows. The sink goes on, or says
+// TestLyingSync has syncs do nothing and say that all is well, and cuts the power. Written
+// rows may be gone, and a file may have holes, which are no rows. The sink goes on, or says
 // which file is damaged. Each row that is in a file was written, and is there once.
 func TestLyingSync(t *testing.T) {
 	for _, from := range []int{1, 20} {
@@ -365,7 +365,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		next++
 		if info, err := s.journal.data.Stat(); err != nil || info.Size() != s.journal.state.Size {
-			t.Errorf("the open file has %d bytes, of which %d count, %v", info.Size(), s.journal.state.Size, err)
+			t.Errorf("the open file has %d bytes, want the %d that count, %v", info.Size(), s.journal.state.Size, err)
 		}
 	}
 	if err := errors.Join(w.Close(), s.Close()); err != nil {

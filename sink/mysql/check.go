@@ -8,8 +8,8 @@ import (
 	"github.com/perigeedb/perigee/sink/internal/sqlsink"
 )
 
-// check prepares the statements that a writer runs, for which the server looks at
-// names and grants, and runs none of them.
+// check prepares the statements that a writer runs, and runs none of them. The server checks
+// names and grants when it prepares them.
 func (s *Sink) check(ctx context.Context) error {
 	err := s.Connect(ctx, func(c sqlsink.Conn) error { return s.checkOn(ctx, c.(conn)) })
 	return s.store.Explain("checking table "+s.config.Table, err)

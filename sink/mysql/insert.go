@@ -316,7 +316,7 @@ func (p *partition) gather(b *batch, rows []int, limit int, format *sqlsink.Form
 	return len(rows), nil
 }
 
-// findRejected finds the rows for which the server rejected a batch with cause.
+// findRejected finds the rows that made the server reject a batch with cause.
 func (p *partition) findRejected(ctx context.Context, s *session, b *batch, cause error) error {
 	if err := p.CheckOwned(ctx, s.conn); err != nil {
 		return err

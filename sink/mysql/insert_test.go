@@ -85,8 +85,8 @@ func TestArraysOfHugeRows(t *testing.T) {
 	}
 }
 
-// TestArraysAreForbidden gives arrays up where the server, or what stands before
-// it, says that it does not know them. A trigger says so, the first time.
+// TestArraysAreForbidden gives arrays up where the server, or a proxy before it, does not
+// know them. A trigger raises the error, the first time.
 func TestArraysAreForbidden(t *testing.T) {
 	g := newTarget(t, named(20)...)
 	w := g.open()

@@ -9,7 +9,7 @@ import (
 
 const comBulk = 0xfa
 
-// newProxy stands before server. The server commits when it has a packet that ends
+// newProxy returns a proxy before server. The server commits when it has a packet that ends
 // in COMMIT. Arrays count as commits too, so that a fault can hit them: it loses more.
 func newProxy(t *testing.T, server string) *sinktest.Proxy {
 	return sinktest.NewProxy(t, server, func() sinktest.Wire {

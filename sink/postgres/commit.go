@@ -154,7 +154,7 @@ func (c *conn) send(ctx context.Context, b *batch, data bool) error {
 
 const savepoint = "perigee"
 
-// findRejected finds the rows for which the server rejected a batch with cause.
+// findRejected finds the rows that made the server reject a batch with cause.
 func (p *partition) findRejected(ctx context.Context, c *conn, b *batch, rows *positions.Rows, cause error) error {
 	rollBack(ctx, c)
 	if err := p.CheckOwned(ctx, c); err != nil {

@@ -224,7 +224,7 @@ func escapeText(to []byte, v *event.Vector, row int) ([]byte, error) {
 	return append(to, text[plain:]...), nil
 }
 
-// escapes are what stands after a backslash for a byte that can't stand alone.
+// escapes are the bytes after a backslash for bytes that need an escape.
 var escapes = [256]byte{'\n': 'n', '\r': 'r', '\t': 't', '\\': '\\'}
 
 // A revocable reader reads data until it is revoked: when a connection ends, the

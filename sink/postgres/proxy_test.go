@@ -7,7 +7,7 @@ import (
 	"github.com/perigeedb/perigee/sink/sinktest"
 )
 
-// newProxy stands before server. The server commits when it has the end of the
+// newProxy returns a proxy before server. The server commits when it has the end of the
 // rows: it has had the rest of the transaction before. A transaction without rows, such
 // as a compaction, is one query that ends in COMMIT.
 func newProxy(t *testing.T, server string) *sinktest.Proxy {

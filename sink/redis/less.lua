@@ -1,4 +1,4 @@
--- Stands before the scripts that compare positions: numbers of 64 bits do not fit Lua's, so
+-- Prefix of the scripts that compare positions: numbers of 64 bits do not fit Lua's, so
 -- they are compared by length and digits.
 local function less(a, b) -- luacheck: ignore 211
   if #a ~= #b then return #a < #b end

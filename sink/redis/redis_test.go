@@ -279,7 +279,7 @@ func TestFaultsThatStay(t *testing.T) {
 	}
 }
 
-// TestCheckOfUnits: a user who lacks a command for the state of a pipeline is found where there is one.
+// TestCheckOfUnits: the check finds a user who lacks a command for the state of a pipeline.
 func TestCheckOfUnits(t *testing.T) {
 	server := testserver.Redis(t)
 	do(t, dial(t, server.Address()), "ACL", "SETUSER", "writer", "on", ">w", "~*", "+@all", "-hmget")
@@ -371,7 +371,7 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// newProxy stands before server. Scripts commit; the answer to one comes at once.
+// newProxy returns a proxy before server. Scripts commit; the answer to one comes at once.
 func newProxy(t *testing.T, server string) *sinktest.Proxy {
 	return sinktest.NewProxy(t, server, func() sinktest.Wire {
 		return sinktest.Wire{

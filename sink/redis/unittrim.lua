@@ -1,6 +1,6 @@
 -- Forgets up to 1000 notes before a number, never the last one, and returns how many it forgot.
 -- Returns FENCED if the unit has another owner.
--- KEYS: unit, notes. ARGV: epoch, number, length of what stands before the data of a note.
+-- KEYS: unit, notes. ARGV: epoch, number, length of the head before the data of a note.
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
   return 'FENCED'
 end

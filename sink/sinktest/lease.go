@@ -40,7 +40,7 @@ func (t *testEnv) newWorker(pipeline, name string) *worker {
 	return &worker{leases, t, name}
 }
 
-// askFor asks for one partition and returns who holds it then.
+// askFor asks for one partition and returns its holder.
 func (w *worker) askFor(partition string, d time.Duration) (holder string, err error) {
 	holders, err := w.AcquireLeases(w.t.ctx, []string{partition}, w.name, d)
 	if err != nil || len(holders) != 1 {
@@ -197,8 +197,8 @@ func (w *worker) acquireAll(partitions []string, want func(i int) *worker) (took
 	return took
 }
 
-// thousandsOfLeases renews all leases of a worker that has many in time, and says of each who
-// holds it.
+// thousandsOfLeases renews all leases of a worker that has many in time, and reports the holder of
+// each.
 func thousandsOfLeases(t *testEnv) {
 	const count, every = 10_000, 1000
 	one, two := t.newWorker("p", "one"), t.newWorker("p", "two")
@@ -302,7 +302,7 @@ func leasesDoNotMix(t *testEnv) {
 	second.acquire("c", longLease, first)
 }
 
-// leaseLeavesRangesAlone: a lease says who should work, and opening alone fences.
+// leaseLeavesRangesAlone: a lease decides which worker should work; only opening fences.
 func leaseLeavesRangesAlone(t *testEnv) {
 	one, two := t.newWorker("p", "one"), t.newWorker("p", "two")
 	one.acquire("a", shortLease, one)
@@ -329,8 +329,8 @@ func heartbeatCounts(t *testEnv) {
 	one.expectWorkers(longLease, 1)
 	two.expectWorkers(longLease, 2)
 
-	// Who says nothing any more is not counted. On a busy machine one who has just said so
-	// may be late already.
+	// A worker without heartbeats is not counted. On a busy machine a heartbeat may already be
+	// late when the next call counts it.
 	for said := false; !said; {
 		began := time.Now()
 		n, err := two.Heartbeat(t.ctx, two.name, shortLease)

@@ -110,8 +110,8 @@ func positionIsSet(t *testEnv) {
 	t.expectCommitted("a", nil)
 }
 
-// setPositionKeepsFingerprints: those of what is before the position still
-// stand, so that the source can make sure of it.
+// setPositionKeepsFingerprints: the fingerprints of events before the position
+// remain, so that the source can compare them.
 func setPositionKeepsFingerprints(t *testEnv) {
 	k := t.openPositions("p")
 	w := t.openWriter("p", "a")

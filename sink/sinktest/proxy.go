@@ -23,7 +23,7 @@ type Wire struct {
 	Answered func(reply []byte) bool  // it has committed, or has said that it can't
 }
 
-// A Proxy stands between a sink and its server and cuts one connection.
+// A Proxy relays between a sink and its server and cuts one connection.
 type Proxy struct {
 	net.Listener
 	Late chan struct{} // closed by the test: deliver what was delayed

@@ -63,7 +63,7 @@ func manyCommitsComeBack(t *testEnv) {
 }
 
 // compactionSparesNeighbours compacts small ranges between two that keep entries of their own,
-// at positions of which some differ by less than a double can tell.
+// at positions that differ by less than a double can tell.
 func compactionSparesNeighbours(t *testEnv) {
 	w := t.openWriter("p", "a")
 	var want event.Ranges
@@ -147,8 +147,7 @@ func overlappingLanes(t *testEnv) {
 }
 
 // lostConnections cuts connections at the commits of writes, before the server has them
-// and before its reply arrives. What is retried is sometimes cut otherwise than the first
-// time.
+// and before its reply arrives. Some retries have other boundaries than the first attempt.
 func lostConnections(t *testEnv) {
 	if t.place.Proxy == nil {
 		t.Skip("the kind has no connections")

@@ -82,7 +82,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 	run(t, place, true)
 }
 
-// RunVariant runs the suite for a kind for which Run has run with other settings. These change
+// RunVariant runs the suite for a kind after Run has run it with other settings. These change
 // how the sink writes rows or how it connects. Unless tests are long, RunVariant leaves out what
 // does not depend on that: leases, and units beyond the notes written with rows.
 func RunVariant(t *testing.T, place func(t *testing.T) Place) {

@@ -98,7 +98,7 @@ func takeoverInsideTransaction(t *testEnv) {
 		t.Errorf("a write that was inside its transaction returned %v, want ErrFenced", err)
 	}
 	if fresh.committed.Has(10) {
-		t.Errorf("the new owner is told %v, of which [10,20) was not committed", fresh.committed)
+		t.Errorf("the new owner is told %v, but [10,20) was not committed", fresh.committed)
 	}
 	t.expectRows(rangesOf(rangeAt(0, 10)))
 	fresh.write(10, 10)

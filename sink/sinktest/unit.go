@@ -273,7 +273,7 @@ func noteOfPartlyCommittedRange(t *testEnv) {
 	for _, r := range []event.Range{rangeAt(5, 3), rangeAt(0, 7), rangeAt(10, 4), rangeAt(14, 2), rangeAt(6, 20)} {
 		for range 2 {
 			if err := u.writeNote(u.makeEvents(r.First, r.Count), makeNote(3, noteSize(3))); !event.IsPermanent(err) {
-				t.Errorf("a note of %v, of which a part is committed, returned %v, want a permanent error", r, err)
+				t.Errorf("a note of %v, partly committed, returned %v, want a permanent error", r, err)
 			}
 		}
 	}
@@ -554,7 +554,7 @@ func unitTakeoversRace(t *testEnv) {
 	for _, n := range written {
 		sum += n
 	}
-	// Who commits a note may learn that it is fenced instead.
+	// A writer may learn that it is fenced instead of the outcome of its commit.
 	if last != until || uint64(sum) > last {
 		t.Errorf("the last note is %d, want %d, and %d were acknowledged", last, until, sum)
 	}

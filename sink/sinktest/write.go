@@ -29,7 +29,7 @@ func (t *testEnv) expectCommitted(partition string, want event.Ranges) {
 	have := t.committedRanges("p", partition)
 	for _, r := range want {
 		if !have.Covers(r.First, r.End()) {
-			t.Errorf("committed %v, of which a new owner is told %v", want, have)
+			t.Errorf("committed %v, a new owner is told %v", want, have)
 		}
 	}
 	for _, r := range have {

@@ -173,7 +173,7 @@ func (r *streamReader) Ack(_ context.Context, done event.Range) error {
 	return nil
 }
 
-// Lag implements source.Reader. What a stream still holds is unknown.
+// Lag implements source.Reader. It returns 0: the length of a stream is unknown.
 func (r *streamReader) Lag() uint64 { return 0 }
 
 // Close implements source.Reader.

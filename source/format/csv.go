@@ -155,7 +155,7 @@ func (d *Decoder) appendVerbatim(dst []byte, fields [][]byte, size int) []byte {
 	return closeObject(out[:n], start)
 }
 
-// closeObject ends an object of which each key, from start on, has a comma before.
+// closeObject ends an object. A comma precedes each key from start on.
 func closeObject(dst []byte, start int) []byte {
 	if len(dst) == start {
 		return append(dst, "{}"...)

@@ -31,7 +31,7 @@ func TestDecode(t *testing.T) {
 		reason       string // if the format does not allow the record
 	}{
 		{"json stays", Settings{}, ` {"a":1}`, ` {"a":1}`, ""},
-		{"json that is none stays", Settings{Format: JSON}, "a\x00b", "a\x00b", ""},
+		{"invalid JSON stays", Settings{Format: JSON}, "a\x00b", "a\x00b", ""},
 		{"a line", Settings{Format: Lines}, `GET "/" \ ` + "\t\x01é", `{"line":"GET \"/\" \\ \t\u0001é"}`, ""},
 		{"an empty line", Settings{Format: Lines}, "", `{"line":""}`, ""},
 		{"a line that is JSON", Settings{Format: Lines}, `{"a":1}`, `{"line":"{\"a\":1}"}`, ""},

@@ -56,8 +56,8 @@ func isLogfmt(text []byte) bool {
 	return reason == "" && bytes.Count(text, []byte("=")) > 1
 }
 
-// looksLikeCSV reports whether a line has two fields or more, none of which looks like part
-// of a sentence.
+// looksLikeCSV reports whether a line has two fields or more, and none looks like part of a
+// sentence.
 func looksLikeCSV(text []byte) bool {
 	for _, separator := range []byte(",;\t") {
 		d := Decoder{Format: Format{name: CSV, separator: separator}}

@@ -108,13 +108,13 @@ func TestErrorReplies(t *testing.T) {
 		config redis.Config
 		words  []string
 	}{
-		{"a list that is none", redis.Config{List: "text"}, []string{"WRONGTYPE", `"text"`}},
-		{"a stream that is none", redis.Config{Stream: "text"}, []string{"WRONGTYPE", `"text"`, "stream"}},
-		{"a state that is none", redis.Config{List: "spoilt"}, []string{"WRONGTYPE", "{spoilt}:perigee"}},
-		{"a head that is none", redis.Config{List: "torn"}, []string{`"x"`}},
-		{"an ID that is none", redis.Config{Stream: "torn after"}, []string{`ID "7-x"`, ":perigee"}},
+		{"not a list", redis.Config{List: "text"}, []string{"WRONGTYPE", `"text"`}},
+		{"not a stream", redis.Config{Stream: "text"}, []string{"WRONGTYPE", `"text"`, "stream"}},
+		{"not a state", redis.Config{List: "spoilt"}, []string{"WRONGTYPE", "{spoilt}:perigee"}},
+		{"not a head", redis.Config{List: "torn"}, []string{`"x"`}},
+		{"not an ID", redis.Config{Stream: "torn after"}, []string{`ID "7-x"`, ":perigee"}},
 		{"holes that are none", redis.Config{Stream: "torn holes"}, []string{`holes "7-x"`, ":perigee"}},
-		{"a base that is none", redis.Config{Stream: "torn base"}, []string{`base "7-x"`, ":perigee"}},
+		{"not a base", redis.Config{Stream: "torn base"}, []string{`base "7-x"`, ":perigee"}},
 		{"another pipeline's list", redis.Config{List: "taken"}, []string{`"other"`, "{taken}:perigee"}},
 		{"a password where none is set", redis.Config{List: "a", Password: "hush"}, []string{"password"}},
 		{"a database that is not there", redis.Config{List: "a", DB: 99}, []string{"99"}},

@@ -3,7 +3,7 @@
 // read. Each key is a partition.
 //
 // Nothing is popped. The source reads events ahead by position. They stay in Redis until
-// every sink has committed them; then the source trims the front. Beside the key stands a
+// every sink has committed them; then the source trims the front. Beside the key is a
 // hash, {key}:perigee, with the key's state: the absolute position of the first event
 // (head), the generation that positions count in, and the pipeline that reads the key.
 // The source always reads the state in one transaction with the events, and changes it in

@@ -90,7 +90,7 @@ func TestEvictedAfterCommit(t *testing.T) {
 	})
 }
 
-// TestEvictedInFlight removes entries of batches of which only some are committed.
+// TestEvictedInFlight removes entries of batches that are committed in part.
 func TestEvictedInFlight(t *testing.T) {
 	keptAndNot(t, func(t *testing.T, f keyKind) {
 		client, r, items, read := startStream(t, f, "report", 1000, 6)

@@ -63,8 +63,8 @@ func TestBrokenScripts(t *testing.T) {
 	}{
 		{"no array", "return 1", "return 1", []string{"peek.lua", "array"}},
 		{"no head", "return {}", "return 1", []string{"peek.lua", "array"}},
-		{"a head that is none", "return {'x', 0}", "return 1", []string{"peek.lua", "x"}},
-		{"an event that is none", "return {0, 1, 7}", "return 1", []string{"peek.lua", "7"}},
+		{"not a head", "return {'x', 0}", "return 1", []string{"peek.lua", "x"}},
+		{"not an event", "return {0, 1, 7}", "return 1", []string{"peek.lua", "7"}},
 		{"an error", "error('ouch')", "return 1", []string{"peek.lua", "ouch"}},
 		{"not Lua", "return (", "return 1", []string{"peek.lua"}},
 		{"a trim that says nothing", string(peek), "return nil", []string{"trim.lua", "first position"}},

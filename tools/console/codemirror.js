@@ -1,4 +1,4 @@
-// What the console uses of CodeMirror, in one module.
+// The parts of CodeMirror that the console uses, in one module.
 export { EditorState, Compartment, StateEffect, StateField, RangeSetBuilder } from "@codemirror/state";
 export {
   EditorView, Decoration, keymap, lineNumbers, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars,

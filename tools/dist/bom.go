@@ -18,7 +18,7 @@ import (
 )
 
 // billOfMaterials lists what is in the packages, as CycloneDX: the modules of both programs, the C
-// libraries, and the packages of Debian of which the image has files.
+// libraries, and the packages of Debian that the image has files of.
 func (r *release) billOfMaterials(ctx context.Context, b *build) error {
 	bom, err := r.modules(ctx, b, b.binary)
 	if err != nil {

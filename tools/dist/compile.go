@@ -73,7 +73,7 @@ func (b *build) environment() []string {
 	return []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + b.arch, "CC=" + b.compiler, "GOFLAGS="}
 }
 
-// clone updates the clone of the repository. What is fetched of libraries is copied there.
+// clone updates the clone of the repository, and copies the fetched libraries there.
 func (r *release) clone(ctx context.Context, b *build) error {
 	if _, err := os.Stat(filepath.Join(b.source, ".git")); err != nil {
 		if err := run(ctx, r.root, nil, "git", "clone", "--quiet", "--no-checkout", "--shared", r.root, b.source); err != nil {

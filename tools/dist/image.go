@@ -30,7 +30,7 @@ const (
 	dataMount = "var/lib/perigee"
 )
 
-// basePackages are the packages of Debian of which the image has files.
+// basePackages are the packages of Debian that the image has files of.
 var basePackages = []string{"libc6", "tzdata", "ca-certificates"}
 
 // image makes an archive that has the image in the layout of OCI, and the list of "docker load".

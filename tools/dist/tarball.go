@@ -117,5 +117,5 @@ func (r *release) chart(source string) error {
 	return r.writeTarball("perigee-chart-"+r.version+".tgz", items)
 }
 
-// chartVersion stands in Chart.yaml for the version of the release.
+// chartVersion is the placeholder in Chart.yaml for the version of the release.
 const chartVersion = "0.0.0"

@@ -24,9 +24,9 @@ import (
 // coverage knows which tests run which lines. Each test of the module runs alone once for it, with
 // its child processes. It is kept until product code changes;
 // folders whose tests have changed are measured again.
-// What it does not know is left to the tests of the faulty package: C code, lines that ran in
-// children that were killed or that have an environment of their own, and what a suite of another
-// folder has got since.
+// Some lines it does not know: C code, lines that ran in children that were killed or that have an
+// environment of their own, and lines that a suite of another folder has reached since. The tests
+// of the faulty package run for those.
 type coverage struct {
 	Code    string // checksum of the product code
 	Folders map[string]*folderCoverage

@@ -14,7 +14,7 @@
 //
 // It ends with the line "figure mutants_killed_percent". Not counted are faults that no test
 // could notice or that are not in the product: a fault that does not compile, or that swaps two
-// statements of which neither sees what the other does, is replaced by the next one; files that
+// independent statements, is replaced by the next one; files that
 // this machine's build leaves out, such as those for other systems or without cgo, have none;
 // nor have tests and what only tests import. Files that guard SQL, the sandbox, isolation and
 // fencing have none either: two locks on such a door are wanted, and no test notices a fault in
@@ -41,7 +41,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// guards are the files with locks, some of which imply others.
+// guards are the files with guards that imply each other.
 const guards = "eventstore/internal/sqlworker/confine,eventstore/internal/sqlworker/predicate.go,eventstore/internal/statement/," +
 	"event/ledger/,internal/child/,internal/datafolder/,internal/luajit/caller.c,internal/luajit/route.c,internal/luajit/sandbox," +
 	"script/isolate/,sink/internal/positions/,sink/internal/sqlsink/lease.go"

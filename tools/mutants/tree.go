@@ -97,7 +97,7 @@ func copyFile(from, to string) error {
 	return cmp.Or(err, out.Close())
 }
 
-// readImports finds who imports what. The nearest users come first: packages below the
+// readImports finds the importers of each package. The nearest users come first: packages below the
 // same folder, then those that import least, whose tests are quick and to the point.
 func (t *tree) readImports(ctx context.Context) error {
 	cmd := t.goTool(ctx, "list", "-json=Dir,ImportPath,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles,Module,Deps", "./...")

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the tests of sources and sinks with servers of other versions than Debian's: each
-# stands first on the path. The servers are in .build/versions (tools/setup.sh versions).
+# is first on the path. The servers are in .build/versions (tools/setup.sh versions).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 servers=$PWD/.build/versions

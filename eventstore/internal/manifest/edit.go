@@ -84,7 +84,7 @@ func diffList[T any](before, next []*T) (runs []run[T]) {
 	if slices.Equal(before, next) {
 		return nil
 	}
-	// What is the same at both ends needs no index.
+	// Equal elements at both ends need no index.
 	begin, end := 0, 0
 	for begin < min(len(before), len(next)) && before[begin] == next[begin] {
 		begin++

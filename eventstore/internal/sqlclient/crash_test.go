@@ -49,7 +49,7 @@ func (f *folder) stop() {
 	}
 }
 
-// runs reports whether a thread goes on after SIGSTOP. Its name, in parentheses, stands
+// runs reports whether a thread goes on after SIGSTOP. Its name, in parentheses, is
 // before its state.
 func runs(stat string) bool {
 	b, err := os.ReadFile(stat)

@@ -144,7 +144,7 @@ func TestAppendAndReopen(t *testing.T) {
 	}
 	ends := l.Ends()
 	if len(ends) < 3 {
-		t.Errorf("%d entries stand in %d files", n, len(ends))
+		t.Errorf("%d entries are in %d files, want 3 at least", n, len(ends))
 	}
 	for i, f := range ends {
 		if f.Closed != (i < len(ends)-1) || f.Number != uint64(i+1) {

@@ -117,7 +117,7 @@ func TestTornGroup(t *testing.T) {
 }
 
 // TestForeignFrames puts frames after the last entry that were written for another place:
-// another file, the blocks of which the file now has, or another offset.
+// another file, whose blocks this file now has, or another offset.
 func TestForeignFrames(t *testing.T) {
 	folder, other := t.TempDir(), t.TempDir()
 	positions := build(t, folder, small, 2, 2)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// statementTime is how long the person who asks has patience. A statement that takes
-// longer is given up, which must end it in the engine.
+// statementTime is how long a client waits for a statement. It cancels one that takes
+// longer, which must end it in the engine.
 const statementTime = 3 * time.Second
 
 //go:embed statements.sql

@@ -4,7 +4,7 @@
 return function(face, backend, hide, names)
   local error, format, setmetatable, type = error, string.format, setmetatable, type
 
-  -- What changes nodes or waits for locks.
+  -- The functions that change nodes or wait for locks.
   local CHANGES = {"set", "set_child", "set_new", "set_all", "compare_and_set", "increment", "kill", "kill_value",
     "kill_range", "merge", "expire", "expire_at", "expire_tree", "load_line", "lock", "unlock"}
 

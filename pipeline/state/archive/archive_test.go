@@ -229,7 +229,7 @@ func expectParts(t *testing.T, h *History, from, to Point, want string) {
 	}
 }
 
-// TestChains follows chains in an archive with two histories, of which one goes on after note 15.
+// TestChains follows chains in an archive with two histories. One goes on after note 15.
 func TestChains(t *testing.T) {
 	u := NewUnit(newFolder(t), "users", "a")
 	putSegment(t, u, Point{}, 10, 1)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 func contents(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%d ", i), 1+i%4*2000) }
 
 // putObjects makes objects in the archive that it creates, and prints the name of each that Put has
-// made durable. What fails is repeated.
+// made durable. It repeats calls that fail.
 func putObjects(top string) error {
 	runtime.LockOSThread() // strace counts calls by thread
 	place := folder(filepath.Join(top, "made", "archive"))

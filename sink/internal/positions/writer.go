@@ -238,8 +238,8 @@ func errSetBack(lost event.Ranges) error {
 	}
 }
 
-// Verify implements sink.Writer. A database that is set back loses first what was
-// committed last, so that this stands for all ranges.
+// Verify implements sink.Writer. A database that is set back loses its last commits first,
+// so that a check of the last range is enough.
 func (w *Writer) Verify(ctx context.Context) error {
 	w.renewing.RLock()
 	defer w.renewing.RUnlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/perigeedb/perigee/sink"
 )
 
-// A Bisection finds the rows for which a server rejected a batch. It inserts the
+// A Bisection finds the rows that made a server reject a batch. It inserts the
 // batch again in pieces, in a transaction that is rolled back: the accepted rows stay
 // in it, so that two rows with the same key are told apart. A piece that is rejected
 // is split, unless the server names the row. With b bad rows among n that takes about

@@ -73,7 +73,7 @@ func leasesOf(partitions []string) string {
 	return fmt.Sprintf("the lease of partition %s and of %d others", partitions[0], len(partitions)-1)
 }
 
-// acquireLeases acquires the leases that no other worker holds, and notes who holds each.
+// acquireLeases acquires the leases that no other worker holds, and notes the holder of each.
 func (s *Store) acquireLeases(ctx context.Context, c Conn, keys []string, worker string, d time.Duration, holderOf map[string]string) error {
 	missing := keys
 	for range leaseTries {
@@ -114,7 +114,7 @@ func (s *Store) renewLeases(ctx context.Context, c Conn, keys []string, worker s
 		s.Table(LeasesTable), me, s.Later(d), s.whereKeys(keys), s.Now))
 }
 
-// readHolders notes who holds the leases that have a row.
+// readHolders notes the holders of the leases that have a row.
 func (s *Store) readHolders(ctx context.Context, c Conn, keys []string, holderOf map[string]string) error {
 	rows, err := c.Query(ctx, fmt.Sprintf("SELECT %s, worker FROM %s WHERE %s", s.Quote("partition"), s.Table(LeasesTable), s.whereKeys(keys)))
 	for _, row := range rows {

@@ -57,8 +57,8 @@ func (s *Store) SetPosition(ctx context.Context, partition string, next uint64) 
 	})
 }
 
-// setRanges deletes what is committed at next and after, and counts all before it as
-// committed. What remains keeps its fingerprints.
+// setRanges deletes the committed ranges at next and after, and counts all positions before it as
+// committed. Ranges that remain keep their fingerprints.
 func (s *Store) setRanges(ctx context.Context, c Conn, id, epoch, next uint64) error {
 	table, count := s.Table(RangesTable), fmt.Sprintf("(%d - first)", next)
 	err := c.Exec(ctx, fmt.Sprintf("DELETE FROM %s WHERE owner = %d AND first >= %d;UPDATE %[1]s SET prints = %[4]s, events = %[5]s WHERE owner = %[2]d AND first + events > %[3]d",

@@ -193,9 +193,9 @@ func (s *Store) NewClaim(partition string) *Claim {
 	return &Claim{store: s, Partition: partition, Token: Process() + ":" + rand.Text()[:12]}
 }
 
-// TakeOver makes the writer the owner of its partition and returns what is
-// committed. What another owner has in flight by then either holds the shared lock
-// on the owner's row, and is waited for, or never gets it.
+// TakeOver makes the writer the owner of its partition and returns what is committed. A
+// commit of another owner in flight either holds the shared lock on the owner's row, and
+// TakeOver waits for it, or never gets the lock.
 func (c *Claim) TakeOver(ctx context.Context) (entries []positions.Entry, err error) {
 	s := c.store
 	err = s.connect(ctx, "taking over the partition", func(conn Conn) error {

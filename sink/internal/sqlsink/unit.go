@@ -23,9 +23,9 @@ const (
 	trimNotes = 1000    // that one statement deletes: a WriteNote may wait for it
 )
 
-// OpenUnit implements sink.UnitStore. It creates the tables of units if need be. What another
-// owner has in flight by then either holds the lock on the unit's row, and is waited for, or never
-// gets it.
+// OpenUnit implements sink.UnitStore. It creates the tables of units if need be. A commit
+// of another owner in flight either holds the lock on the unit's row, and OpenUnit waits for it, or
+// never gets the lock.
 func (s *Store) OpenUnit(ctx context.Context, name string) (sink.Unit, error) {
 	if err := sink.CheckUnitName(name); err != nil {
 		return nil, err

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubernetes has the oldest version that the chart is for, and the newest of which there are schemas.
+// kubernetes has the oldest version that the chart is for, and the newest that has schemas.
 var kubernetes = []string{"1.25.0", "1.37.0"}
 
-// checkChart lints the chart, and renders it with several values. What it renders must fit the
+// checkChart lints the chart, and renders it with several values. The results must fit the
 // schemas of the oldest and the newest Kubernetes.
 func (c *checker) checkChart() {
 	chart, err := c.file("perigee-chart-VERSION.tgz")

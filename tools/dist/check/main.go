@@ -91,7 +91,7 @@ func (c *checker) setUp(keep bool) (err error) {
 		return err
 	}
 	c.version = strings.TrimSpace(string(text))
-	// Not in memory: the roots of several systems stand there.
+	// Not in memory: it holds the roots of several systems.
 	if c.temporary, err = os.MkdirTemp("/tmp", "perigee-dist-"); err != nil {
 		return err
 	}

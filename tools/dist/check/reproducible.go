@@ -18,7 +18,7 @@ func (c *checker) buildAgain() error {
 	if _, err := c.run("/", nil, "git", "clone", "--quiet", "--shared", c.root, clone); err != nil {
 		return err
 	}
-	// What is downloaded or makes packages, and is not made from this commit.
+	// Downloads and tools that make packages; they are not made from this commit.
 	if err := os.Mkdir(filepath.Join(clone, ".build"), 0o755); err != nil {
 		return err
 	}

@@ -143,6 +143,6 @@ int main(int count, char **arguments) {
   }
   ndb_session_close(s);
   check(ndb_close(store), "close");
-  printf("%d failures, of which %d left half a change\n", undone, faults);
+  printf("%d failures, %d of them left half a change\n", undone, faults);
   return faults || undone < 200;
 }

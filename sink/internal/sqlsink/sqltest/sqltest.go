@@ -1,6 +1,5 @@
-// Package sqltest is the suite of what the SQL sinks have in common: what package
-// sqlsink promises, held against real servers. What every sink promises is in
-// sinktest.
+// Package sqltest is the suite for all SQL sinks: it tests the promises of package sqlsink
+// against real servers. Package sinktest tests the promises of every sink.
 package sqltest
 
 import (

@@ -52,7 +52,7 @@ const (
 )
 
 // Capabilities that client and server negotiate, by their bits. MariaDB's own
-// stand in the upper half.
+// are in the upper half.
 type capabilities uint64
 
 const (

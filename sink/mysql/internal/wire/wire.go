@@ -36,7 +36,7 @@ type options struct {
 }
 
 // NewConnector is mysql.NewConnector, but for TLS and compression, which the
-// connections have without the driver's knowledge. compress stands for the
+// connections have without the driver's knowledge. compress replaces the
 // driver's setting of that name, which config must not have.
 func NewConnector(config *mysql.Config, compress bool) (Connector, error) {
 	config = config.Clone()

@@ -15,7 +15,7 @@ import (
 func (r *run) finish(e *engine, whole bool) error {
 	return r.result.FinishColumns(r.ran, func(sink int) script.Extractor {
 		switch {
-		case r.s.bare:
+		case r.s.columnsOnly:
 			return (*gathered)(r)
 		case whole && !r.s.opts.Sinks[sink].Routed:
 			return collected{e.Extractor(sink)}
@@ -24,14 +24,14 @@ func (r *run) finish(e *engine, whole bool) error {
 	})
 }
 
-// gatherColumns adds what a crossing has extracted to the columns of a bare output. The
+// gatherColumns adds what a crossing has extracted to the columns of an output that has only columns. The
 // documents that it would take to do that later are not all there.
 func (r *run) gatherColumns(e *engine, out *luajit.Outcome) {
-	bare := &r.res.Outputs[0]
-	if bare.Columns == nil {
-		bare.Columns = new(event.Columns)
+	rows := &r.res.Outputs[0]
+	if rows.Columns == nil {
+		rows.Columns = new(event.Columns)
 	}
-	r.bad = append(r.bad, e.Extractor(0).Collect(out.Data, bare.Columns)...)
+	r.bad = append(r.bad, e.Extractor(0).Collect(out.Data, rows.Columns)...)
 }
 
 // gathered is a run whose columns gather has filled.

@@ -25,7 +25,7 @@ func (s *Script) Run(ctx context.Context, in *event.Batch, res *event.Result) er
 	if in.State != nil && !in.Time.IsZero() {
 		ctx = script.WithTime(ctx, in.Time)
 	}
-	if e.RunRows(ctx, in, 0) && s.plain && ctx.Err() == nil {
+	if e.RunRows(ctx, in, 0) && s.documentsOnly && ctx.Err() == nil {
 		copyRows(e, in, res)
 		s.readLines(e.Engine)
 		s.release(e)
@@ -73,7 +73,7 @@ type run struct {
 	in  *event.Batch
 	res *event.Result
 	ran int               // events of the batch
-	bad []report.Rejected // rows of a bare output
+	bad []report.Rejected // rows of an output that has only columns
 }
 
 func (s *Script) newRun() any {
@@ -153,7 +153,7 @@ func (r *run) limitError(e *engine, out *luajit.Outcome, first int) error {
 
 // addOutcome adds what came of a crossing to the result.
 func (r *run) addOutcome(e *engine, out *luajit.Outcome) error {
-	if r.s.bare {
+	if r.s.columnsOnly {
 		if out.ColumnsIncomplete {
 			return fmt.Errorf("extract columns: %w", document.ErrMemory)
 		}

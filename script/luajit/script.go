@@ -14,8 +14,8 @@ import (
 // A Script is a loaded Lua script.
 type Script struct {
 	program
-	plain bool // all rows are for one output, without columns
-	bare  bool // they are for one output, and have columns whatever ended a run
+	documentsOnly bool // all rows are for one output, without columns
+	columnsOnly   bool // all rows are for one output and have only columns, also when a limit ends a run
 
 	runs sync.Pool // of *run
 }
@@ -37,9 +37,9 @@ func load(ctx context.Context, code script.Code, opts script.Options, interprete
 	if err := s.prepare(code, opts, interpreted); err != nil {
 		return nil, err
 	}
-	s.plain = opts.Direct() && opts.Sinks[0].Columns == nil
+	s.documentsOnly = opts.Direct() && opts.Sinks[0].Columns == nil
 	s.runs.New = s.newRun
-	s.bare = luajit.OmitsDocuments(sinks(opts.Sinks))
+	s.columnsOnly = luajit.OmitsDocuments(sinks(opts.Sinks))
 	if err := s.joinPool(ctx, "batches", s.open); err != nil {
 		return nil, err
 	}

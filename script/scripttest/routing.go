@@ -107,7 +107,7 @@ func testRouting(t *testing.T, lang script.Language) {
 		})
 	}
 	t.Run("one sink", func(t *testing.T) { testRouteToTheOnly(t, lang) })
-	t.Run("all of them", func(t *testing.T) { testTogether(t, lang) })
+	t.Run("all of them", func(t *testing.T) { testSingleOutput(t, lang) })
 	t.Run("columns", func(t *testing.T) { testRoutedColumns(t, lang) })
 	t.Run("misfits", func(t *testing.T) { testMisfitsOfSinks(t, lang) })
 	t.Run("the last sink", func(t *testing.T) { testLastSink(t, lang) })
@@ -150,8 +150,8 @@ func testRouteToTheOnly(t *testing.T, lang script.Language) {
 	}
 }
 
-// testTogether asks for one output that says itself what is for which sink.
-func testTogether(t *testing.T, lang script.Language) {
+// testSingleOutput asks for one output, which names the sinks of each row.
+func testSingleOutput(t *testing.T, lang script.Language) {
 	s := load(t, lang, `function main(e) if e.n == 2 then return to({"b", "c"}, e), {x = 1} end return e end`, script.Options{
 		Sinks: []script.Sink{{Name: "a"}, {Name: "b"}, {Name: "c", Routed: true}}, SingleOutput: true,
 	})

@@ -30,7 +30,7 @@ func Test(t *testing.T, lang script.Language, has Features) {
 	t.Run("events", func(t *testing.T) { testCases(t, lang, has) })
 	t.Run("parse", func(t *testing.T) { testParse(t, lang) })
 	t.Run("columns", func(t *testing.T) { testColumns(t, lang) })
-	t.Run("bare", func(t *testing.T) { testBare(t, lang) })
+	t.Run("columns only", func(t *testing.T) { testColumnsOnly(t, lang) })
 	t.Run("routing", func(t *testing.T) { testRouting(t, lang) })
 	t.Run("load", func(t *testing.T) { testLoad(t, lang) })
 	t.Run("run", func(t *testing.T) { testRun(t, lang) })

@@ -22,7 +22,7 @@ func TestOperationsAgainstM(t *testing.T) {
 	operations := randomOperations(testseed.New(t), count)
 	var input bytes.Buffer
 	for _, o := range operations {
-		o.spell(&input)
+		o.write(&input)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(runM(t, "model", input.Bytes())), "\n"), "\n")
 	if len(lines) < len(operations) {
@@ -101,23 +101,23 @@ type operation struct {
 	value      string
 }
 
-func (o operation) spell(b *bytes.Buffer) {
+func (o operation) write(b *bytes.Buffer) {
 	b.WriteString(o.kind + "\n")
 	if o.path != nil {
-		o.spellPath(b, o.path)
+		o.writePath(b, o.path)
 	}
 	switch o.kind {
 	case "set", "increment":
-		b.WriteString(spellSubscript(o.value) + "\n")
+		b.WriteString(formatSubscript(o.value) + "\n")
 	case "merge":
-		o.spellPath(b, o.from)
+		o.writePath(b, o.from)
 	}
 }
 
-func (operation) spellPath(b *bytes.Buffer, path []string) {
+func (operation) writePath(b *bytes.Buffer, path []string) {
 	b.WriteString(path[0] + "\n")
 	for _, subscript := range path[1:] {
-		b.WriteString(spellSubscript(subscript) + "\n")
+		b.WriteString(formatSubscript(subscript) + "\n")
 	}
 	b.WriteString("\n")
 }
@@ -244,7 +244,7 @@ func (o operation) run(t *testing.T, nodes nodesOfBoth) (result string, err erro
 		return "", nodes.Set(p, o.value)
 	case "get":
 		v, err := nodes.Get(p)
-		return spellNumber(v), err
+		return formatNumber(v), err
 	case "data":
 		value, descendants, err := nodes.Data(p)
 		return strings.TrimLeft(map[bool]string{true: "1"}[descendants]+map[bool]string{true: "1", false: "0"}[value], " "), err
@@ -253,7 +253,7 @@ func (o operation) run(t *testing.T, nodes nodesOfBoth) (result string, err erro
 		if errors.Is(err, nodedb.ErrNumberRange) {
 			return "overflow", nil
 		}
-		return spellNumber(v), err
+		return formatNumber(v), err
 	case "kill":
 		return "", nodes.Kill(p)
 	case "killValue":
@@ -268,7 +268,7 @@ func (o operation) run(t *testing.T, nodes nodesOfBoth) (result string, err erro
 			return "", err
 		}
 		subscripts := found.Subscripts()
-		return spellNumber(subscripts[len(subscripts)-1]), nil
+		return formatNumber(subscripts[len(subscripts)-1]), nil
 	case "merge":
 		err := nodes.Merge(t.Context(), p, pathOf(o.from))
 		if !errors.Is(err, nodedb.ErrMerge) {
@@ -284,8 +284,8 @@ func (o operation) run(t *testing.T, nodes nodesOfBoth) (result string, err erro
 	return "", fmt.Errorf("unknown operation %q", o.kind)
 }
 
-// spellNumber formats a value as M does: without a 0 before the point.
-func spellNumber(v nodedb.Value) string {
+// formatNumber formats a value as M does: without a 0 before the point.
+func formatNumber(v nodedb.Value) string {
 	text := v.String()
 	if v.Kind() != nodedb.Number {
 		return text

@@ -70,7 +70,7 @@ func TestAddAgainstM(t *testing.T) {
 			by = "-" + value[:max(0, len(value)-1)] + strconv.Itoa(r.IntN(10))
 		}
 		operands[i] = [2]string{value, by}
-		input.WriteString(spellSubscript(value) + "\n" + spellSubscript(by) + "\n")
+		input.WriteString(formatSubscript(value) + "\n" + formatSubscript(by) + "\n")
 	}
 	sums := strings.Split(strings.TrimSuffix(string(runM(t, "add", input.Bytes())), "\n"), "\n")
 	if len(sums) != pairs {

@@ -41,10 +41,10 @@ func TestOrderAgainstM(t *testing.T) {
 		a, inM := rank[string(keys[i])]
 		b, bothInM := rank[string(keys[i+1])]
 		if !inM || !bothInM {
-			t.Fatalf("M lost %s or %s", spellPath(paths[i]), spellPath(paths[i+1]))
+			t.Fatalf("M lost %s or %s", formatPath(paths[i]), formatPath(paths[i+1]))
 		}
 		if got, want := bytes.Compare(keys[i], keys[i+1]), cmp.Compare(a, b); got != want {
-			t.Fatalf("keys compare %s and %s as %d, M as %d", spellPath(paths[i]), spellPath(paths[i+1]), got, want)
+			t.Fatalf("keys compare %s and %s as %d, M as %d", formatPath(paths[i]), formatPath(paths[i+1]), got, want)
 		}
 	}
 	t.Logf("%d pairs of paths, %d nodes", pairs, len(rank))
@@ -58,7 +58,7 @@ func keyOfPath(t *testing.T, path []string) []byte {
 	}
 	key, err := coreEncode("^x", subscripts)
 	if err != nil {
-		t.Fatalf("%s: %v", spellPath(path), err)
+		t.Fatalf("%s: %v", formatPath(path), err)
 	}
 	return key
 }
@@ -75,7 +75,7 @@ func sortWithM(t *testing.T, paths [][]string) []nodeOfM {
 	var input bytes.Buffer
 	for _, path := range paths {
 		for _, subscript := range path {
-			input.WriteString(spellSubscript(subscript) + "\n")
+			input.WriteString(formatSubscript(subscript) + "\n")
 		}
 		input.WriteByte('\n')
 	}
@@ -92,17 +92,17 @@ func sortWithM(t *testing.T, paths [][]string) []nodeOfM {
 	return nodes
 }
 
-// spellPath formats a path as ZWRITE does, but with numbers also as strings.
-func spellPath(path []string) string {
-	spelled := make([]string, len(path))
+// formatPath formats a path as ZWRITE does, but with numbers also as strings.
+func formatPath(path []string) string {
+	formatted := make([]string, len(path))
 	for i, subscript := range path {
-		spelled[i] = spellSubscript(subscript)
+		formatted[i] = formatSubscript(subscript)
 	}
-	return "^x(" + strings.Join(spelled, ",") + ")"
+	return "^x(" + strings.Join(formatted, ",") + ")"
 }
 
-// spellSubscript formats a string as "a"_$C(10,13)_"b".
-func spellSubscript(s string) string {
+// formatSubscript formats a string as "a"_$C(10,13)_"b".
+func formatSubscript(s string) string {
 	if s == "" {
 		return `""`
 	}

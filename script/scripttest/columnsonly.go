@@ -14,8 +14,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// bareScript returns rows, fails and drops in all possible ways.
-const bareScript = `
+// columnsScript returns rows, fails and drops in all possible ways.
+const columnsScript = `
 function main(event)
   local how = event.how
   event.n = (event.n or 0) + 1
@@ -33,9 +33,9 @@ function main(event)
   return event
 end`
 
-// testBare: a sink that reads no documents gets the same columns and dead letters as
+// testColumnsOnly: a sink that reads no documents gets the same columns and dead letters as
 // one that does.
-func testBare(t *testing.T, lang script.Language) {
+func testColumnsOnly(t *testing.T, lang script.Language) {
 	t.Run("rows", func(t *testing.T) {
 		var docs []string
 		for round := range 3 {
@@ -43,42 +43,42 @@ func testBare(t *testing.T, lang script.Language) {
 				docs = append(docs, fmt.Sprintf(`{"how":%q,"n":%d,"s":"a\n%d"%s}`, how, 100*round+i, i, map[bool]string{true: `,"part":{"s":"p"}`}[how == "part"]))
 			}
 		}
-		compareBare(t, lang, script.Limits{}, docs)
-		compareBare(t, lang, script.Limits{}, docs[:1])
-		compareBare(t, lang, script.Limits{}, docs[2:3])
-		compareBare(t, lang, script.Limits{}, nil)
+		compareColumns(t, lang, script.Limits{}, docs)
+		compareColumns(t, lang, script.Limits{}, docs[:1])
+		compareColumns(t, lang, script.Limits{}, docs[2:3])
+		compareColumns(t, lang, script.Limits{}, nil)
 	})
 	t.Run("after a limit", func(t *testing.T) {
-		compareBare(t, lang, script.Limits{EventTime: 200 * time.Millisecond, BatchTime: time.Minute}, []string{
+		compareColumns(t, lang, script.Limits{EventTime: 200 * time.Millisecond, BatchTime: time.Minute}, []string{
 			`{"how":"plain","n":1,"s":"one"}`, `{"how":"misfit"}`, `{"how":"loop"}`, `{"how":"plain","n":2,"s":"two"}`,
 			`{"how":"misfit"}`, `{"how":"list","n":3}`, `{"how":"loop"}`, `{"how":"plain","n":4,"s":"four"}`,
 		})
 	})
-	t.Run("output", func(t *testing.T) { testBareOutput(t, lang) })
+	t.Run("output", func(t *testing.T) { testColumnsOnlyOutput(t, lang) })
 }
 
-func bareSinks(bare bool) script.Options {
+func columnSinks(columnsOnly bool) script.Options {
 	options := sinks([]event.Column{
 		{Name: "n", Path: []string{"n"}, Type: event.Int64, Required: true},
 		{Name: "s", Path: []string{"s"}, Type: event.String},
 		{Name: "deep", Path: []string{"o", "s"}, Type: event.String},
 		{Name: "o", Path: []string{"o"}, Type: event.JSON},
 	})
-	options.Sinks[0].ColumnsOnly = bare
+	options.Sinks[0].ColumnsOnly = columnsOnly
 	return options
 }
 
-func compareBare(t *testing.T, lang script.Language, limits script.Limits, docs []string) {
+func compareColumns(t *testing.T, lang script.Language, limits script.Limits, docs []string) {
 	t.Helper()
 	var books []string
-	for _, bare := range []bool{false, true} {
-		options := bareSinks(bare)
+	for _, columnsOnly := range []bool{false, true} {
+		options := columnSinks(columnsOnly)
 		options.Limits = limits
-		s := load(t, lang, bareScript, options)
+		s := load(t, lang, columnsScript, options)
 		for range 2 { // what is kept from run to run must not matter
 			in := batch(docs...)
 			in.State = someState{}
-			books = append(books, describeBare(t, s, runBatch(t, s, in, docs)))
+			books = append(books, describeColumns(t, s, runBatch(t, s, in, docs)))
 		}
 	}
 	for _, book := range books[1:] {
@@ -93,8 +93,8 @@ type someState struct{}
 
 func (someState) Session() unsafe.Pointer { return nil }
 
-// describeBare describes a result except its documents.
-func describeBare(t *testing.T, s script.Script, res *event.Result) string {
+// describeColumns describes a result except its documents.
+func describeColumns(t *testing.T, s script.Script, res *event.Result) string {
 	t.Helper()
 	var book strings.Builder
 	out := &res.Outputs[0]
@@ -111,9 +111,9 @@ func describeBare(t *testing.T, s script.Script, res *event.Result) string {
 	return book.String()
 }
 
-// testBareOutput: columns count against the output limit where there are no documents.
-func testBareOutput(t *testing.T, lang script.Language) {
-	options := bareSinks(true)
+// testColumnsOnlyOutput: columns count against the output limit where there are no documents.
+func testColumnsOnlyOutput(t *testing.T, lang script.Language) {
+	options := columnSinks(true)
 	options.Limits = script.Limits{Output: 1000, EventTime: 20 * time.Second, BatchTime: time.Minute}
 	s := load(t, lang, `function main(event) event.s = ("x"):rep(390) return event end`, options)
 	docs := strings.Fields(strings.Repeat(`{"n":1} `, 5))

@@ -155,9 +155,9 @@ func TestDeleteOfCanceledContext(t *testing.T) {
 	}
 }
 
-// TestFailedUpkeepOfDeletes makes saving the manifest fail during a delete of rows in no
+// TestFailedDelete makes saving the manifest fail during a delete of rows in no
 // file. That must be an error, so that the compactor logs it and retries.
-func TestFailedUpkeepOfDeletes(t *testing.T) {
+func TestFailedDelete(t *testing.T) {
 	folder := t.TempDir()
 	s := openStore(t, folder)
 	p := take(t, openTable(t, s, TableConfig{}))

@@ -356,7 +356,7 @@ function T.names_that_begin_with_underscores(_, t)
   local n = ydb.node("^u")
   n("__name").__ = 1
   t.equal(ydb.get("^u", "__name"), "1")
-  t.fails("there is no method name_that_is_none", function() return n.__name_that_is_none end)
+  t.fails("there is no method no_such_method", function() return n.__no_such_method end)
   t.fails("cannot assign", function() n.x = 5 end)
   n.get.__, n.value.__ = "names of methods", "are subscripts"
   t.equal(n.get:get(), "names of methods")

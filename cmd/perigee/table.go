@@ -388,7 +388,7 @@ func lakeText(l *catalog.LakeState) string {
 		text += fmt.Sprintf("; %s with %s only there", countOf(l.RemoteFiles, "file"), byteCount(uint64(l.RemoteBytes)))
 	}
 	if l.DeleteFiles > 0 {
-		text += fmt.Sprintf("; %s of other engines, so that queries do not read what is only there", countOf(l.DeleteFiles, "delete file"))
+		text += fmt.Sprintf("; %s of other engines, so that queries do not read rows that are only there", countOf(l.DeleteFiles, "delete file"))
 	}
 	if l.Gone > 0 {
 		text += fmt.Sprintf("; %s that another engine has rewritten", countOf(l.Gone, "file"))

@@ -18,7 +18,7 @@ import (
 
 // ErrDamaged says that the pages of a file do not belong together, as after a power cut on a
 // disk that says it has synced what it has not. bbolt would panic on them, or write over others.
-var ErrDamaged = errors.New("the file is damaged; restore it from a copy, or move it away and lose what it holds")
+var ErrDamaged = errors.New("the file is damaged; restore it from a copy, or move it away and lose its contents")
 
 // Layout of a bbolt file. A page begins with its number (8 bytes), flags (2), the number of its
 // elements (2) and of the pages behind it that belong to it (4). A branch's element has the

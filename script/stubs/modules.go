@@ -12,7 +12,7 @@ func StateModules() []Module { return []Module{timerModule, windowModule, stateM
 var stateModule = Module{
 	Name: "state", Doc: "The states of other pipelines, to read.",
 	Functions: []Function{
-		{"open", "name: string", "nodedb nodedb", "a state that the pipeline names in `reads`, with the functions and nodes of [`nodedb`](nodedb-lua.md); what would change a node is an error"},
+		{"open", "name: string", "nodedb nodedb", "a state that the pipeline names in `reads`, with the functions and nodes of [`nodedb`](nodedb-lua.md); a call that would change a node is an error"},
 	},
 }
 

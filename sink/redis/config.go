@@ -70,7 +70,7 @@ func (c *Config) target() (kind, name string, err error) {
 	}
 	switch {
 	case given == 0:
-		return "", "", errors.New("list is missing: name what is written to with list, stream or hash")
+		return "", "", errors.New("list is missing: set list, stream or hash")
 	case given > 1:
 		return "", "", errors.New("more than one of list, stream and hash is given: keep one; several sinks go under sinks")
 	case (c.Shards != 0 || c.By != "") && kind == "hash":

@@ -188,7 +188,7 @@ func (s *Source) Open(_ context.Context, partition string, done event.Ranges) (s
 		return nil, err
 	}
 	if renamed {
-		s.env.Log.Warn("the spool is older than what the sinks committed of it, as after a restored backup: it continues under a new name",
+		s.env.Log.Warn("the spool is older than the positions that the sinks have committed, as after a restored backup: it continues under a new name",
 			"old", partition, "new", partitionName(sp))
 		return nil, source.ErrMoved
 	}

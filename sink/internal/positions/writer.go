@@ -234,7 +234,7 @@ func errSetBack(lost event.Ranges) error {
 	return &event.PermanentError{
 		Err: fmt.Errorf("the database has lost committed events: %v", lost),
 		Hint: "the database was restored to an older state, or perigee_ranges was changed; restart the pipeline: " +
-			"it delivers again what the source still has, and names what it does not",
+			"it delivers again the events that the source still has, and names the missing ones",
 	}
 }
 

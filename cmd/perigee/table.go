@@ -317,7 +317,7 @@ func warnOfDelete(w io.Writer, data string, deletion catalog.Delete) (stop func(
 			for _, one := range t.Deletes {
 				if one.Number == deletion.Number && one.Error != "" && one.Error != told {
 					told = one.Error
-					err := event.WithHint(fmt.Errorf("delete %d waits: %s", one.Number, one.Error), cmp.Or(one.Hint, "it continues once that is mended")+
+					err := event.WithHint(fmt.Errorf("delete %d waits: %s", one.Number, one.Error), cmp.Or(one.Hint, "it continues once that is repaired")+
 						fmt.Sprintf("; Ctrl-C lets it continue without this command, and perigee table delete %s --cancel %d cancels it", t.Name, one.Number))
 					printMessage(w, "warning", err, "")
 				}

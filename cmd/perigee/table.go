@@ -370,6 +370,9 @@ func countRows(ctx context.Context, data, name, where string) (int, error) {
 // lakeText describes how far a table is published.
 func lakeText(l *catalog.LakeState) string {
 	text := l.LakeTable + " in " + l.Warehouse
+	if l.Catalog != "" {
+		text += " with the catalog " + l.Catalog
+	}
 	if l.Committed.IsZero() {
 		text += ", not published yet"
 	} else {

@@ -108,7 +108,7 @@ SAME_WITHOUT_CGO := ^Test(ServersAbsentAtStart|ServersLostMidway|SecondSignalSto
 nocgo: ## build and test without cgo: gopher-lua instead of LuaJIT
 	@$(SETUP) servers
 	@CGO_ENABLED=0 $(GO) build -o bin/perigee-nocgo ./cmd/perigee
-	@CGO_ENABLED=0 $(GO) test -vet=off -skip '$(SAME_WITHOUT_CGO)' ./script/... ./internal/document/... ./engine/... ./admin/... ./cmd/...
+	@CGO_ENABLED=0 $(GO) test -vet=off -skip '$(SAME_WITHOUT_CGO)' ./script/... ./internal/document/... ./engine/... ./admin/... ./cmd/... ./eventstore/internal/statement
 
 check: ## format, vet, staticcheck, warnings of the C compiler, Lua and shell lint
 	@$(SETUP) lint

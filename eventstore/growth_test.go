@@ -12,65 +12,22 @@ import (
 )
 
 // TestBoundedArguments runs calls that would need gigabytes or crash the process, and similar
-// harmless ones.
+// harmless ones. Package statement tests all reasons.
 func TestBoundedArguments(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	appendDocs(t, take(t, openTable(t, s, TableConfig{})), 0, `{"id":1,"name":"x","tags":["a"],"l":[1,2]}`)
 	for sql, want := range map[string]string{
-		`SELECT json_structure('[]')`:                                                                    "function json_structure is not allowed (perigee list functions",
-		`SELECT json_merge_patch('{}', '{}')`:                                                            "function json_merge_patch is not allowed",
-		`SELECT "Json_Structure"('[]')`:                                                                  "is not allowed",
-		`SELECT system.main.json_structure('[]')`:                                                        "is not allowed",
-		`SELECT name.json_structure() FROM events`:                                                       "is not allowed",
-		`SELECT sleep_ms(1) FROM events`:                                                                 "is not allowed",
-		`SELECT list_aggregate([1], 'list')`:                                                             "is not allowed",
-		`SELECT * FROM repeat('x', 3)`:                                                                   "function repeat is not allowed",
-		`SELECT repeat('x', 1001)`:                                                                       "repeat: argument 2 must be a constant of at most 1000",
-		`SELECT repeat('x', id) FROM events`:                                                             "argument 2 must be a constant",
-		`SELECT lpad('x', 1001, ' ')`:                                                                    "lpad: argument 2",
-		`SELECT bar(1, 0, 1, 1001)`:                                                                      "bar: argument 4",
-		`SELECT max(id, 1001) FROM events`:                                                               "max: argument 2",
-		`SELECT format('{:1000}', 1)`:                                                                    "widths",
-		`SELECT format('{:{}}', 1, 2)`:                                                                   "widths",
-		`SELECT printf('%*d', 1, 2)`:                                                                     "widths",
-		`SELECT printf(name, 1) FROM events`:                                                             "printf: argument 1 must be a constant",
-		`SELECT len(range(1002))`:                                                                        "FROM range(…)",
-		`SELECT len(range(0, id)) FROM events`:                                                           "FROM range(…)",
-		`SELECT len(range(-900, 500))`:                                                                   "FROM range(…)",
-		`SELECT len(generate_series(1, 9999, 2))`:                                                        "FROM generate_series(…)",
-		`SELECT replace(name, 'x', name) FROM events`:                                                    "replace: argument 3 must be a constant",
-		`SELECT list(id) OVER () FROM events`:                                                            "which a window would repeat",
-		`SELECT approx_quantile(id, 0.5) OVER (ORDER BY id) FROM events`:                                 "which a window would repeat",
-		`SELECT count(DISTINCT id) OVER (ORDER BY id) FROM events`:                                       "count: DISTINCT collects values",
-		`SELECT approx_top_k(id, 10) OVER (ORDER BY id) FROM events`:                                     "which a window would repeat",
-		`SELECT reservoir_quantile(id, 0.5) OVER () FROM events`:                                         "which a window would repeat",
-		`SELECT list_transform(l, lambda x: l) FROM events`:                                              "only its own parameters",
-		`SELECT list_transform([1], lambda x: list_transform(l, lambda y: x)) FROM events`:               "only its own parameters",
-		`SELECT name ILIKE '%a%b%c%d%' FROM events`:                                                      "more than 4 wildcards",
-		`SELECT regexp_matches(name, '` + strings.Repeat("a", 1001) + `') FROM events`:                   "the pattern has 1001 bytes",
-		`SELECT repeat(repeat('x', 300), 300)`:                                                           "multiply the size",
-		`WITH a AS (SELECT repeat('x', 300) s) SELECT repeat(s, 300) FROM a`:                             "multiply the size",
-		`SELECT repeat('x', 300) a, repeat(a, 300) b`:                                                    "multiply the size",
-		`SELECT repeat(s, 300) FROM (SELECT repeat('x', 300) s)`:                                         "multiply the size",
-		`SELECT list_transform(range(300), lambda x: range(300))`:                                        "multiply the size",
-		`SELECT ` + replaced(16, "'ab', 'abc'") + ` FROM events`:                                         "multiply the size",
-		`SELECT a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a FROM events`:                                           "17 parts",
-		`SELECT NULL::INTEGER[2000]`:                                                                     "an array type has 2000 elements",
+		`SELECT json_structure('[]')`: "function json_structure is not allowed (perigee list functions",
+		`SELECT repeat('x', 1001)`:    "repeat: argument 2 must be a constant of at most 1000",
 		`SELECT ` + strings.Repeat("-", 1) + strings.Repeat("(1+", 300) + "1" + strings.Repeat(")", 300): "nested too deeply",
 		`SELECT '` + strings.Repeat("x", 256<<10) + `'`:                                                  "the limit is 262144",
-		`SELECT json_extract('{"a":1}', '$.**.a')`:                                                       "json_extract: the path must be constant, without **",
-		`SELECT json_extract('{"a":1}', ['$.a', '$.**'])`:                                                "the path must be constant, without **",
-		`SELECT '{"a":1}'->>'$.**'`:                                                                      "the path must be constant, without **",
-		`SELECT '{"a":1}'->'$.**'`:                                                                       "the path must be constant, without **",
-		`SELECT json_extract('{"a":1}', concat('$.*', '*.a'))`:                                           "the path must be constant, without **",
-		`SELECT json_extract('{"a":1}', p) FROM (SELECT '$.**' AS p)`:                                    "the path must be constant, without **",
 	} {
 		rows, err := s.Query(context.Background(), sql)
 		if err == nil {
 			rows.Close()
 		}
 		if got := fmt.Sprintf("%v (%s)", err, event.HintOf(err)); !strings.Contains(got, want) {
-			t.Errorf("%.80s: %s, want %q", sql, got, want)
+			t.Errorf("%.80s: got error %s, want %q", sql, got, want)
 		}
 	}
 	for _, sql := range []string{

@@ -3,6 +3,7 @@
 package eventstore
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -33,15 +34,28 @@ func TestAppendsDoNotWait(t *testing.T) {
 		a.begin()()
 		synctest.Wait()
 		if n := waited.Load(); n != 0 {
-			t.Errorf("%d of 2 did not wait for the first append", n)
+			t.Errorf("%d of 2 waits ended before the first append, want none", n)
 		}
 		first()
 		synctest.Wait()
 		if n := waited.Load(); n != 2 {
-			t.Errorf("%d of 2 have ended", n)
-		}
-		if len(a.running) != 1 {
-			t.Errorf("%d groups are left", len(a.running))
+			t.Errorf("after the append: %d of 2 waits ended, want both", n)
 		}
 	})
+}
+
+// TestManyWaits checks that a wait needs no more memory after many earlier ones.
+func TestManyWaits(t *testing.T) {
+	var a inFlight
+	const waits, bytesMax = 10_000, 1 << 10
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range waits {
+		a.begin()()
+		a.wait()
+	}
+	runtime.ReadMemStats(&after)
+	if got := (after.TotalAlloc - before.TotalAlloc) / waits; got > bytesMax {
+		t.Errorf("got %d bytes of memory for each wait, want at most %d", got, bytesMax)
+	}
 }

@@ -4,6 +4,7 @@ package eventstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -185,33 +188,47 @@ func TestLakeFetchedOnce(t *testing.T) {
 	}
 	seal(t, s)
 	remote, _ := remoteFiles(s)
-	fetched := map[*lakeFetch]bool{}
-	done := make(chan struct{})
-	var counting sync.WaitGroup
-	counting.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(100 * time.Microsecond):
-			}
-			s.lakes.mu.Lock()
-			for _, f := range s.lakes.fetches {
-				if f.pinned != nil {
-					fetched[f] = true
-				}
-			}
-			s.lakes.mu.Unlock()
-		}
-	})
+	fetches := countFetches(t, s, remote)
 	err := s.SetTime(t.Context(), "events", TimeColumn{Name: "id", Unit: event.Seconds})
 	if err == nil {
 		err = s.WaitDivided(t.Context(), "events")
 	}
-	close(done)
-	counting.Wait()
-	if err != nil || len(fetched) > len(remote) {
-		t.Errorf("%d files were fetched for %d: %v", len(fetched), len(remote), err)
+	// SetTime reads each file, and then the file is divided.
+	if got, want := fetches(), 2*len(remote); err != nil || got > want {
+		t.Errorf("got %d fetches of %d files and error %v, want at most %d", got, len(remote), err, want)
+	}
+}
+
+// countFetches returns a function that counts how often files of the lake have been put on disk.
+func countFetches(t *testing.T, s *Store, files []*manifest.File) func() int {
+	t.Helper()
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(watch) })
+	entry, names := s.current().Table("events"), map[string]bool{}
+	for _, f := range files {
+		path := entry.Path(s.folder, f.Name)
+		names[filepath.Base(path)] = true
+		if _, err := unix.InotifyAddWatch(watch, filepath.Dir(path), unix.IN_MOVED_TO); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() (n int) {
+		events := make([]byte, 1<<20)
+		size, err := unix.Read(watch, events)
+		if err != nil && !errors.Is(err, unix.EAGAIN) {
+			t.Fatal(err)
+		}
+		for events = events[:max(size, 0)]; len(events) > 0; {
+			length := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
+			if names[unix.ByteSliceToString(events[unix.SizeofInotifyEvent:length])] {
+				n++
+			}
+			events = events[length:]
+		}
+		return n
 	}
 }
 

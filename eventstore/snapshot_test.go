@@ -26,8 +26,8 @@ func TestGarbageStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := s.snapshot()
-	if got := s.unreadGarbage(); len(got) != 0 {
-		t.Fatalf("%d pieces of garbage while an earlier reader runs", len(got))
+	if err := s.collectGarbage(); err != nil || tries.Load() != 0 {
+		t.Fatalf("while an earlier reader runs: got %d removals and error %v, want none", tries.Load(), err)
 	}
 	earlier.release()
 	earlier.release() // a second release does nothing
@@ -38,13 +38,16 @@ func TestGarbageStays(t *testing.T) {
 	later.release()
 	wake(s.sealer)
 	if err := s.collectGarbage(); err != nil || tries.Load() != 2 {
-		t.Errorf("removed %d times, %v", tries.Load(), err)
+		t.Errorf("after the removal: got %d removals and error %v, want 2 and none", tries.Load(), err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.pins) != 0 || len(s.garbage) != 0 {
-		t.Errorf("pins %v and %d pieces of garbage are left", s.pins, len(s.garbage))
+	// All readers have ended, so new garbage goes at once.
+	if err := s.change(func(*manifest.Manifest) error { return nil }, &garbage{remove: remove}); err != nil {
+		t.Fatal(err)
 	}
+	await(t, "the next garbage is gone", func() bool {
+		wake(s.sealer)
+		return tries.Load() == 3
+	})
 }
 
 // TestKeepFiles keeps the files of one table: those of another one go meanwhile.

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/storetest"
@@ -70,52 +69,67 @@ func TestRangesOfRowGroups(t *testing.T) {
 			t.Errorf("%v: rows %v, want %v", test.wanted, got, test.want)
 		}
 	}
-	for values, bytes := range map[int]int{0: 32, 10: 32, 11: 64, 21: 64, 22: 96, 16_384: 32 * 1537} {
-		if got := len(newBloomFilter(values)); got != bytes {
-			t.Errorf("a filter of %d values has %d bytes, want %d", values, got, bytes)
-		}
-	}
 }
 
-// TestClosedBlooms checks that filters of removed files are unmapped.
+// TestClosedBlooms checks that filters of removed files are unmapped, and that a file that cannot be
+// read is tried again only once the manifest has changed.
 func TestClosedBlooms(t *testing.T) {
 	f := storetest.New(t)
 	table := f.AddTable("events")
 	f.AddFiles(table, 2, 100)
 	conn := storetest.OpenConn(t)
 	var b Cache
+	wanted := map[int32][]uint64{4: {Hash("event-0")}}
+	check := func(path string, want []RowRange) {
+		t.Helper()
+		if got, known := b.Ranges(path, wanted); known != (want != nil) || !slices.Equal(got, want) {
+			t.Errorf("%s: got rows %v, known %v, want %v", filepath.Base(path), got, known, want)
+		}
+	}
+	checkMapped := func(path string, want bool) {
+		t.Helper()
+		if got := storetest.IsMapped(t, path); got != want {
+			t.Errorf("%s is mapped: got %v, want %v", filepath.Base(path), got, want)
+		}
+	}
+	var paths []string
 	for _, file := range table.Files {
 		path, err := Write(t.Context(), conn, table, table.Path(f.Path, file.Name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		file.Bloom = manifest.BloomName(file.Name)
-		if ranges, known := b.Ranges(path, map[int32][]uint64{4: {Hash("event-0")}}); !known || !slices.Equal(ranges, []RowRange{{0, 100}}) {
-			t.Errorf("%s: rows %v, %v, want all", path, ranges, known)
-		}
-	}
-	if len(b.files) != 2 || b.files[table.Path(f.Path, table.Files[0].Bloom)].mapped == nil {
-		t.Fatalf("%d files are mapped", len(b.files))
+		file.Bloom, paths = manifest.BloomName(file.Name), append(paths, path)
+		check(path, []RowRange{{0, 100}})
+		checkMapped(path, true)
 	}
 	table.Files = table.Files[1:]
 	b.Keep(f.Path, f.M)
-	if len(b.files) != 1 || b.files[table.Path(f.Path, table.Files[0].Bloom)] == nil {
-		t.Errorf("%d files are mapped, and one is there", len(b.files))
-	}
-	missing := table.Path(f.Path, "nothing.bloom")
-	if got := b.open(missing); got == nil || len(got.groups) > 0 || got.mapped != nil {
-		t.Errorf("a file that is missing: %+v", got)
-	}
-	if err := os.WriteFile(missing, []byte("nothing\n"), 0o600); err != nil {
+	checkMapped(paths[0], false)
+	checkMapped(paths[1], true)
+
+	missing := table.Path(f.Path, "missing.bloom")
+	unreadable := table.Path(f.Path, "unreadable.bloom")
+	if err := os.WriteFile(unreadable, []byte("nothing\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.open(missing); len(got.groups) > 0 {
-		t.Error("what cannot be read is looked at again")
+	for _, path := range []string{missing, unreadable} {
+		check(path, nil)
+		checkMapped(path, false)
+		valid, err := os.ReadFile(paths[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, valid, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		check(path, nil)
+		b.Keep(f.Path, f.M)
+		check(path, []RowRange{{0, 100}})
 	}
 	b.Keep(f.Path, f.M)
-	if diff := cmp.Diff(1, len(b.files)); diff != "" {
-		t.Error(diff)
-	}
+	checkMapped(missing, false)
+	checkMapped(unreadable, false)
+	checkMapped(paths[1], true)
 }
 
 // TestParseBloom parses heads that contradict the filters after them. All filters must be

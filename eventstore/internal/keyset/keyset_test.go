@@ -50,23 +50,31 @@ func TestKeySet(t *testing.T) {
 	}
 }
 
-// TestFullPart fills a part of a set to its limit, which leaves room for fast lookups.
-func TestFullPart(t *testing.T) {
-	for _, test := range []struct{ partMax, want int }{{16, 14}, {64, 56}, {640, 560}} {
-		set, added := &Set{partMax: test.partMax}, 0
-		for i := range uint32(test.partMax) {
-			if e := set.Add(&manifest.KeyHash{0, i << 22, i}, 10, 1000); e != nil {
-				e.Time = 1000
-				added++
+// TestFullSet adds more keys to sets than fit: a set refuses some, still finds all others, and finds
+// none of the refused ones.
+func TestFullSet(t *testing.T) {
+	const keys = 2000
+	for _, limit := range []int64{1, 64 << 10, 640 << 10} { // the first is raised to the minimum
+		set, added := New(limit), map[uint32]bool{}
+		hash := func(i uint32) *manifest.KeyHash { return &manifest.KeyHash{0, i << 21, i} }
+		for i := range uint32(keys) {
+			if e := set.Add(hash(i), 10, 1000); e != nil {
+				e.Time, added[i] = 1000, true
 			}
 		}
-		if keys, memory := set.Size(); added != test.want || keys != test.want || memory != int64(test.partMax)*entrySize {
-			t.Errorf("of %d entries %d are used: %d keys in %d bytes", test.partMax, added, keys, memory)
+		if len(added) < 10 || len(added) == keys {
+			t.Errorf("limit of %d bytes: got %d of %d keys, want at least 10 and not all", limit, len(added), keys)
+		}
+		for i := range uint32(keys) {
+			if got := set.Find(hash(i)) != nil; got != added[i] {
+				t.Errorf("limit of %d bytes: key %d is found: got %v, want %v", limit, i, got, added[i])
+			}
 		}
 	}
 }
 
-// TestKeySetMemory checks the memory that keys take against the limit.
+// TestKeySetMemory checks the memory that keys take against the limit, and against the bytes per key
+// that docs/reference/limits.md names.
 func TestKeySetMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const limit = 8 << 20
@@ -82,11 +90,11 @@ func TestKeySetMemory(t *testing.T) {
 	added := 0
 	for ; add(); added++ {
 		if keys, memory := set.Size(); added > 10_000 && (memory > 28*int64(keys) || memory > limit) {
-			t.Fatalf("%d keys take %d bytes", keys, memory)
+			t.Fatalf("got %d bytes for %d keys, want at most 28 for each and %d in all", memory, keys, limit)
 		}
 	}
-	if keys, memory := set.Size(); keys != added || memory > limit || int64(added) < limit*4/5/entrySize {
-		t.Errorf("%d keys were added, %d are there and take %d bytes", added, keys, memory)
+	if keys, memory := set.Size(); keys != added || memory > limit || int64(added) < limit/28 {
+		t.Errorf("full: got %d keys in %d bytes, want the %d that were added, at least %d, in at most %d", keys, memory, added, limit/28, limit)
 	}
 	for range 1000 {
 		add()
@@ -97,6 +105,6 @@ func TestKeySetMemory(t *testing.T) {
 		again++
 	}
 	if keys, memory := set.Size(); again < added*9/10 || memory > limit {
-		t.Errorf("after the window %d keys were added; %d are there and take %d bytes", again, keys, memory)
+		t.Errorf("after the window: added %d keys, got %d in %d bytes, want at least %d added and at most %d bytes", again, keys, memory, added*9/10, limit)
 	}
 }

@@ -9,38 +9,51 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 )
 
-// TestFreeDatabases checks that databases are reused only with their memory limit, not after
-// an error, and that only a few are kept.
+// TestFreeDatabases checks that databases are reused, with what they cache, only for requests with
+// their memory limit and not after an error, and that only a few are kept.
 func TestFreeDatabases(t *testing.T) {
 	d := databases{settings: protocol.Settings{Folder: t.TempDir(), Role: protocol.MergeRole, Threads: 1}}
-	take := func(memory int64, again *database) *database {
+	const small, large = "64.0 MiB", "128.0 MiB"
+	// take checks whether a database is new, or has the table with which an earlier take marked it.
+	take := func(memory, mark string) *database {
 		t.Helper()
-		one, err := d.take(memory)
+		one, err := d.take(map[string]int64{small: 64 << 20, large: 128 << 20}[memory])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again != nil && one != again || again == nil && one.number != uint64(d.made) {
-			t.Errorf("database %d with %d bytes of memory, of %d that were made", one.number, memory, d.made)
+		rows, err := one.conn.Run(`SELECT current_setting('memory_limit'), coalesce((SELECT string_agg(table_name) FROM duckdb_tables()), '')`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit, got := rows[0][0], rows[0][1]; limit != memory || got != mark {
+			t.Errorf("got a database with %v of memory and the mark %q, want %s and %q", limit, got, memory, mark)
 		}
 		return one
 	}
-	const small, large = 64 << 20, 128 << 20
-	first := take(small, nil)
+	takeNew := func(memory, mark string) *database {
+		t.Helper()
+		one := take(memory, "")
+		if err := one.conn.Exec("CREATE TABLE " + mark + " (i INTEGER)"); err != nil {
+			t.Fatal(err)
+		}
+		return one
+	}
+	first := takeNew(small, "first")
 	d.put(first, false)
-	second := take(large, nil)
+	second := takeNew(large, "second")
 	d.put(second, false)
-	take(small, first)
-	take(large, second)
+	take(small, "first")
+	take(large, "second")
 	d.put(second, true)
-	third := take(large, nil)
-	fourth := take(large, nil)
+	third := takeNew(large, "third")
+	fourth := takeNew(large, "fourth")
 	d.put(first, false)
 	d.put(third, false)
 	d.put(fourth, false) // one too many
-	take(large, third)
-	d.put(take(large, nil), true)
+	take(large, "third")
+	d.put(takeNew(large, "fifth"), true)
 	d.put(third, true)
-	take(small, first)
+	take(small, "first")
 	d.put(first, true)
 }
 

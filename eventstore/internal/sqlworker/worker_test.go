@@ -132,13 +132,13 @@ func TestAbandonedRequest(t *testing.T) {
 	if err := unix.Close(pair[0]); err != nil {
 		t.Fatal(err)
 	}
-	w := &worker{settings: protocol.Settings{Role: protocol.QueryRole}, memory: newMemoryWatch(1 << 40)}
+	w := &worker{settings: protocol.Settings{Role: protocol.QueryRole}, memory: newMemoryWatch(-1 << 40)}
 	w.serveJob(socket)
-	if n := len(w.memory.running); n != 0 {
-		t.Errorf("%d requests are watched, and none runs", n)
+	if w.memory.evictOldest() { // every running request exceeds the limit
+		t.Error("got a request that the watch of memory ends, want none, because none runs")
 	}
 	if err := socket.Close(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("close the socket again: %v", err)
+		t.Errorf("close the socket again: got %v, want %v", err, os.ErrClosed)
 	}
 }
 

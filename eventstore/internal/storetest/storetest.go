@@ -81,6 +81,16 @@ func OpenConn(t testing.TB) *duckdb.Conn {
 	return c
 }
 
+// IsMapped reports whether this process has mapped a file.
+func IsMapped(t testing.TB, path string) bool {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(maps), " "+path+"\n")
+}
+
 // Save saves the manifest as a new version.
 func (f *Folder) Save() {
 	f.T.Helper()

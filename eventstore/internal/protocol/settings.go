@@ -21,13 +21,12 @@ const (
 
 // Settings are the settings of a worker, passed when it starts.
 type Settings struct {
-	Folder   string // folder of the store
-	Number   int    // sequence number among the workers that the client started
-	Role     Role
-	Memory   int64  // memory of all requests together, in bytes
-	Threads  int    // threads per request
-	RowGroup int    // rows per row group of written files
-	File     string // additional file that it may read; may be empty
+	Folder  string // folder of the store
+	Number  int    // sequence number among the workers that the client started
+	Role    Role
+	Memory  int64  // memory of all requests together, in bytes
+	Threads int    // threads per request
+	File    string // additional file that it may read; may be empty
 
 	Functions []Function
 }

@@ -3,7 +3,6 @@
 package segment
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -145,9 +144,9 @@ type groupSize struct {
 
 // groupSize returns the bounds for a file of the table with rows of a width.
 func (w *Writer) groupSize(t *manifest.Table, width int64) groupSize {
-	size := groupSize{cmp.Or(w.settings.RowGroup, rowGroupRows), w.out.groupBytes}
+	size := groupSize{rowGroupRows, w.out.groupBytes}
 	if t.Lake != nil {
-		size.rows = cmp.Or(w.settings.RowGroup, openGroupRows)
+		size.rows = openGroupRows
 	}
 	if width > wideRowBytes {
 		size.bytes = min(size.bytes, wideGroupBytes)

@@ -36,9 +36,7 @@ type Options struct {
 	Memory  int64  // memory of all workers together, in bytes; default 512 MiB
 	Threads int    // threads per query; default: one per core
 	File    string // absolute path of a file that Read may read; default none
-	// RowGroup is the number of rows in row groups of written files; default 16,384.
-	RowGroup int
-	Log      *slog.Logger
+	Log     *slog.Logger
 }
 
 const (

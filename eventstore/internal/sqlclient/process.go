@@ -50,7 +50,7 @@ type process struct {
 
 // start starts a worker. The caller holds client.mu.
 func (c *Client) start(r protocol.Role, alone bool) (*process, error) {
-	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), queries: map[*answer]bool{}, settings: protocol.Settings{Folder: c.options.Folder, Number: c.started, Role: r, Memory: writerMemory, Threads: c.options.Threads, RowGroup: c.options.RowGroup, File: c.options.File, Functions: c.functions}}
+	p := &process{client: c, started: time.Now(), exited: make(chan struct{}), queries: map[*answer]bool{}, settings: protocol.Settings{Folder: c.options.Folder, Number: c.started, Role: r, Memory: writerMemory, Threads: c.options.Threads, File: c.options.File, Functions: c.functions}}
 	p.functions = c.functions
 	switch {
 	case r == protocol.QueryRole:

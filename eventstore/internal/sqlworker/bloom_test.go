@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/bloom"
@@ -70,20 +71,23 @@ func TestBloomFiles(t *testing.T) {
 // For a list of many keys it reads whole files, because DuckDB needs memory for the list in
 // each part.
 func TestRangesOfKeys(t *testing.T) {
-	const rowGroup, events, parts = 2048, 10, 3
-	const listMax, rangesMaxOfList = 4, 8 // see tableview
-	f := newFolder(t, sqlclient.Options{RowGroup: rowGroup})
+	const rowGroup, events, parts = 16_384, 10, 3 // see segment
+	const listMax, rangesMaxOfList = 4, 8         // see tableview
+	f := newFolder(t, sqlclient.Options{})
 	table := f.AddTable("events", storetest.Column(5, "part", event.Int64), storetest.Column(6, "key", event.String))
 	table.Bloom = []string{"part", "key"}
 	f.Save()
 	const rows = events * parts * rowGroup // sorted by event; each event has three row groups
 	part := func(id int) int { return id * parts / rows }
 	f.AppendFrame(1, storetest.FrameOf(table, rows, func(c manifest.Column, v *event.Vector, row int) {
-		if c.Name == "part" {
+		switch c.Name {
+		case "part":
 			v.Ints = append(v.Ints, int64(part(row)))
-			return
+		case "time": // of one day, so that they are in one file
+			v.Ints = append(v.Ints, storetest.Day.Add(time.Duration(row)*time.Millisecond).UnixMicro())
+		default:
+			storetest.Row(0)(c, v, row)
 		}
-		storetest.Row(0)(c, v, row)
 	}))
 	f.Seal(1)
 	keys := func(n int) (keys []string) { // never two in neighboring row groups

@@ -25,7 +25,11 @@ type chooser struct{ *rand.Rand }
 
 func (c chooser) one(of ...string) string { return of[c.IntN(len(of))] }
 
-const chooserDays = 5
+const (
+	chooserDays = 5
+	// Enough rows for several row groups in a file, of which some have none of a few values.
+	chooserRows, chooserKeys, chooserNumbers = 400_000, 100_000, 25_000
+)
 
 // row returns a function that fills rows with ids from first on. Their times are spread over
 // some days around day, so that some are late.
@@ -48,10 +52,10 @@ func (c chooser) row(first, day int) func(manifest.Column, *event.Vector, int) {
 			storetest.AddText(v, name)
 		case "key":
 			v.Null[row] = uint8(c.IntN(20) / 19)
-			storetest.AddText(v, fmt.Sprint("key of a user ", c.IntN(20_000)*int(1-v.Null[row])))
+			storetest.AddText(v, fmt.Sprint("key of a user ", c.IntN(chooserKeys)*int(1-v.Null[row])))
 		case "n", "small":
 			v.Null[row] = uint8(c.IntN(5) / 4)
-			v.Ints = append(v.Ints, int64(c.IntN(5000)-100)*int64(1-v.Null[row]))
+			v.Ints = append(v.Ints, int64(c.IntN(chooserNumbers)-100)*int64(1-v.Null[row]))
 		default:
 			storetest.AddText(v, fmt.Sprintf(`{"x": %d}`, c.IntN(9)))
 		}
@@ -71,7 +75,7 @@ func (c chooser) condition(prefix string, depth int) string {
 		if name == "event" {
 			return "'" + c.one("view", "error", "", "nothing", "rare event 0", "rare event 2") + "'"
 		}
-		return fmt.Sprintf("'key of a user %d'", c.IntN(22_000))
+		return fmt.Sprintf("'key of a user %d'", c.IntN(chooserKeys*11/10))
 	}
 	if depth > 0 && c.IntN(4) > 0 {
 		left, right := c.condition(prefix, depth-1), c.condition(prefix, depth-1)
@@ -99,11 +103,11 @@ func (c chooser) condition(prefix string, depth int) string {
 	case 8:
 		return column(name) + " IN (" + text(name) + ", " + text(name) + ")"
 	case 9:
-		return fmt.Sprintf("%s = %d", column(number), c.IntN(60_000)-200)
+		return fmt.Sprintf("%s = %d", column(number), c.IntN(chooserRows)-200)
 	case 10:
-		return fmt.Sprintf("%s IN (%d, %d, 7)", column(number), c.IntN(60_000), c.IntN(6000))
+		return fmt.Sprintf("%s IN (%d, %d, 7)", column(number), c.IntN(chooserRows), c.IntN(chooserNumbers*6/5))
 	}
-	return c.one(column(name)+" <> "+text(name), column("n")+" > 3000", column("key")+" IS NULL", column("small")+" < 0", column("id")+" % 7 = 3")
+	return c.one(column(name)+" <> "+text(name), fmt.Sprintf("%s > %d", column("n"), chooserNumbers*3/5), column("key")+" IS NULL", column("small")+" < 0", column("id")+" % 7 = 3")
 }
 
 // TestNothingWantedIsLeftOut checks that the frames, rows and files excluded before DuckDB
@@ -112,14 +116,13 @@ func (c chooser) condition(prefix string, depth int) string {
 // rows in the log.
 func TestNothingWantedIsLeftOut(t *testing.T) {
 	c := chooser{testseed.New(t)}
-	const rowGroup = 2048
-	f := newFolder(t, sqlclient.Options{RowGroup: rowGroup})
+	f := newFolder(t, sqlclient.Options{})
 	table := f.AddTable("events", storetest.Column(5, "key", event.String), storetest.Column(6, "n", event.Int64))
 	table.Bloom = []string{"key", "n", "id", "small"}
 	first := 0
 	write := func(log uint64, frames, day int) {
 		for range frames {
-			rows := 1 + c.IntN(8000)
+			rows := 1 + c.IntN(40_000)
 			f.AppendFrame(log, storetest.FrameOf(table, rows, c.row(first, day)))
 			first += rows
 		}
@@ -150,7 +153,7 @@ func TestNothingWantedIsLeftOut(t *testing.T) {
 	if len(table.Files) < 3 {
 		t.Fatalf("%d files", len(table.Files))
 	}
-	for _, id := range f.edgeRows(table, rowGroup) {
+	for _, id := range f.edgeRows(table) {
 		f.Want("SELECT count(*) FROM events WHERE id = "+id, f.Ask("SELECT count(*) FROM (SELECT * FROM events) WHERE id = "+id))
 	}
 	const found = `SELECT count(*), sum(id), count(DISTINCT key), min(time), max(small)`
@@ -174,9 +177,10 @@ func TestNothingWantedIsLeftOut(t *testing.T) {
 }
 
 // edgeRows returns the ids of the first and the last row of each row group.
-func (f *folder) edgeRows(t *manifest.Table, rowGroup int) (ids []string) {
+func (f *folder) edgeRows(t *manifest.Table) (ids []string) {
 	f.T.Helper()
 	c := storetest.OpenConn(f.T)
+	const rowGroup = 16_384 // see segment
 	for _, file := range t.Files {
 		rows, err := c.Run(fmt.Sprintf("SELECT id FROM read_parquet(%s) WHERE file_row_number %% %d IN (0, %d) OR file_row_number = %d",
 			sqltext.Literal(t.Path(f.Path, file.Name)), rowGroup, rowGroup-1, file.Rows-1))
@@ -187,8 +191,8 @@ func (f *folder) edgeRows(t *manifest.Table, rowGroup int) (ids []string) {
 			ids = append(ids, protocol.Text(row[0]))
 		}
 	}
-	if len(ids) < 20 {
-		f.T.Fatalf("%d rows at the edges of row groups", len(ids))
+	if want := 3 * len(t.Files); len(ids) < want {
+		f.T.Fatalf("got %d rows at the edges of row groups of %d files, want at least %d", len(ids), len(t.Files), want)
 	}
 	return ids
 }

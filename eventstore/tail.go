@@ -25,11 +25,9 @@ const (
 	// storedRowsMax and storedBytesMax bound the existing rows that a tail sends first.
 	storedRowsMax  = 10_000
 	storedBytesMax = 16 << 20
+	// tailHold is the time that sealed log files are kept for a reader that takes no rows.
+	tailHold = 10 * time.Second
 )
-
-// tailHold is the time that sealed log files are kept for a reader that takes no rows. A test
-// shortens it.
-var tailHold = 10 * time.Second
 
 // Tail calls emit with the rows appended to a table from now on, in append order. It returns
 // nil when ctx ends or the store is closed. It first calls emit once without rows to report

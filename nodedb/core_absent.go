@@ -16,7 +16,9 @@ func Functions() unsafe.Pointer { return nil }
 
 func openCore(string, Options) (nativeStore, error) { return nil, &Error{Err: ErrUnavailable} }
 
-func openUnitCore(string, UnitOptions) (nativeUnit, error) { return nil, &Error{Err: ErrUnavailable} }
+func openUnitCore(string, UnitOptions, int) (nativeUnit, error) {
+	return nil, &Error{Err: ErrUnavailable}
+}
 
 func openMemory() (nativeSession, error) { return nil, &Error{Err: ErrUnavailable} }
 

@@ -149,7 +149,7 @@ typedef struct {
 	 * written, 0: 30 s, and transaction_bytes limits a delta. */
 	int unit;
 	int never_wait; /* of a unit: its owner keeps what waits for the disk below pending_bytes */
-	uint32_t slice_nodes; /* of a unit, for tests: changes in one transaction of LMDB; 0: 65,536 */
+	uint32_t slice_nodes; /* of a unit: changes in one transaction of LMDB; 0: 65,536 */
 } ndb_options;
 
 int ndb_open(const char *folder, const ndb_options *options, ndb_store **out);

@@ -74,7 +74,7 @@ func dump(t *testing.T, u *nodedb.Unit) (nodes []string) {
 func TestSnapshotOfChangingUnit(t *testing.T) {
 	for round := range testsize.Count(3, 30) {
 		random := testseed.New(t)
-		u := openUnit(t, t.TempDir(), lazy.SliceNodes(1+random.IntN(40)))
+		u := openUnitInSlices(t, t.TempDir(), lazy, 1+random.IntN(40))
 		var deltas [][]byte
 		clock := start
 		change := func() {

@@ -28,8 +28,6 @@ type UnitOptions struct {
 	// NoSync leaves it to the operating system when to write to the disk. A machine crash can
 	// destroy the folder.
 	NoSync bool
-
-	sliceNodes int // for tests: changes in one transaction of LMDB; 0: 65,536
 }
 
 // A Unit is the state of a pipeline, or of a part of it: nodes in a folder, which numbered deltas
@@ -57,12 +55,15 @@ type Unit struct {
 
 // viewTimeout is the longest time that a View may run. Its snapshot keeps the space of deleted nodes
 // from being reused.
-var viewTimeout = 10 * time.Second
+const viewTimeout = 10 * time.Second
 
 // OpenUnit opens the unit in a folder, which it creates if necessary. One process at a time can have
 // it open, once; another open fails with ErrInUse. [Open] with ReadOnly reads the folder meanwhile.
-func OpenUnit(folder string, o UnitOptions) (*Unit, error) {
-	core, err := openUnitCore(folder, o)
+func OpenUnit(folder string, o UnitOptions) (*Unit, error) { return openUnit(folder, o, 1<<16) }
+
+// openUnit opens a unit that writes sliceNodes changes in one transaction of LMDB.
+func openUnit(folder string, o UnitOptions, sliceNodes int) (*Unit, error) {
+	core, err := openUnitCore(folder, o, sliceNodes)
 	if err != nil {
 		return nil, named(err, "open "+folder, Path{})
 	}

@@ -16,7 +16,7 @@ import (
 
 type unit struct{ c *C.ndb_store }
 
-func openUnitCore(folder string, o UnitOptions) (nativeUnit, error) {
+func openUnitCore(folder string, o UnitOptions, sliceNodes int) (nativeUnit, error) {
 	name := C.CString(folder)
 	defer C.free(unsafe.Pointer(name))
 	options := C.ndb_options{
@@ -24,7 +24,7 @@ func openUnitCore(folder string, o UnitOptions) (nativeUnit, error) {
 		flush_ms:          C.int(milliseconds(o.FlushAge)),
 		transaction_bytes: C.uint64_t(max(o.DeltaBytes, 0)),
 		pending_bytes:     C.uint64_t(max(o.PendingBytes, 0)),
-		slice_nodes:       C.uint32_t(o.sliceNodes),
+		slice_nodes:       C.uint32_t(sliceNodes),
 	}
 	var c *C.ndb_store
 	if err := checkCore(func() C.int { return C.ndb_open(name, &options, &c) }); err != nil {

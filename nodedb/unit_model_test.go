@@ -222,7 +222,7 @@ func TestUnitModel(t *testing.T) {
 		folders++
 		folder := filepath.Join(top, fmt.Sprint(folders))
 		age := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Hour}).Draw(t, "flush age")
-		options := nodedb.UnitOptions{NoSync: true, FlushAge: age}.SliceNodes(3)
+		options := nodedb.UnitOptions{NoSync: true, FlushAge: age}
 		must := func(err error) {
 			t.Helper()
 			if err != nil {
@@ -230,7 +230,7 @@ func TestUnitModel(t *testing.T) {
 			}
 		}
 		opened := func(folder string) *nodedb.Unit {
-			u, err := nodedb.OpenUnit(folder, options)
+			u, err := nodedb.OpenUnitInSlices(folder, options, 3)
 			must(err)
 			return u
 		}
@@ -346,8 +346,10 @@ func changesOf(number uint64) (changes []change, now int64) {
 	return changes, start.UnixMilli() + int64(number)
 }
 
-// crashOptions write small slices all the time.
-var crashOptions = nodedb.UnitOptions{FlushAge: time.Millisecond, NoSync: true}.SliceNodes(5)
+// crashOptions write small slices of crashSlice changes all the time.
+var crashOptions = nodedb.UnitOptions{FlushAge: time.Millisecond, NoSync: true}
+
+const crashSlice = 5
 
 // appendNote makes the delta with a number, appends it to a file in place of a pipeline's home, and
 // commits it.
@@ -424,7 +426,7 @@ func TestUnitAfterKill(t *testing.T) {
 
 		notes, err := readNotes(file)
 		check(t, err)
-		u := openUnit(t, filepath.Join(folder, "unit"), crashOptions)
+		u := openUnitInSlices(t, filepath.Join(folder, "unit"), crashOptions, crashSlice)
 		applied, begun, _ := u.Positions()
 		if begun > uint64(len(notes)) {
 			t.Fatalf("the file has parts of delta %d, but only %d were written", begun, len(notes))
@@ -471,7 +473,7 @@ func writeUntilKilled(folder string) error {
 	if err != nil {
 		return err
 	}
-	u, err := nodedb.OpenUnit(filepath.Join(folder, "unit"), crashOptions)
+	u, err := nodedb.OpenUnitInSlices(filepath.Join(folder, "unit"), crashOptions, crashSlice)
 	if err != nil {
 		return err
 	}
@@ -506,7 +508,7 @@ func sumDelta(body []byte) []byte {
 // FuzzApply applies bytes with a valid checksum. Whatever they are, the unit stays usable: what it
 // refuses changes nothing, and what it takes can be encoded again.
 func FuzzApply(f *testing.F) {
-	u := openUnit(f, f.TempDir(), nodedb.UnitOptions{NoSync: true, FlushAge: time.Millisecond}.SliceNodes(10))
+	u := openUnitInSlices(f, f.TempDir(), nodedb.UnitOptions{NoSync: true, FlushAge: time.Millisecond}, 10)
 	d := freeze(f, u, start, func(tx *nodedb.Tx) {
 		for i, v := range []any{"text", 1, -1.5, true, must(nodedb.ValueOf("123456789.123456789"))} {
 			check(f, tx.Set(nodedb.Name("^p").At(i, "sub"), v))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/perigeedb/perigee/nodedb"
@@ -16,6 +17,19 @@ import (
 func openUnit(t testing.TB, folder string, o nodedb.UnitOptions) *nodedb.Unit {
 	t.Helper()
 	u, err := nodedb.OpenUnit(folder, o)
+	return closeAfter(t, u, err)
+}
+
+// openUnitInSlices opens a unit that writes small slices in one transaction of LMDB, so that tests
+// with few nodes see parts of a delta in the file.
+func openUnitInSlices(t testing.TB, folder string, o nodedb.UnitOptions, nodes int) *nodedb.Unit {
+	t.Helper()
+	u, err := nodedb.OpenUnitInSlices(folder, o, nodes)
+	return closeAfter(t, u, err)
+}
+
+func closeAfter(t testing.TB, u *nodedb.Unit, err error) *nodedb.Unit {
+	t.Helper()
 	if errors.Is(err, nodedb.ErrUnavailable) {
 		t.Skip("needs cgo and the build tag lmdb")
 	}
@@ -495,14 +509,19 @@ func TestUnitView(t *testing.T) {
 		return nil
 	}))
 	wantCommitted(t, u, p, 2)
-	defer nodedb.SetViewTimeout(10 * time.Millisecond)()
-	wantError(t, u.View(ctx, func(tx *nodedb.Tx) error {
-		for {
-			if _, err := tx.Get(p); err != nil {
-				return err
-			}
-		}
-	}), nodedb.ErrTimeout)
+	synctest.Test(t, func(t *testing.T) {
+		check(t, u.View(ctx, func(tx *nodedb.Tx) error {
+			time.Sleep(9 * time.Second)
+			want(t, tx, p, 2)
+			return nil
+		}))
+		wantError(t, u.View(ctx, func(tx *nodedb.Tx) error {
+			time.Sleep(11 * time.Second)
+			_, err := tx.Get(p)
+			wantError(t, err, nodedb.ErrTimeout)
+			return nil
+		}), nodedb.ErrTimeout)
+	})
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
 	wantError(t, u.View(canceled, func(*nodedb.Tx) error { return nil }), context.Canceled)

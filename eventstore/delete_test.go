@@ -18,6 +18,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/eventstore/internal/wal"
 )
 
 // TestDelete deletes rows in files and in the log.
@@ -357,5 +358,27 @@ func TestWaitDeletedWaitsForItsFiles(t *testing.T) {
 	close(proceed)
 	if err := waitDeleted(t, s, d); err != nil {
 		t.Errorf("while a file of another table cannot be removed: %v", err)
+	}
+}
+
+func TestIsCarriedOut(t *testing.T) {
+	m := &manifest.Manifest{LogStart: 5}
+	file := func(deleted uint64) *manifest.Table {
+		return &manifest.Table{Files: []*manifest.File{{Deleted: 9}, {Deleted: deleted}}}
+	}
+	for _, test := range []struct {
+		before wal.Position
+		table  *manifest.Table
+		want   bool
+	}{
+		{wal.Position{File: 4, Offset: 900}, &manifest.Table{}, true},
+		{wal.Position{File: 5, Offset: 128}, &manifest.Table{}, true},
+		{wal.Position{File: 5, Offset: 136}, &manifest.Table{}, false},
+		{wal.Position{File: 4, Offset: 900}, file(3), true},
+		{wal.Position{File: 4, Offset: 900}, file(2), false},
+	} {
+		if got := isCarriedOut(m, test.table, &manifest.Delete{Number: 3, Before: test.before}); got != test.want {
+			t.Errorf("delete 3 before %v is carried out: %v", test.before, got)
+		}
 	}
 }

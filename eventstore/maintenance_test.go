@@ -260,3 +260,14 @@ func TestChangesInterruptMerges(t *testing.T) {
 	}
 	endThird()
 }
+
+func TestMergedFile(t *testing.T) {
+	files := []*manifest.File{{Bytes: 10, Log: 3}, {Bytes: 20, Log: 7}, {Bytes: 30, Log: 5}}
+	merged := mergedFile(manifest.New(), &manifest.Table{}, manifest.File{Name: "new", Rows: 9}, files, 8, 2)
+	if diff := cmp.Diff(&manifest.File{Name: "new", Rows: 9, Segment: 8, Deleted: 2, Log: 7}, merged); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got := lastDelete(&manifest.Table{Deletes: []*manifest.Delete{{Number: 2}, {Number: 9}, {Number: 4}}}); got != 9 {
+		t.Errorf("the newest of the deletes 2, 9 and 4 is %d", got)
+	}
+}

@@ -3,11 +3,13 @@
 package eventstore
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/output"
 )
 
@@ -249,4 +252,61 @@ func TestNothingAfterClose(t *testing.T) {
 		t.Errorf("Table: %v", err)
 	}
 	goleak.VerifyNone(t, before)
+}
+
+// TestEncodeFails writes results to a writer that fails, and in an unknown format.
+func TestEncodeFails(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	for _, format := range Formats() {
+		run := func() *Rows {
+			rows, err := s.Execute(t.Context(), Statement{SQL: `SELECT i, 'a text of some length' AS s FROM range(1000) t(i)`, Format: format})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		}
+		var whole bytes.Buffer
+		rows := run()
+		if err := output.Write(&whole, rows); err != nil {
+			t.Fatal(err)
+		}
+		rows.Close()
+		for _, room := range []int{0, 1, whole.Len() / 2, whole.Len() - 1} {
+			rows := run()
+			if err := output.Write(&failingWriter{left: room}, rows); !errors.Is(err, errNoRoom) {
+				t.Errorf("%s with room for %d of %d bytes: %v", format, room, whole.Len(), err)
+			}
+			rows.Close()
+		}
+	}
+	rows, err := s.Execute(t.Context(), Statement{SQL: `SELECT 1`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if err := output.Write(new(bytes.Buffer), rows); err == nil || !strings.Contains(err.Error(), `unknown format ""`) {
+		t.Errorf("without a format: %v", err)
+	}
+}
+
+func TestText(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 60, time.UTC)
+	for _, test := range []struct {
+		value      any
+		text, json string
+	}{
+		{nil, "", "null"}, {true, "true", "true"}, {int64(-7), "-7", "-7"}, {uint64(1 << 63), "9223372036854775808", "9223372036854775808"},
+		{float32(0.1), "0.1", "0.1"}, {0.1, "0.1", "0.1"}, {1e21, "1e+21", "1e+21"}, {math.Inf(1), "+Inf", "null"}, {math.NaN(), "NaN", "null"}, {float32(math.Inf(-1)), "-Inf", "null"},
+		{"a\"<b>\n", "a\"<b>\n", `"a\"<b>\n"`}, {JSON(`{"a": 1}`), `{"a": 1}`, `{"a": 1}`}, {Number("1.50"), "1.50", "1.50"}, {[]byte{0, 255}, "AP8=", `"AP8="`},
+		{at, "2026-01-02 03:04:05.00000006", `"2026-01-02T03:04:05.00000006Z"`},
+		{[]any{}, "[]", "[]"}, {[]any{int64(1), "x", nil}, `[1,"x",null]`, `[1,"x",null]`},
+		{Struct{}, "{}", "{}"}, {Struct{{Name: "a", Value: int64(1)}, {Name: "b", Value: []any{true}}}, `{"a":1,"b":[true]}`, `{"a":1,"b":[true]}`},
+	} {
+		if got := Text(test.value); got != test.text {
+			t.Errorf("%#v as text is %s, want %s", test.value, got, test.text)
+		}
+		if got := string(protocol.AppendJSON(nil, test.value)); got != test.json {
+			t.Errorf("%#v as JSON is %s, want %s", test.value, got, test.json)
+		}
+	}
 }

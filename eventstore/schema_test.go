@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/eventstore/internal/manifest"
+	"github.com/perigeedb/perigee/internal/document"
 )
 
 func TestColumnsWiden(t *testing.T) {
@@ -294,5 +297,114 @@ func TestSchemaInUseStays(t *testing.T) {
 	again()
 	if drop() {
 		t.Error("the version that nobody uses is there")
+	}
+}
+
+func TestWidest(t *testing.T) {
+	const (
+		null, boolean, whole, float, text, object = document.Null, document.Bool, document.Int, document.Float, document.String, document.Object
+	)
+	for _, test := range []struct {
+		have  event.Type
+		wide  bool
+		kinds document.Kind
+		want  event.Type
+	}{
+		{0, false, null, 0}, {0, false, boolean, event.Bool}, {0, false, whole, event.Int64}, {0, false, float, event.Float64},
+		{0, false, float | whole, event.Float64}, {0, false, text | null, event.String}, {0, false, object, event.JSON}, {0, false, boolean | text, event.JSON},
+		{event.Int64, false, null, event.Int64}, {event.Int64, false, whole, event.Int64}, {event.Int64, false, float, event.Float64},
+		{event.Int64, true, float, event.JSON}, {event.Int64, true, whole, event.Int64}, {event.Float64, false, whole, event.Float64},
+		{event.Float64, true, whole, event.Float64}, {event.Bool, false, whole, event.JSON}, {event.String, false, float, event.JSON},
+		{event.JSON, false, whole, event.JSON}, {event.Bool, false, boolean | null, event.Bool}, {event.Float64, false, boolean, event.JSON},
+	} {
+		if got := widest(test.have, test.wide, test.kinds); got != test.want {
+			t.Errorf("%v, wide %v, with %v: %v, want %v", test.have, test.wide, test.kinds, got, test.want)
+		}
+	}
+}
+
+// TestExactIntegers checks from which integer on a double is not exact.
+func TestExactIntegers(t *testing.T) {
+	for value, want := range map[int64]bool{0: false, 1<<53 - 1: false, 1 << 53: true, -(1<<53 - 1): false, -(1 << 53): true, math.MinInt64: true} {
+		for _, declared := range []bool{false, true} {
+			s := newSchema()
+			s.addColumn(column{Name: "n", Path: []string{"n"}, Type: event.Int64, Declared: declared})
+			s.addColumn(column{Name: "f", Path: []string{"f"}, Type: event.Float64, Declared: declared})
+			cols := &event.Columns{Rows: 2, Vectors: []event.Vector{{Ints: []int64{0, value}}, {Floats: []float64{0, float64(value)}}}}
+			next := s.grownFor(document.Report{}, cols, []int{0, 1})
+			if got := next.Columns[0].Wide; got != (want && !declared) {
+				t.Errorf("%d, declared %v: the integers are wide: %v", value, declared, got)
+			}
+			if got := next.Columns[1].Type == event.JSON; got != (want && !declared) {
+				t.Errorf("%d, declared %v: the doubles became JSON: %v", value, declared, got)
+			}
+			if (next == s) == (want && !declared) || s.Columns[0].Wide || s.Columns[1].Type != event.Float64 {
+				t.Errorf("%d, declared %v: the schema before has changed, or a new one has not", value, declared)
+			}
+		}
+	}
+	// A column with both kinds in one output loses neither.
+	s := newSchema()
+	s.addColumn(column{Name: "n", Path: []string{"n"}, Type: event.Int64})
+	report := document.Report{Rejected: []document.Rejected{{Row: 0, Column: 0, Kind: document.Float}}}
+	if next := s.grownFor(report, &event.Columns{Rows: 2, Vectors: []event.Vector{{Ints: []int64{0, 1 << 53}}}}, []int{0}); next.Columns[0].Type != event.JSON {
+		t.Errorf("a fraction and an integer beyond a double: %v", next.Columns[0].Type)
+	}
+}
+
+func TestLimitsOfColumns(t *testing.T) {
+	s := newSchema()
+	for i := range columnsMax {
+		s.add(fmt.Sprint("c", i), document.Int)
+	}
+	if len(s.Columns) != columnsMax || s.Rest {
+		t.Errorf("%d columns, rest %v", len(s.Columns), s.Rest)
+	}
+	s.add("one more", document.Null)
+	if len(s.Columns) != columnsMax || s.Rest {
+		t.Errorf("after a null: %d columns, rest %v", len(s.Columns), s.Rest)
+	}
+	s.add("one more", document.Int)
+	if len(s.Columns) != columnsMax || !s.Rest {
+		t.Errorf("after another: %d columns, rest %v", len(s.Columns), s.Rest)
+	}
+	for length, want := range map[int]bool{keyMax: true, keyMax + 1: false} {
+		s := newSchema()
+		s.add(strings.Repeat("k", length), document.Int)
+		if (len(s.Columns) == 1) != want || s.Rest == want {
+			t.Errorf("a key of %d bytes: %d columns, rest %v", length, len(s.Columns), s.Rest)
+		}
+	}
+	names := newSchema()
+	for key, want := range map[string]string{"a": "a", "": "_", "_rest": "_rest_2", "_REST": "_REST_2", "a\tb\x7f\x1f": "a_b__", " ~": " ~"} {
+		if got := names.name(key); got != want {
+			t.Errorf("the column of key %q is %q, want %q", key, got, want)
+		}
+	}
+	for i, want := range []string{"x", "X_2", "x_3"} {
+		names.addColumn(column{Name: names.name([]string{"x", "X", "x"}[i])})
+		if c := names.Columns[i]; c.Name != want || c.ID != int32(manifest.RestID+1+i) {
+			t.Errorf("column %d is %s with ID %d, want %s", i, c.Name, c.ID, want)
+		}
+	}
+}
+
+// TestColumnsWithoutType assigns a type, in place, to columns that have had only nulls.
+func TestColumnsWithoutType(t *testing.T) {
+	s := newSchema()
+	for _, name := range []string{"a", "b", "c"} {
+		s.add(name, document.Null)
+	}
+	report := document.Report{Unknown: []document.Field{{Name: "a", Kinds: document.Int}, {Name: "b", Kinds: document.Null}, {Name: "c", Kinds: document.String | document.Null}}}
+	next := s.grownFor(report, &event.Columns{}, nil)
+	var got []string
+	for _, c := range next.Columns {
+		got = append(got, fmt.Sprint(c.ID, " ", c.Name, " ", c.Type))
+	}
+	if want := []string{fmt.Sprint("2 a ", event.Int64), fmt.Sprint("3 b ", event.Type(0)), fmt.Sprint("4 c ", event.String)}; !slices.Equal(got, want) || next.Rest {
+		t.Errorf("columns %q, want %q; rest %v", got, want, next.Rest)
+	}
+	if again := next.grownFor(document.Report{Unknown: report.Unknown[1:2]}, &event.Columns{}, nil); again != next {
+		t.Error("a null has made another version")
 	}
 }

@@ -213,7 +213,7 @@ func TestTables(t *testing.T) {
 	appendDocs(t, p, 100, numbered(100, 20, day.Add(48*time.Hour), "")...)
 	all, err := s.Tables()
 	if err != nil || len(all) != 1 {
-		t.Fatal(all, err)
+		t.Fatalf("got tables %+v and error %v, want one table", all, err)
 	}
 	got := all[0]
 	if got.Name != "events" || got.LogRows != 20 || got.Rows != 120 || len(got.Files) != 1 || got.Files[0].Rows != 100 || got.Files[0].Bytes == 0 ||

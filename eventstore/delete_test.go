@@ -58,7 +58,7 @@ func TestDelete(t *testing.T) {
 		s = openStore(t, folder)
 	}
 	if len(runningDeletes(s)) > 0 {
-		t.Errorf("still under way: %v", runningDeletes(s))
+		t.Errorf("got running deletes %+v, want none", runningDeletes(s))
 	}
 }
 

@@ -49,7 +49,7 @@ func TestDescribeRequired(t *testing.T) {
 			t.Errorf("%s answers %s (%v), want %s", test.sql, answer, rows.Err(), test.want)
 		}
 		if answer := strings.Join(names, " "); answer != "column_name column_type null key default extra" {
-			t.Errorf("%s has the columns %s", test.sql, answer)
+			t.Errorf("%s: got columns %s, want column_name column_type null key default extra", test.sql, answer)
 		}
 		rows.Close()
 	}

@@ -246,7 +246,7 @@ func TestF9LaterColumnsSurviveMerges(t *testing.T) {
 	}
 	defer s.Close()
 	if s.Damage() == nil {
-		t.Error("a damaged store does not say so")
+		t.Error("damage of a damaged store: got none, want some")
 	}
 }
 
@@ -545,7 +545,7 @@ func TestDamagedLog(t *testing.T) {
 	s.Close()
 	logs, err := filepath.Glob(filepath.Join(manifest.LogFolder(folder), "*.log"))
 	if err != nil || len(logs) == 0 {
-		t.Fatal(logs, err)
+		t.Fatalf("got files of the log %q and error %v, want some", logs, err)
 	}
 	text, err := os.ReadFile(logs[0])
 	if err != nil {

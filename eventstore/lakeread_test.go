@@ -354,7 +354,7 @@ func TestLakeLocalTooLarge(t *testing.T) {
 	}
 	group.Wait()
 	if got := ask(t, s, "SELECT count(*) FROM (DESCRIBE events)"); got == "0" {
-		t.Error("DESCRIBE tells nothing")
+		t.Errorf("DESCRIBE: got %s columns, want some", got)
 	}
 	d, err := s.Delete(t.Context(), "events", "id = 0")
 	if err == nil {

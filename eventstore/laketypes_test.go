@@ -247,7 +247,7 @@ func TestLakeTypes(t *testing.T) {
 	grow(100, false)
 	publishAll(t, s)
 	if misfits := checkLakeTypes(t, location, docs, kinds); misfits != 0 {
-		t.Errorf("%d misfits", misfits)
+		t.Errorf("got %d misfits, want none", misfits)
 	}
 	for range 5 {
 		grow(60, true)
@@ -384,7 +384,7 @@ func TestLakeWiden(t *testing.T) {
 		t.Errorf("%d and %d misfits are left", misfits, again)
 	}
 	if columns, _ := lakeRows(t, location); len(columns) != 8 {
-		t.Errorf("the columns are %v", columns)
+		t.Errorf("got columns %v, want 8", columns)
 	}
 }
 

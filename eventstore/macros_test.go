@@ -55,6 +55,6 @@ func TestExamplesInSQLPage(t *testing.T) {
 		}
 	}
 	if examples < 6 {
-		t.Errorf("the page has %d examples", examples)
+		t.Errorf("got %d examples in the page, want at least 6", examples)
 	}
 }

@@ -20,7 +20,7 @@ func holdReservation(t *testing.T, p *Partition, r event.Range) (end func()) {
 	t.Helper()
 	held, err := p.owner.Reserve(t.Context(), r)
 	if err != nil || len(held.Missing) == 0 {
-		t.Fatal(held, err)
+		t.Fatalf("reserve %v: got %+v and error %v, want missing rows", r, held, err)
 	}
 	return sync.OnceFunc(func() { held.Finish(ledger.Aborted) })
 }

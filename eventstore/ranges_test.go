@@ -158,7 +158,7 @@ func TestTakeOverWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if have := <-taken; !have.Covers(0, 1) {
-		t.Errorf("the new owner has %v", have)
+		t.Errorf("ranges of the new owner: got %v, want that they cover position 0", have)
 	}
 	if err := old.Append(context.Background(), outputOf(1, `{}`)); !errors.Is(err, ErrFenced) {
 		t.Errorf("the owner before: %v, want ErrFenced", err)
@@ -230,7 +230,7 @@ func TestOldFingerprintsGo(t *testing.T) {
 	appendFingerprinted(t, p, 0, 100)
 	seal(t, s)
 	if with, _ := fingerprinted(t, table); !cmp.Equal(event.Ranges{{Count: 100}}, with) {
-		t.Errorf("with fingerprints after sealing: %v", with)
+		t.Errorf("ranges with fingerprints after sealing: got %v, want 0 to 100", with)
 	}
 	err := s.change(func(next *manifest.Manifest) error {
 		old := *next.Tables[0].Fingerprints[0]

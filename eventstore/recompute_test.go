@@ -98,11 +98,11 @@ func TestRecompute(t *testing.T) {
 	}
 	began := startRecompute(t, s, "X")
 	if began.Column != "x" || began.Table != "events" || !began.Ended.IsZero() || began.Files < 1 {
-		t.Errorf("it begins as %+v", began)
+		t.Errorf("at the start: got %+v, want a recompute of column x of events in some files", began)
 	}
 	r := recomputed(t, s, "x")
 	if r.Number != began.Number || r.Stopped || r.Failed != 1 || r.Error != "x: three is too many" || r.Rows < 5 || r.Rows > 8 {
-		t.Errorf("it ends as %+v", r)
+		t.Errorf("at the end: got %+v, want recompute %d with one failed row", r, began.Number)
 	}
 	if got := ask(t, s, `SELECT id, x FROM events ORDER BY id`); got != "1,10\n2,20\n3,\n4,40\n5,50\n6,60\n8,80" {
 		t.Errorf("the table has\n%s", got)
@@ -110,7 +110,7 @@ func TestRecompute(t *testing.T) {
 	s.SetComputed([]ComputedColumn{times("x", "2", -1)})
 	startRecompute(t, s, "x")
 	if r := recomputed(t, s, "x"); r.Number <= began.Number || r.Failed != 0 || r.Error != "" || r.Rows != 7 {
-		t.Errorf("the second ends as %+v", r)
+		t.Errorf("at the end of the second: got %+v, want 7 rows and no failure", r)
 	}
 	if got := ask(t, s, `SELECT id, x FROM events ORDER BY id`); got != "1,-1\n2,-2\n3,-3\n4,-4\n5,-5\n6,-6\n8,-8" {
 		t.Errorf("then the table has\n%s", got)
@@ -121,7 +121,7 @@ func TestRecompute(t *testing.T) {
 	waitUntil(t, s, func() bool { return len(filesOf(s)) == 0 })
 	startRecompute(t, s, "x")
 	if r := recomputed(t, s, "x"); r.Rows != 0 {
-		t.Errorf("of a table without rows it ends as %+v", r)
+		t.Errorf("at the end, of a table without rows: got %+v, want no rows", r)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestRecomputeSeesTheEvent(t *testing.T) {
 			s.SetComputed(columns)
 			startRecompute(t, s, "seen")
 			if r := recomputed(t, s, "seen"); r.Failed > 0 {
-				t.Fatalf("it ends as %+v", r)
+				t.Fatalf("at the end: got %+v, want no failed rows", r)
 			}
 			after := seen()
 			if unknown == catalog.DropUnknown { // the function cannot see fields that are not stored
@@ -277,10 +277,10 @@ func TestRecomputeGoesOn(t *testing.T) {
 	done := calls.Load()
 	s.SetComputed([]ComputedColumn{waiting})
 	if r := recomputed(t, s, "x"); r.Rows != days || r.Failed != 0 {
-		t.Errorf("it ends as %+v", r)
+		t.Errorf("at the end: got %+v, want %d rows and no failure", r, days)
 	}
 	if n := calls.Load() - done; n > days-3 {
-		t.Errorf("%d rows were computed again", n)
+		t.Errorf("got %d rows that were computed again, want at most %d", n, days-3)
 	}
 	if got := ask(t, s, `SELECT sum(x), count(*) FROM events`); got != "75,6" {
 		t.Errorf("at the end queries see %s", got)
@@ -338,7 +338,7 @@ func TestCancelRecompute(t *testing.T) {
 	}
 	startRecompute(t, s, "x")
 	if r := recomputed(t, s, "x"); r.Stopped || r.Rows != days {
-		t.Errorf("a later one ends as %+v", r)
+		t.Errorf("at the end of a later one: got %+v, want %d rows", r, days)
 	}
 	if got := ask(t, s, `SELECT sum(x), count(*) FROM events`); got != "75,6" {
 		t.Errorf("then queries see %s", got)
@@ -364,7 +364,7 @@ func TestRecomputeOfChangedFunction(t *testing.T) {
 	s.SetComputed([]ComputedColumn{c})
 	first := startRecompute(t, s, "x")
 	if r := recomputed(t, s, "x"); r.Number <= first.Number || r.Rows != 3 {
-		t.Errorf("it ends as %+v", r)
+		t.Errorf("at the end: got %+v, want a later one than %d, with 3 rows", r, first.Number)
 	}
 	if got := ask(t, s, `SELECT string_agg(x, '') FROM events`); got != "222" {
 		t.Errorf("the column has %s", got)
@@ -383,7 +383,7 @@ func TestRecomputeThatCannotGoOn(t *testing.T) {
 	}}})
 	startRecompute(t, s, "x")
 	if r := recomputed(t, s, "x"); r.Rows != 0 || r.Failed != 0 || !r.Stopped || !strings.Contains(r.Error, "it runs for ever") {
-		t.Errorf("it ends as %+v", r)
+		t.Errorf("at the end: got %+v, want that it was stopped because it runs for ever", r)
 	}
 	if got := ask(t, s, `SELECT x FROM events`); got != "7" {
 		t.Errorf("the column has %s", got)
@@ -559,7 +559,7 @@ func TestMergeDuringRecompute(t *testing.T) {
 	waitUntil(t, s, func() bool { return len(filesOf(s)) == 2 })
 	s.SetComputed([]ComputedColumn{times("x", "1", 1)})
 	if r := recomputed(t, s, "x"); r.Rows != mergeMin {
-		t.Errorf("it ends as %+v", r)
+		t.Errorf("at the end: got %+v, want %d rows", r, mergeMin)
 	}
 	if got := ask(t, s, `SELECT string_agg(coalesce(CAST(x AS VARCHAR), '-'), '' ORDER BY id) FROM events`); got != "0123----" {
 		t.Errorf("the rows have %s", got)

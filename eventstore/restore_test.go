@@ -120,6 +120,6 @@ func TestIncarnations(t *testing.T) {
 		}
 	}
 	if len(seen) != 3 {
-		t.Errorf("%d different incarnations in three folders", len(seen))
+		t.Errorf("got %d different incarnations in three folders, want 3", len(seen))
 	}
 }

@@ -53,7 +53,7 @@ func TestDropTable(t *testing.T) {
 	appendDocs(t, p, 1, `{"time":2,"id":2}`)
 	dropTable(t, s, "Events")
 	if _, err := s.Query(t.Context(), "FROM events"); err == nil {
-		t.Error("a dropped table answers")
+		t.Error("query of a dropped table: got no error, want one")
 	}
 	if err := p.Append(t.Context(), outputOf(2, `{"time":3,"id":3}`)); !errors.Is(err, ErrDropped) {
 		t.Errorf("an append to the dropped table: %v", err)
@@ -138,7 +138,7 @@ func TestDropWhileReading(t *testing.T) {
 	n := 0
 	for rows.Next() {
 		if n++; rows.Row()[0].(int64) < 0 {
-			t.Fatal("a row of the new table")
+			t.Fatalf("row %d: got the row %v of the new table, want one of the old", n, rows.Row())
 		}
 	}
 	if rows.Err() != nil || n != len(docs) {

@@ -91,7 +91,7 @@ func TestFieldsBeyondTheColumns(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if n := len(describedTables(s)[0].Columns); n != columnsMax+1 {
-		t.Errorf("the table has %d columns", n)
+		t.Errorf("got %d columns of the table, want %d", n, columnsMax+1)
 	}
 }
 
@@ -358,21 +358,21 @@ func TestLimitsOfColumns(t *testing.T) {
 		s.add(fmt.Sprint("c", i), document.Int)
 	}
 	if len(s.Columns) != columnsMax || s.Rest {
-		t.Errorf("%d columns, rest %v", len(s.Columns), s.Rest)
+		t.Errorf("got %d columns, rest %v, want %d without rest", len(s.Columns), s.Rest, columnsMax)
 	}
 	s.add("one more", document.Null)
 	if len(s.Columns) != columnsMax || s.Rest {
-		t.Errorf("after a null: %d columns, rest %v", len(s.Columns), s.Rest)
+		t.Errorf("after a null: got %d columns, rest %v, want %d without rest", len(s.Columns), s.Rest, columnsMax)
 	}
 	s.add("one more", document.Int)
 	if len(s.Columns) != columnsMax || !s.Rest {
-		t.Errorf("after another: %d columns, rest %v", len(s.Columns), s.Rest)
+		t.Errorf("after another: got %d columns, rest %v, want %d with rest", len(s.Columns), s.Rest, columnsMax)
 	}
 	for length, want := range map[int]bool{keyMax: true, keyMax + 1: false} {
 		s := newSchema()
 		s.add(strings.Repeat("k", length), document.Int)
 		if (len(s.Columns) == 1) != want || s.Rest == want {
-			t.Errorf("a key of %d bytes: %d columns, rest %v", length, len(s.Columns), s.Rest)
+			t.Errorf("a key of %d bytes: got %d columns, rest %v, want that it becomes a column: %v", length, len(s.Columns), s.Rest, want)
 		}
 	}
 	names := newSchema()

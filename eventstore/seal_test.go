@@ -22,7 +22,7 @@ func TestSealWaitsForAppends(t *testing.T) {
 	}
 	await(t, "the sealer waits for appends", func() bool {
 		if s.current().LogStart > 1 {
-			t.Fatal("the file was sealed")
+			t.Fatalf("got a log that begins with file %d, want 1: the file was sealed", s.current().LogStart)
 		}
 		return s.appends.isAwaited()
 	})

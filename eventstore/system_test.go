@@ -68,7 +68,7 @@ func TestSystemTable(t *testing.T) {
 	}
 	before := asked
 	if ask(t, s, `SELECT 1`); asked != before {
-		t.Error("a query that does not name the table has copied it")
+		t.Errorf("a query that does not name the table: got %d reads of it, want %d as before", asked, before)
 	}
 	if _, err := s.Query(context.Background(), `FROM broken`); !errors.Is(err, failing) {
 		t.Errorf("a table whose rows cannot be read: %v", err)
@@ -217,7 +217,7 @@ func TestTablesAreSorted(t *testing.T) {
 	appendDocs(t, tables["b"], 9, numbered(9, 5, day.Add(-24*time.Hour), "")...)
 	stats, err := s.Tables()
 	if err != nil || len(stats) != 3 {
-		t.Fatal(stats, err)
+		t.Fatalf("got tables %+v and error %v, want 3 tables", stats, err)
 	}
 	for i, want := range []struct {
 		name           string

@@ -142,7 +142,7 @@ func TestTail(t *testing.T) {
 		t.Errorf("shown with a condition are %d rows, not %d", len(got), len(want))
 	}
 	if all.skipped+odd.skipped > 0 {
-		t.Error("rows were skipped")
+		t.Errorf("got skipped rows %d and %d times, want never", all.skipped, odd.skipped)
 	}
 	if sealedFiles(s) < 3 {
 		t.Errorf("%d files were sealed: the test proves little", sealedFiles(s))
@@ -168,7 +168,7 @@ func TestTailSince(t *testing.T) {
 	appendDocs(t, p, 2, `{"time":"2026-11-02T00:00:00Z","id":1}`, `{"time":"2026-11-04T00:00:00Z","id":3}`)
 	f := follow(t, s, catalog.TailRequest{Since: time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC), Where: "id < 5"}, nil)
 	if f.columns != "time id " {
-		t.Errorf("it begins with the columns %q", f.columns)
+		t.Errorf("got columns %q, want %q", f.columns, "time id ")
 	}
 	appendDocs(t, p, 4, `{"time":"2026-10-01T00:00:00Z","id":4}`, `{"time":"2026-10-01T00:00:00Z","id":5}`)
 	if got := f.wait(t, s, 4); !slices.Equal(got, []int{1, 2, 3, 4}) {
@@ -189,14 +189,14 @@ func TestShowAndKillTails(t *testing.T) {
 	}
 	all := s.Queries()
 	if len(all) != 1 {
-		t.Fatalf("%d queries run: %v", len(all), all)
+		t.Fatalf("got queries %+v, want one", all)
 	}
 	ask(t, s, "KILL "+Text(all[0].ID))
 	if err := <-f.ended; err == nil || err.Error() != "the query was ended by KILL" {
-		t.Errorf("a killed tail: %v", err)
+		t.Errorf("a killed tail: got error %v, want that KILL ended it", err)
 	}
 	if all := s.Queries(); len(all) != 0 {
-		t.Errorf("%v are left", all)
+		t.Errorf("after KILL: got queries %+v, want none", all)
 	}
 }
 

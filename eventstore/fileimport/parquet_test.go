@@ -118,7 +118,7 @@ func TestParquetFile(t *testing.T) {
 	const rows = 300_000
 	f := openParquetFile(t, writeParquet(t, fmt.Sprintf("SELECT i AS id, CASE WHEN i %% 100000 = 7 THEN NULL ELSE 'text' END AS text FROM range(%d) AS r(i)", rows)))
 	if f.Count() != rows {
-		t.Errorf("the file has %d rows", f.Count())
+		t.Errorf("got %d rows, want %d", f.Count(), rows)
 	}
 	for _, first := range []int64{0, 122_880, 299_990} {
 		f.next = 0
@@ -193,7 +193,7 @@ func TestParquetRefuses(t *testing.T) {
 func TestParquetImport(t *testing.T) {
 	f := openParquetFile(t, writeParquet(t, `SELECT 1 AS id, CAST('{"more": [1, 2], "b": null}' AS JSON) AS _rest`))
 	if columns := f.Columns(); len(columns) != 1 || columns[0].Type != event.Int32 {
-		t.Errorf("columns are %+v", columns)
+		t.Errorf("got columns %+v, want one of type %v", columns, event.Int32)
 	}
 	if docs, _ := readDocs(t, f); len(docs) != 1 || docs[0] != `{"id":1,"more": [1, 2], "b": null}` {
 		t.Errorf("read %q", docs)

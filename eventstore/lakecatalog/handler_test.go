@@ -115,19 +115,19 @@ func TestHandler(t *testing.T) {
 			wantHead = http.StatusNoContent // the table is known; its metadata are not read
 		}
 		if head, body := get(t, h, http.MethodHead, v1+path); head != wantHead || body != "" {
-			t.Errorf("HEAD %s: %d %s", path, head, body)
+			t.Errorf("HEAD %s: got status %d and body %q, want %d and none", path, head, body, wantHead)
 		}
 		for _, method := range []string{http.MethodPost, http.MethodDelete, http.MethodPut} {
 			code, body := get(t, h, method, v1+path)
 			checkError(t, body, code, "UnsupportedOperationException")
 			if code != http.StatusNotAcceptable {
-				t.Errorf("%s %s: %d", method, path, code)
+				t.Errorf("%s %s: got status %d, want %d", method, path, code, http.StatusNotAcceptable)
 			}
 		}
 	}
 	var config struct{ Endpoints []string }
 	if code, body := get(t, h, http.MethodGet, v1+"config?warehouse=x"); code != http.StatusOK || json.Unmarshal([]byte(body), &config) != nil || len(config.Endpoints) != len(endpoints) {
-		t.Errorf("config: %d %s", code, body)
+		t.Errorf("config: got status %d and %s, want %d endpoints", code, body, len(endpoints))
 	}
 	failing := Handler(func() ([]Table, error) { return nil, errors.New("closed") }, slog.New(slog.DiscardHandler))
 	code, body := get(t, failing, http.MethodGet, v1+"namespaces")
@@ -137,7 +137,7 @@ func TestHandler(t *testing.T) {
 	r.Header.Set("Origin", "https://example.org")
 	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, r); w.Code != http.StatusForbidden {
-		t.Errorf("for another site: %d", w.Code)
+		t.Errorf("for another site: got status %d, want %d", w.Code, http.StatusForbidden)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestReadMetadata(t *testing.T) {
 	} {
 		location, metadata, err := readMetadata(t.Context(), folder+address)
 		if err != nil || location != folder+"/v2.metadata.json" || string(metadata) != strings.TrimPrefix(want, "v2 ") {
-			t.Errorf("%s %s (%v)", location, metadata, err)
+			t.Errorf("%s: got %s with %s and error %v, want version 2 with %s", address, location, metadata, err, want)
 		}
 	}
 	if err := os.Remove(filepath.Join(folder, "v2.metadata.json")); err != nil {
@@ -177,7 +177,7 @@ func TestReadMetadata(t *testing.T) {
 	}
 	location, metadata, err := readMetadata(t.Context(), "file://"+folder+"/v1.metadata.json")
 	if want := `{"big":9007199254740993,"location":"file:///lake/mails","version":1}`; err != nil || location != "file://"+folder+"/v1.metadata.json" || string(metadata) != want {
-		t.Errorf("%s %s (%v)", location, metadata, err)
+		t.Errorf("got %s with %s and error %v, want v1.metadata.json with %s", location, metadata, err, want)
 	}
 	var compressed bytes.Buffer
 	w := gzip.NewWriter(&compressed)
@@ -187,7 +187,7 @@ func TestReadMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, metadata, err := readMetadata(t.Context(), folder+"/00002-b.gz.metadata.json"); err != nil || string(metadata) != `{"version":3}` {
-		t.Errorf("%s (%v)", metadata, err)
+		t.Errorf("compressed metadata: got %s and error %v, want version 3", metadata, err)
 	}
 	large, err := os.Create(filepath.Join(folder, "large.metadata.json"))
 	if err == nil {
@@ -226,7 +226,7 @@ func TestReadObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	if location, metadata, err := readMetadata(t.Context(), "s3://bucket/"+key); err != nil || string(metadata) != text || location != "s3://bucket/"+key {
-		t.Errorf("%s %s (%v)", location, metadata, err)
+		t.Errorf("got %s with %s and error %v, want s3://bucket/%s with %s", location, metadata, err, key, text)
 	}
 	for _, missing := range []string{"s3://bucket/other", "s3://none/" + key} {
 		if _, _, err := readMetadata(t.Context(), missing); !errors.Is(err, os.ErrNotExist) {

@@ -102,7 +102,7 @@ func TestGrafanaDashboard(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal(text, &dashboard); err != nil || len(dashboard.Panels) < 4 {
-		t.Fatal(len(dashboard.Panels), err)
+		t.Fatalf("got %d panels and error %v, want at least 4 panels", len(dashboard.Panels), err)
 	}
 	s := eventstoretest.Open(t, eventstore.TableConfig{Time: "time"}, `{"time":"2026-01-02T00:00:10Z","event":"error","id":1}`)
 	server := httptest.NewServer(Handler(s, eventstore.Limits{}))

@@ -103,7 +103,7 @@ func TestBinaryFormats(t *testing.T) {
 	status, body, _ := post(t, server.URL+"?format=arrow", "", `SELECT i, 'row ' || i AS name FROM range(100000) t(i);`)
 	reader, err := ipc.NewReader(strings.NewReader(body))
 	if status != 200 || err != nil {
-		t.Fatal(status, err)
+		t.Fatalf("got status %d, error %v and body %.200q, want 200 and Arrow", status, err, body)
 	}
 	rows := int64(0)
 	for reader.Next() {

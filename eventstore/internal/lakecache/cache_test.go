@@ -157,7 +157,7 @@ func TestCache(t *testing.T) {
 						}
 					}
 					if held, _ := w.cache.Size(); held > limit {
-						t.Errorf("it holds %d bytes of %d", held, limit)
+						t.Errorf("the cache holds too much: got %d bytes, want at most %d", held, limit)
 					}
 					p.Release()
 					p.Release() // has no effect
@@ -335,7 +335,7 @@ func TestOrder(t *testing.T) {
 	expect("beyond the limit", true, true, true)
 	p.Release()
 	if held, _ := w.cache.Size(); held > 2500 {
-		t.Errorf("it holds %d bytes", held)
+		t.Errorf("the cache holds too much: got %d bytes, want at most 2500", held)
 	}
 }
 

@@ -152,7 +152,7 @@ func TestOrders(t *testing.T) {
 	add(m, 3, 0).Bytes = dueBytes
 	step("2:1 3:2", now)
 	if table.Lake.Columns[0].Lake != 10 || table.Lake.UUID != "u" || table.Lake.Step != 2 {
-		t.Errorf("the lake is %+v", table.Lake)
+		t.Errorf("got %+v, want step 2 of the lake u, with its column 10", table.Lake)
 	}
 	merged := merge(4, 20, table.Files[1], table.Files[2])
 	step("nothing", now) // the lake has its rows
@@ -252,7 +252,7 @@ func TestReports(t *testing.T) {
 	table.Files[0] = &manifest.File{Name: manifest.FileName("2026-11-23", 2, 0), Segment: 2, Schema: 1, Rows: 10, Sealed: now.Unix(), Open: true, Replaces: []manifest.LakeFile{{Name: gone, Rows: 10, Step: 1}}}
 	o, _ = order(t, m, now.Add(time.Hour))
 	if o != nil {
-		t.Fatalf("order %+v", o)
+		t.Fatalf("got order %+v, want none", o)
 	}
 	add(m, 3, time.Hour)
 	o, got = order(t, m, now)
@@ -302,7 +302,7 @@ func TestTidy(t *testing.T) {
 	}
 	report(first, &lake.Tidied{})
 	if o := prepare(now.Add(tidyInterval - time.Second)); o != nil {
-		t.Fatalf("nothing is due: %+v", o)
+		t.Fatalf("nothing is due: got order %+v, want none", o)
 	}
 	m.EndDelete(table, d, now)
 	o := prepare(now)

@@ -103,7 +103,7 @@ func TestMergedChunksOfLongTexts(t *testing.T) {
 		return nil
 	})
 	if err != nil || all != 2*rows {
-		t.Errorf("%d rows of %d, %v", all, 2*rows, err)
+		t.Errorf("got %d rows and error %v, want %d", all, err, 2*rows)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestMergeReadsEachFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if merged, err := w.conn.Run("SELECT count(*), max(id) " + rows.sql()); err != nil || protocol.Text(merged[0][0]) != "20" || protocol.Text(merged[0][1]) != "19" {
-		t.Errorf("merged: %v, %v", merged, err)
+		t.Errorf("merged: got %v and error %v, want 20 rows, the last with id 19", merged, err)
 	}
 	rows.close()
 	missing := *table.Files[0]

@@ -183,7 +183,7 @@ func TestCrashAmongRows(t *testing.T) {
 	}
 	defer rows.Close()
 	if !rows.Next() {
-		t.Fatal(rows.Err())
+		t.Fatalf("got no row and error %v, want a first row", rows.Err())
 	}
 	f.kill()
 	for rows.Next() {

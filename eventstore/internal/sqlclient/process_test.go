@@ -59,7 +59,7 @@ func TestWritersAndQueriesApart(t *testing.T) {
 		n++
 	}
 	if rows.Err() != nil || n != 3000 {
-		t.Errorf("%d rows, %v", n, rows.Err())
+		t.Errorf("got %d rows and error %v, want 3000", n, rows.Err())
 	}
 	f.Seal(3)
 	f.Want(`SELECT count(*) FROM events`, "3000")
@@ -105,10 +105,10 @@ func TestRequestsLeaveNothingOpen(t *testing.T) {
 	}
 	f.endSpare()
 	if after := openDescriptors(t); after > before+3 { // the runtime may need one
-		t.Errorf("%d descriptors after 60 queries, and %d before", after, before)
+		t.Errorf("after 60 queries: got %d descriptors, want at most 3 more than the %d before", after, before)
 	}
 	if now := f.worker(protocol.QueryRole).process.Pid; now != pid {
-		t.Errorf("process %d took the place of %d", now, pid)
+		t.Errorf("got the worker %d, want %d still", now, pid)
 	}
 	if f.worker(protocol.QueryRole).requests != 0 {
 		t.Errorf("%d requests are counted, and none runs", f.worker(protocol.QueryRole).requests)
@@ -130,7 +130,7 @@ func TestEndedWorkersLeaveNothingOpen(t *testing.T) {
 	}
 	f.endSpare()
 	if after := openDescriptors(t); after > before+3 { // the runtime may need one
-		t.Errorf("%d descriptors after 10 workers, and %d before", after, before)
+		t.Errorf("after 10 workers: got %d descriptors, want at most 3 more than the %d before", after, before)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestWorkerThatCannotStart(t *testing.T) {
 		}
 	}
 	if after := openDescriptors(t); after > before+3 { // the runtime may need one
-		t.Errorf("%d descriptors after 10 attempts, and %d before", after, before)
+		t.Errorf("after 10 attempts: got %d descriptors, want at most 3 more than the %d before", after, before)
 	}
 	f.client.SetFunctions(nil)
 	f.Want(`SELECT 1`, "1")

@@ -32,9 +32,9 @@ func TestPredicates(t *testing.T) {
 		}
 	}
 	if err := check(`emial = 'x'`); err == nil || err.Error() == "" {
-		t.Error("no error")
+		t.Errorf("an unknown column: got error %v, want one", err)
 	} else if q, _ := errors.AsType[*event.Fault](err); q == nil || q.Line != 1 || q.Column != 1 {
-		t.Errorf("%#v", err)
+		t.Errorf("an unknown column: got error %#v, want a fault in line 1, column 1", err)
 	}
 }
 

@@ -154,7 +154,7 @@ func TestNothingWantedIsLeftOut(t *testing.T) {
 	}
 	f.MergeAll(table)
 	if len(table.Files) < 3 {
-		t.Fatalf("%d files", len(table.Files))
+		t.Fatalf("got %d files, want at least 3", len(table.Files))
 	}
 	for _, id := range f.edgeRows(table) {
 		f.Want("SELECT count(*) FROM events WHERE id = "+id, f.Ask("SELECT count(*) FROM (SELECT * FROM events) WHERE id = "+id))

@@ -122,7 +122,7 @@ func TestLimits(t *testing.T) {
 		n++
 	}
 	if n != 3000 || !rows.Truncated() || rows.Err() != nil {
-		t.Errorf("%d rows, truncated %v, %v", n, rows.Truncated(), rows.Err())
+		t.Errorf("got %d rows, truncated %v, error %v, want 3000 and truncated", n, rows.Truncated(), rows.Err())
 	}
 	rows.Close()
 	begin := time.Now()
@@ -179,7 +179,7 @@ func TestCancel(t *testing.T) {
 	}
 	for i := range 10_000 {
 		if !rows.Next() || rows.Row()[0] != int64(i) {
-			t.Fatalf("row %d: %v, %v", i, rows.Row(), rows.Err())
+			t.Fatalf("row %d: got %v and error %v, want %d", i, rows.Row(), rows.Err(), i)
 		}
 	}
 	begin := time.Now()
@@ -235,7 +235,7 @@ func TestQuerySortsOnDisk(t *testing.T) {
 	})
 	found, err := storetest.Read(rows, err)
 	if err != nil || found != "5999999,true" {
-		t.Errorf("%v, %v", found, err)
+		t.Errorf("got %q and error %v, want 5999999,true", found, err)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestZerosAndBytesInFiles(t *testing.T) {
 	f.Seal(2)
 	f.MergeAll(table)
 	if n := len(table.Files); n != 1 {
-		t.Fatalf("%d files", n)
+		t.Fatalf("got %d files, want 1", n)
 	}
 	f.Want(`SELECT count(*) FROM events WHERE f = 0 AND signbit(f)`, "200")
 }
@@ -136,7 +136,7 @@ func TestFilesHaveNoFiltersOfDuckDB(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rows[0][0] == int64(0) || rows[0][1] != int64(0) {
-		t.Errorf("%v of %v columns have a filter", rows[0][1], rows[0][0])
+		t.Errorf("got %v columns with a filter of DuckDB and %v in all, want 0 and some", rows[0][1], rows[0][0])
 	}
 }
 

@@ -49,7 +49,7 @@ func TestWritersMemory(t *testing.T) {
 				f.Seal(f.M.LogStart)
 			}
 			if table.Files[0].Open != wide.lake {
-				t.Errorf("the files are written for a lake: %v", table.Files[0].Open)
+				t.Errorf("written for a lake: got %v, want %v", table.Files[0].Open, wide.lake)
 			}
 			peaks := watchPeaks(f.client)
 			var sealing sync.WaitGroup
@@ -77,7 +77,7 @@ func TestWritersMemory(t *testing.T) {
 			sealing.Wait()
 			peaks.check(t)
 			if len(names) > 1 && merged[0].File.Rows != int64(len(names)*wide.rows) {
-				t.Errorf("merged into %+v", merged)
+				t.Errorf("got %+v, want a file of all %d rows", merged, len(names)*wide.rows)
 			}
 			f.Want(all, want)
 		})
@@ -107,9 +107,9 @@ func TestManyKeys(t *testing.T) {
 	p.check(t)
 	f.Want(all, want)
 	if len(table.Files) < 2 {
-		t.Errorf("%d files", len(table.Files))
+		t.Errorf("got %d files, want at least 2", len(table.Files))
 	}
 	if unsorted := f.unsorted(table, `event, 'ASC NULLS LAST', "time", 'ASC NULLS LAST'`); unsorted != "" {
-		t.Error(unsorted)
+		t.Errorf("got files with rows that precede smaller ones, want none:\n%s", unsorted)
 	}
 }

@@ -38,7 +38,7 @@ func TestSegment(t *testing.T) {
 	f.Want(all, before)
 	f.Want(`SELECT count(*) FROM other`, "10")
 	if n := len(table.Files); n != 2 {
-		t.Fatalf("%d files", n)
+		t.Fatalf("got %d files, want 2", n)
 	}
 	for i, want := range []manifest.File{
 		{Name: "2026-11-22/0000000001-0.parquet", Bloom: "2026-11-22/0000000001-0.bloom", Segment: 1, Schema: 1, Format: manifest.FileFormat, Day: "2026-11-22", Rows: 1100, Log: 1, MinTime: storetest.Day.UnixMicro(), MaxTime: storetest.Day.UnixMicro() + (perDay-1)*1e6},
@@ -58,7 +58,7 @@ func TestSegment(t *testing.T) {
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(f.Path, "temp", "seal-*", "*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("got temporary files %q, want none", left)
 	}
 	f.Seal(2)
 	f.Want(all, before[:0]+f.Ask(all))
@@ -69,7 +69,7 @@ func TestSegment(t *testing.T) {
 	merged := f.Merge(table, []string{table.Files[0].Name, table.Files[3].Name}, []string{table.Files[2].Name, table.Files[4].Name})
 	f.Want(all, after)
 	if len(merged) != 2 || merged[0].File.Log != 3 || merged[0].File.Rows != 1600 || merged[1].File.Rows != 20 || len(table.Files) != 3 {
-		t.Errorf("merged into %+v", merged)
+		t.Errorf("got %+v and %d files, want two merges, of 1600 and 20 rows, and 3 files", merged, len(table.Files))
 	}
 }
 
@@ -151,11 +151,11 @@ func TestDeletes(t *testing.T) {
 		},
 	})
 	if err != nil || len(recomputed) != 1 || recomputed[0].Rows != 90 || recomputed[0].Deleted != 1 {
-		t.Errorf("recomputed: %+v, %v", recomputed, err)
+		t.Errorf("recomputed: got %+v and error %v, want one file of 90 rows without those of delete 1", recomputed, err)
 	}
 	merged := f.Merge(table, []string{table.Files[0].Name, table.Files[1].Name})
 	if len(merged) != 1 || merged[0].File.Rows != 280 || merged[0].File.Deleted != 1 {
-		t.Fatal(merged)
+		t.Fatalf("merged: got %+v, want one file of 280 rows without those of delete 1", merged)
 	}
 	if merged = f.Merge(table, []string{table.Files[0].Name}); len(merged) != 1 || !merged[0].Unchanged {
 		t.Errorf("a file without deleted rows: %+v", merged)
@@ -254,7 +254,7 @@ func TestOrder(t *testing.T) {
 			}
 			for _, file := range table.Files {
 				if file.Day == "" || file.MinTime > file.MaxTime {
-					t.Errorf("%+v", file)
+					t.Errorf("got file %+v, want one with a day and with times in order", file)
 				}
 			}
 			if unsorted := f.unsorted(table, name); unsorted != "" {
@@ -271,7 +271,7 @@ func TestOrder(t *testing.T) {
 			f.Merge(table, groups...)
 			f.Want(all, want)
 			if len(table.Files) != len(days) {
-				t.Errorf("%d files of %d days", len(table.Files), len(days))
+				t.Errorf("got %d files of %d days, want one for each day", len(table.Files), len(days))
 			}
 			if unsorted := f.unsorted(table, name); unsorted != "" {
 				t.Errorf("unsorted after merging:\n%s", unsorted)

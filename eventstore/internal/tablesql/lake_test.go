@@ -53,11 +53,11 @@ func fit(t *testing.T, c *duckdb.Conn, table *manifest.Table, rows string) (fitt
 	t.Helper()
 	hidden := HiddenColumns(table)
 	if len(hidden) < 2 || !manifest.IsFitted(hidden[len(hidden)-1].ID) {
-		t.Fatalf("hidden columns %+v", hidden)
+		t.Fatalf("got hidden columns %+v, want two or more, the last of them fitted", hidden)
 	}
 	value, last := hidden[len(hidden)-2], hidden[len(hidden)-1]
 	if value.ID != table.Lake.Columns[0].FittedID() || last.ID != table.Lake.Columns[1].FittedID() || value.Of != "v" {
-		t.Fatalf("hidden columns %+v", hidden)
+		t.Fatalf("got hidden columns %+v, want those of v and _rest at the end", hidden)
 	}
 	found, err := c.Run(fmt.Sprintf("SELECT CAST(%s AS VARCHAR), CAST(%s AS VARCHAR), typeof(%[1]s) FROM (%[3]s)", value.SQL, last.SQL, rows))
 	if err != nil {
@@ -65,7 +65,7 @@ func fit(t *testing.T, c *duckdb.Conn, table *manifest.Table, rows string) (fitt
 	}
 	for _, row := range found {
 		if row[2] != lakeSQLType(&table.Lake.Columns[0]) {
-			t.Fatalf("the type is %v", row[2])
+			t.Fatalf("got type %v, want %s", row[2], lakeSQLType(&table.Lake.Columns[0]))
 		}
 		fitted, rest = append(fitted, row[0]), append(rest, row[1])
 	}
@@ -141,16 +141,16 @@ func TestFitted(t *testing.T) {
 	table.Lake.Columns = append(table.Lake.Columns, manifest.LakeColumn{ID: manifest.MicrosID(2), Name: "t", Type: "timestamptz"})
 	hidden := HiddenColumns(table)
 	if len(hidden) != 3 || hidden[0].ID != table.Lake.Columns[0].FittedID() || hidden[0].Of != "" || hidden[1].Of != "v" {
-		t.Fatalf("hidden columns %+v", hidden)
+		t.Fatalf("got hidden columns %+v, want 3, the second of them of v", hidden)
 	}
 	found, err := c.Run("SELECT CAST(" + hidden[0].SQL + " AS VARCHAR), CAST(" + hidden[1].SQL + " AS VARCHAR), " + hidden[2].SQL + " FROM (SELECT TIMESTAMP '1970-01-01 00:00:00.000001' AS v)")
 	if err != nil || found[0][0] != "1000" || found[0][1] != "1970-01-01 00:00:00.000001" || found[0][2] != nil {
-		t.Errorf("%v, %v", found, err)
+		t.Errorf("got %v and error %v, want 1000, the time, and no _rest", found, err)
 	}
 	// _rest has a field with the name already.
 	fitted, rest := fit(t, c, lakeTable(floats, long, true), `SELECT 0.5 AS v, CAST('{"v":1}' AS JSON) AS _rest`)
 	if fitted[0] != nil || rest[0] != `{"v_":0.5,"v":1}` {
-		t.Errorf("_rest is %v", rest[0])
+		t.Errorf("got v %v and _rest %v, want no v, and both values in _rest", fitted[0], rest[0])
 	}
 }
 

@@ -87,7 +87,7 @@ func TestBounds(t *testing.T) {
 	}
 	got, now := FindBounds(c, s, table, nil), time.Now()
 	if from := now.Sub(time.UnixMicro(got.min)); from < 14*time.Minute || from > 16*time.Minute {
-		t.Errorf("the last 15 minutes begin %v ago", from)
+		t.Errorf("got rows from %v ago on, want about 15 minutes", from)
 	}
 	if to := time.UnixMicro(got.max).Sub(now); to < time.Second || to > time.Minute {
 		t.Errorf("they end in %v", to)

@@ -88,6 +88,6 @@ func TestLatestSteps(t *testing.T) {
 		}
 	}
 	if !slices.Equal(sizes, []int{1, 7, 100}) {
-		t.Errorf("steps of %v files", sizes)
+		t.Errorf("got steps of %v files, want [1 7 100]", sizes)
 	}
 }

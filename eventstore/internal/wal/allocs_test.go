@@ -32,7 +32,7 @@ func TestRoomForAnEntry(t *testing.T) {
 		}},
 	} {
 		if n := testing.AllocsPerRun(10, func() { AppendEntry(nil, e) }); n != 1 {
-			t.Errorf("%s: %v allocations", name, n)
+			t.Errorf("%s: got %v allocations, want 1", name, n)
 		}
 	}
 }

@@ -435,7 +435,7 @@ func TestOpenReadOnly(t *testing.T) {
 		t.Errorf("visited %v, damage %v", visited, l.Damage())
 	}
 	if list(t, folder) != before {
-		t.Error("the folder has changed")
+		t.Errorf("got the files\n%s\nwant as before\n%s", list(t, folder), before)
 	}
 	missing := filepath.Join(folder, "missing")
 	if l, _ := reopen(t, nil, missing, o); len(l.Ends()) != 0 {
@@ -535,7 +535,7 @@ func TestDamageIsNamed(t *testing.T) {
 		}
 	}
 	if hint := damage.ErrorHint(); !strings.Contains(hint, "restore the folder from a backup") {
-		t.Error(hint)
+		t.Errorf("got hint %q, want one that says to restore the folder from a backup", hint)
 	}
 	if !strings.Contains(err.Error(), "; ") || !strings.HasPrefix(damage.Error(), "the event log has lost an unknown number of rows: ") {
 		t.Error(err)

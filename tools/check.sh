@@ -21,7 +21,7 @@ formatted() {
   [ -z "$unformatted" ] || { echo "run gofmt -w on:"; echo "$unformatted"; return 1; }
 }
 c_formatted() {
-  git ls-files 'internal/luajit/*.[ch]' 'internal/document/*.[ch]' 'nodedb/*.[ch]' | grep -v testdata/ | xargs clang-format --dry-run -Werror ||
+  git ls-files 'internal/luajit/*.[ch]' 'internal/document/*.[ch]' 'nodedb/*.[ch]' 'eventstore/*.[ch]' | grep -v testdata/ | xargs clang-format --dry-run -Werror ||
     { echo 'run clang-format -i on these files'; return 1; }
 }
 # Not through CGO_CFLAGS: those flags would apply to the Go runtime's C too.
@@ -50,6 +50,7 @@ c_structure() {
 internal/document doc_
 internal/luajit plua_
 nodedb ndb_
+eventstore pes_
 EOF
   )
   rm -r "$work"

@@ -7,17 +7,17 @@
 
 #include "../duckdb/duckdb.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards published
 static log_scan *published;
 
-void scan_publish(log_scan *scan) {
+void pes_scan_publish(log_scan *scan) {
 	pthread_mutex_lock(&lock);
 	scan->next = published;
 	published = scan;
 	pthread_mutex_unlock(&lock);
 }
 
-void scan_withdraw(log_scan *scan) {
+void pes_scan_withdraw(log_scan *scan) {
 	pthread_mutex_lock(&lock);
 	for (log_scan **at = &published; *at; at = &(*at)->next) {
 		if (*at == scan) {
@@ -31,8 +31,7 @@ void scan_withdraw(log_scan *scan) {
 static const log_scan *find_scan(uint64_t id) {
 	pthread_mutex_lock(&lock);
 	const log_scan *scan = published;
-	while (scan && scan->id != id)
-		scan = scan->next;
+	while (scan && scan->id != id) scan = scan->next;
 	pthread_mutex_unlock(&lock);
 	return scan;
 }
@@ -93,8 +92,7 @@ static void begin_scan(duckdb_init_info info) {
 		return;
 	}
 	state->column_count = count;
-	for (uint64_t i = 0; i < count; i++)
-		state->columns[i] = duckdb_init_get_column_index(info, i);
+	for (uint64_t i = 0; i < count; i++) state->columns[i] = duckdb_init_get_column_index(info, i);
 	duckdb_init_set_max_threads(info, scan->group_count && !scan->order ? scan->group_count : 1);
 	duckdb_init_set_init_data(info, state, free);
 }
@@ -120,8 +118,7 @@ static inline text_cell cell_of(const char *text, uint32_t length) {
 		memcpy(cell.inside.text, text, 4);
 		memcpy(cell.inside.text + length - 4, text + length - 4, 4);
 	} else {
-		for (uint32_t j = 0; j < length; j++)
-			cell.inside.text[j] = text[j];
+		for (uint32_t j = 0; j < length; j++) cell.inside.text[j] = text[j];
 	}
 	return cell;
 }
@@ -145,8 +142,7 @@ static void mark_nulls(duckdb_vector vector, const uint8_t *nulls, uint64_t at, 
 	duckdb_vector_ensure_validity_writable(vector);
 	uint64_t *validity = duckdb_vector_get_validity(vector);
 	for (uint64_t i = 0; i < rows; i++) {
-		if (!nulls || nulls[i])
-			validity[(at + i) / 64] &= ~(UINT64_C(1) << ((at + i) % 64));
+		if (!nulls || nulls[i]) validity[(at + i) / 64] &= ~(UINT64_C(1) << ((at + i) % 64));
 	}
 }
 
@@ -159,8 +155,7 @@ static bool is_text_kind(int32_t kind) {
 	case SCAN_FLOAT64:
 	case SCAN_TIMESTAMP:
 	case SCAN_TIMESTAMP_NS:
-	case SCAN_PLACE:
-		return false;
+	case SCAN_PLACE: return false;
 	}
 	return true;
 }
@@ -171,16 +166,15 @@ static bool lacks_values(const scan_vector *from, int32_t kind) {
 	return is_text_kind(kind) ? !from->ends : !from->values || from->ends;
 }
 
-static void copy_rows(duckdb_vector vector, uint64_t at, int32_t kind, const scan_vector *from, uint64_t first, uint64_t rows) {
+static void copy_rows(duckdb_vector vector, uint64_t at, int32_t kind, const scan_vector *from,
+    uint64_t first, uint64_t rows) {
 	bool absent = lacks_values(from, kind);
-	if (absent || from->nulls)
-		mark_nulls(vector, absent ? NULL : from->nulls + first, at, rows);
+	if (absent || from->nulls) mark_nulls(vector, absent ? NULL : from->nulls + first, at, rows);
 	void *data = duckdb_vector_get_data(vector);
 	const int64_t *numbers = absent ? NULL : (const int64_t *)from->values + first;
 	switch (kind) {
 	case SCAN_BOOL:
-		for (uint64_t i = 0; i < rows; i++)
-			((bool *)data)[at + i] = !absent && numbers[i] != 0;
+		for (uint64_t i = 0; i < rows; i++) ((bool *)data)[at + i] = !absent && numbers[i] != 0;
 		return;
 	case SCAN_INT32:
 		for (uint64_t i = 0; i < rows; i++)
@@ -190,27 +184,24 @@ static void copy_rows(duckdb_vector vector, uint64_t at, int32_t kind, const sca
 	case SCAN_FLOAT64:
 	case SCAN_TIMESTAMP:
 	case SCAN_TIMESTAMP_NS:
-		if (!absent)
-			memcpy((int64_t *)data + at, numbers, rows * sizeof *numbers);
+		if (!absent) memcpy((int64_t *)data + at, numbers, rows * sizeof *numbers);
 		return;
 	}
-	if (absent)
-		memset((text_cell *)data + at, 0, rows * sizeof(text_cell));
-	else
-		copy_texts((text_cell *)data + at, from, first, rows);
+	if (absent) memset((text_cell *)data + at, 0, rows * sizeof(text_cell));
+	else copy_texts((text_cell *)data + at, from, first, rows);
 }
 
 static bool is_number_of(const scan_filter *filter, int64_t number) {
 	for (uint64_t i = 0; i < filter->count; i++) {
-		if (number == filter->numbers[i])
-			return true;
+		if (number == filter->numbers[i]) return true;
 	}
 	return false;
 }
 
 static bool is_text_of(const scan_filter *filter, const char *text, uint64_t length) {
 	for (uint64_t i = 0; i < filter->count; i++) {
-		if (length == filter->texts[i].length && (!length || !memcmp(text, filter->texts[i].text, length)))
+		if (length == filter->texts[i].length &&
+		    (!length || !memcmp(text, filter->texts[i].text, length)))
 			return true;
 	}
 	return false;
@@ -221,15 +212,14 @@ static bool is_wanted(const log_scan *scan, const scan_frame *frame, uint64_t ro
 	for (uint64_t i = 0; i < scan->filter_count; i++) {
 		const scan_filter *filter = &scan->filters[i];
 		const scan_vector *in = &frame->vectors[filter->column];
-		if (in->nulls && in->nulls[row])
-			return false;
+		if (in->nulls && in->nulls[row]) return false;
 		if (filter->numbers) {
-			if (!in->values || in->ends || !is_number_of(filter, ((const int64_t *)in->values)[row]))
+			if (!in->values || in->ends ||
+			    !is_number_of(filter, ((const int64_t *)in->values)[row]))
 				return false;
 			continue;
 		}
-		if (!in->ends)
-			return false;
+		if (!in->ends) return false;
 		uint32_t start = row ? in->ends[row - 1] : 0;
 		if (!is_text_of(filter, (const char *)in->values + start, in->ends[row] - start))
 			return false;
@@ -239,19 +229,17 @@ static bool is_wanted(const log_scan *scan, const scan_frame *frame, uint64_t ro
 
 // find_wanted returns the first row at or after row that passes the filters, or the number of rows.
 static uint64_t find_wanted(const log_scan *scan, const scan_frame *frame, uint64_t row) {
-	while (scan->filter_count && row < frame->rows && !is_wanted(scan, frame, row))
-		row++;
+	while (scan->filter_count && row < frame->rows && !is_wanted(scan, frame, row)) row++;
 	return row;
 }
 
 // count_wanted returns the length of the run of rows that pass the filters, at most max. The first
 // row passes.
-static uint64_t count_wanted(const log_scan *scan, const scan_frame *frame, uint64_t row, uint64_t max) {
-	if (!scan->filter_count)
-		return max;
+static uint64_t count_wanted(
+    const log_scan *scan, const scan_frame *frame, uint64_t row, uint64_t max) {
+	if (!scan->filter_count) return max;
 	uint64_t rows = 1;
-	while (rows < max && is_wanted(scan, frame, row + rows))
-		rows++;
+	while (rows < max && is_wanted(scan, frame, row + rows)) rows++;
 	return rows;
 }
 
@@ -261,12 +249,10 @@ static const scan_frame *next_rows(const log_scan *scan, scan_state *state, scan
 		for (; cursor->frame < cursor->end; cursor->frame++, cursor->row = 0) {
 			const scan_frame *frame = &scan->frames[cursor->frame];
 			cursor->row = find_wanted(scan, frame, cursor->row);
-			if (cursor->row < frame->rows)
-				return frame;
+			if (cursor->row < frame->rows) return frame;
 		}
 		uint64_t group = atomic_fetch_add(&state->next_group, 1);
-		if (group >= scan->group_count)
-			return NULL;
+		if (group >= scan->group_count) return NULL;
 		cursor->frame = scan->groups[group];
 		cursor->end = scan->groups[group + 1];
 		cursor->row = 0;
@@ -274,8 +260,8 @@ static const scan_frame *next_rows(const log_scan *scan, scan_state *state, scan
 }
 
 // fill_rows copies consecutive rows of a frame into a chunk.
-static void fill_rows(duckdb_data_chunk output, uint64_t at, const log_scan *scan, const scan_state *state,
-                      uint64_t frame, uint64_t first, uint64_t rows) {
+static void fill_rows(duckdb_data_chunk output, uint64_t at, const log_scan *scan,
+    const scan_state *state, uint64_t frame, uint64_t first, uint64_t rows) {
 	for (uint64_t i = 0; i < state->column_count; i++) {
 		uint64_t column = state->columns[i];
 		if (column >= scan->column_count) // DuckDB only counts the rows
@@ -283,10 +269,12 @@ static void fill_rows(duckdb_data_chunk output, uint64_t at, const log_scan *sca
 		duckdb_vector vector = duckdb_data_chunk_get_vector(output, i);
 		if (scan->columns[column].kind == SCAN_PLACE) {
 			for (uint64_t j = 0; j < rows; j++)
-				((int64_t *)duckdb_vector_get_data(vector))[at + j] = (int64_t)(frame << 32 | (first + j));
+				((int64_t *)duckdb_vector_get_data(vector))[at + j] =
+				    (int64_t)(frame << 32 | (first + j));
 			continue;
 		}
-		copy_rows(vector, at, scan->columns[column].kind, &scan->frames[frame].vectors[column], first, rows);
+		copy_rows(vector, at, scan->columns[column].kind, &scan->frames[frame].vectors[column],
+		    first, rows);
 	}
 }
 
@@ -295,14 +283,14 @@ static uint64_t text_bytes(const log_scan *scan, scan_place place) {
 	uint64_t bytes = 0;
 	for (uint64_t i = 0; i < scan->column_count; i++) {
 		const uint32_t *ends = scan->frames[place.frame].vectors[i].ends;
-		if (ends)
-			bytes += ends[place.row] - (place.row ? ends[place.row - 1] : 0);
+		if (ends) bytes += ends[place.row] - (place.row ? ends[place.row - 1] : 0);
 	}
 	return bytes;
 }
 
 // gather_column copies one column of scattered rows into a vector.
-static void gather_column(duckdb_vector vector, const log_scan *scan, uint64_t column, const scan_place *places, uint64_t rows) {
+static void gather_column(duckdb_vector vector, const log_scan *scan, uint64_t column,
+    const scan_place *places, uint64_t rows) {
 	int32_t kind = scan->columns[column].kind;
 	void *data = duckdb_vector_get_data(vector);
 	uint64_t *validity = NULL;
@@ -318,36 +306,27 @@ static void gather_column(duckdb_vector vector, const log_scan *scan, uint64_t c
 			validity[i / 64] &= ~(UINT64_C(1) << (i % 64));
 		}
 		int64_t number = 0;
-		if (!absent && !is_text_kind(kind))
-			number = ((const int64_t *)from->values)[row];
+		if (!absent && !is_text_kind(kind)) number = ((const int64_t *)from->values)[row];
 		switch (kind) {
-		case SCAN_BOOL:
-			((bool *)data)[i] = number != 0;
-			break;
-		case SCAN_INT32:
-			((int32_t *)data)[i] = (int32_t)number;
-			break;
+		case SCAN_BOOL: ((bool *)data)[i] = number != 0; break;
+		case SCAN_INT32: ((int32_t *)data)[i] = (int32_t)number; break;
 		case SCAN_INT64:
 		case SCAN_FLOAT64:
 		case SCAN_TIMESTAMP:
-		case SCAN_TIMESTAMP_NS:
-			((int64_t *)data)[i] = number;
-			break;
-		default:
-			((text_cell *)data)[i] = absent ? (text_cell){0} : text_at(from, row);
+		case SCAN_TIMESTAMP_NS: ((int64_t *)data)[i] = number; break;
+		default: ((text_cell *)data)[i] = absent ? (text_cell){0} : text_at(from, row);
 		}
 	}
 }
 
 // read_ordered reads the next rows of an ordered scan, column by column. Chunks of rows with long
 // texts are short, because the reader holds the whole chunk in memory.
-static void read_ordered(const log_scan *scan, const scan_state *state, scan_cursor *cursor, duckdb_data_chunk output) {
+static void read_ordered(
+    const log_scan *scan, const scan_state *state, scan_cursor *cursor, duckdb_data_chunk output) {
 	const scan_place *places = scan->order + cursor->row;
 	uint64_t rows = 0, bytes = 0, max_rows = scan->order_count - cursor->row;
-	if (max_rows > duckdb_vector_size())
-		max_rows = duckdb_vector_size();
-	while (rows < max_rows && bytes < CHUNK_TEXT_BYTES)
-		bytes += text_bytes(scan, places[rows++]);
+	if (max_rows > duckdb_vector_size()) max_rows = duckdb_vector_size();
+	while (rows < max_rows && bytes < CHUNK_TEXT_BYTES) bytes += text_bytes(scan, places[rows++]);
 	for (uint64_t i = 0; i < state->column_count; i++) {
 		uint64_t column = state->columns[i];
 		if (column < scan->column_count) // otherwise DuckDB only counts the rows
@@ -368,11 +347,9 @@ static void read_scan(duckdb_function_info info, duckdb_data_chunk output) {
 	uint64_t capacity = duckdb_vector_size(), filled = 0;
 	while (filled < capacity) {
 		const scan_frame *frame = next_rows(scan, state, cursor);
-		if (!frame)
-			break;
+		if (!frame) break;
 		uint64_t rows = frame->rows - cursor->row;
-		if (rows > capacity - filled)
-			rows = capacity - filled;
+		if (rows > capacity - filled) rows = capacity - filled;
 		rows = count_wanted(scan, frame, cursor->row, rows);
 		fill_rows(output, filled, scan, state, (uint64_t)(frame - scan->frames), cursor->row, rows);
 		cursor->row += rows;
@@ -381,7 +358,7 @@ static void read_scan(duckdb_function_info info, duckdb_data_chunk output) {
 	duckdb_data_chunk_set_size(output, filled);
 }
 
-int scan_register(void *connection) {
+int pes_scan_register(void *connection) {
 	duckdb_table_function function = duckdb_create_table_function();
 	duckdb_logical_type id = duckdb_create_logical_type(DUCKDB_TYPE_BIGINT);
 	duckdb_table_function_set_name(function, "log_frames");

@@ -74,7 +74,7 @@ func (s *Scan) Show(o Order, begin, end int) {
 
 // Register registers log_frames with the database of a connection.
 func Register(c duck.Connection) error {
-	if C.scan_register(c.Ptr) == 0 {
+	if C.pes_scan_register(c.Ptr) == 0 {
 		return errors.New("register log_frames with DuckDB")
 	}
 	return nil
@@ -121,7 +121,7 @@ func New(id uint64, columns []Column, frames []*Frame, equal map[string][]string
 	s.addFilters(columns, equal)
 	s.c.id, s.c.column_count, s.c.columns = C.uint64_t(id), C.uint64_t(len(columns)), names
 	s.c.rows, s.c.group_count, s.c.groups, s.c.frames = C.uint64_t(total), C.uint64_t(count), groups, shown
-	C.scan_publish(s.c)
+	C.pes_scan_publish(s.c)
 	return s, nil
 }
 
@@ -218,7 +218,7 @@ func (s *Scan) SQL() string { return fmt.Sprintf("log_frames(%d)", uint64(s.c.id
 
 // Close withdraws the scan. All results that read it must be closed.
 func (s *Scan) Close() {
-	C.scan_withdraw(s.c)
+	C.pes_scan_withdraw(s.c)
 	for _, p := range s.memory {
 		C.free(p)
 	}

@@ -66,7 +66,7 @@ typedef struct log_scan {
 	uint64_t column_count;
 	const scan_column *columns;
 	uint64_t rows;
-	uint64_t group_count; // a thread takes a group of frames at a time
+	uint64_t group_count;   // a thread takes a group of frames at a time
 	const uint64_t *groups; // the first frame of each group, then the number of frames
 	const scan_frame *frames;
 	uint64_t filter_count;
@@ -77,12 +77,12 @@ typedef struct log_scan {
 	struct log_scan *next; // in the list of published scans
 } log_scan;
 
-// scan_register registers the table function with the database of a connection. It returns 0 on
+// pes_scan_register registers the table function with the database of a connection. It returns 0 on
 // failure.
-int scan_register(void *connection);
+int pes_scan_register(void *connection);
 
-// scan_publish lets log_frames find a scan by its id, until scan_withdraw.
-void scan_publish(log_scan *scan);
-void scan_withdraw(log_scan *scan);
+// pes_scan_publish lets log_frames find a scan by its id, until pes_scan_withdraw.
+void pes_scan_publish(log_scan *scan);
+void pes_scan_withdraw(log_scan *scan);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards published and last_id
 static row_merge *published;
 static uint64_t last_id;
 
@@ -19,10 +19,9 @@ static void release(row_merge *merge) {
 	free(merge);
 }
 
-row_merge *merge_new(const duckdb_result *results, uint64_t count) {
+row_merge *pes_merge_new(const duckdb_result *results, uint64_t count) {
 	row_merge *merge = calloc(1, sizeof *merge);
-	if (!merge)
-		return NULL;
+	if (!merge) return NULL;
 	duckdb_result first = results[0];
 	merge->input_count = count;
 	merge->column_count = duckdb_column_count(&first) - 1;
@@ -54,7 +53,7 @@ row_merge *merge_new(const duckdb_result *results, uint64_t count) {
 	return merge;
 }
 
-void merge_free(row_merge *merge) {
+void pes_merge_free(row_merge *merge) {
 	pthread_mutex_lock(&lock);
 	for (row_merge **at = &published; *at; at = &(*at)->next) {
 		if (*at == merge) {
@@ -69,8 +68,7 @@ void merge_free(row_merge *merge) {
 static row_merge *find_merge(uint64_t id) {
 	pthread_mutex_lock(&lock);
 	row_merge *merge = published;
-	while (merge && merge->id != id)
-		merge = merge->next;
+	while (merge && merge->id != id) merge = merge->next;
 	pthread_mutex_unlock(&lock);
 	return merge;
 }
@@ -120,10 +118,10 @@ static uint64_t text_bytes(const row_merge *merge, const merge_input *input) {
 static void take_chunk(const row_merge *merge, merge_input *input) {
 	input->rows = duckdb_data_chunk_get_size(input->chunk);
 	input->next = 0;
-	input->keys = duckdb_vector_get_data(duckdb_data_chunk_get_vector(input->chunk, merge->column_count));
+	input->keys =
+	    duckdb_vector_get_data(duckdb_data_chunk_get_vector(input->chunk, merge->column_count));
 	for (uint64_t i = 0; i < merge->column_count; i++) {
-		if (!merge->is_text[i])
-			continue;
+		if (!merge->is_text[i]) continue;
 		duckdb_vector vector = duckdb_data_chunk_get_vector(input->chunk, i);
 		input->texts[i] = duckdb_vector_get_data(vector);
 		input->valid[i] = duckdb_vector_get_validity(vector);
@@ -144,8 +142,7 @@ static const char *fetch_chunks(row_merge *merge) {
 			}
 			input->ended = 1;
 			const char *error = duckdb_result_error(&input->result);
-			if (error && *error)
-				return error;
+			if (error && *error) return error;
 		}
 		input->begin = input->next;
 	}
@@ -158,8 +155,7 @@ static merge_input *least_input(row_merge *merge) {
 	const text_cell *least_key = NULL;
 	for (uint64_t i = 0; i < merge->input_count; i++) {
 		merge_input *input = &merge->inputs[i];
-		if (input->ended)
-			continue;
+		if (input->ended) continue;
 		const text_cell *key = &input->keys[input->next];
 		if (!least || is_before(key, least_key)) {
 			least = input;
@@ -175,17 +171,16 @@ static uint64_t choose_rows(row_merge *merge, uint32_t *from, uint64_t capacity)
 	uint64_t count = 0, bytes = 0;
 	while (count < capacity && bytes < CHUNK_TEXT_BYTES) {
 		merge_input *least = least_input(merge);
-		if (!least)
-			break;
+		if (!least) break;
 		bytes += text_bytes(merge, least);
 		from[count++] = (uint32_t)(least - merge->inputs);
-		if (++least->next == least->rows)
-			break;
+		if (++least->next == least->rows) break;
 	}
 	return count;
 }
 
-static void copy_chosen(row_merge *merge, const uint32_t *from, uint64_t count, uint32_t *starts, duckdb_data_chunk output) {
+static void copy_chosen(row_merge *merge, const uint32_t *from, uint64_t count, uint32_t *starts,
+    duckdb_data_chunk output) {
 	duckdb_selection_vector rows = duckdb_create_selection_vector(duckdb_vector_size());
 	uint32_t *row = duckdb_selection_vector_get_data_ptr(rows);
 	uint64_t filled = 0;
@@ -193,12 +188,11 @@ static void copy_chosen(row_merge *merge, const uint32_t *from, uint64_t count, 
 		merge_input *input = &merge->inputs[i];
 		uint64_t taken = input->next - input->begin;
 		starts[i] = (uint32_t)filled;
-		if (taken == 0)
-			continue;
-		for (uint64_t j = 0; j < taken; j++)
-			row[j] = (uint32_t)(input->begin + j);
+		if (taken == 0) continue;
+		for (uint64_t j = 0; j < taken; j++) row[j] = (uint32_t)(input->begin + j);
 		for (uint64_t c = 0; c < merge->column_count; c++)
-			duckdb_vector_copy_sel(duckdb_data_chunk_get_vector(input->chunk, c), duckdb_data_chunk_get_vector(output, c), rows, taken, 0, filled);
+			duckdb_vector_copy_sel(duckdb_data_chunk_get_vector(input->chunk, c),
+			    duckdb_data_chunk_get_vector(output, c), rows, taken, 0, filled);
 		filled += taken;
 	}
 	for (uint64_t i = 0; i < count; i++) // then in order
@@ -222,13 +216,12 @@ static void read_merge(duckdb_function_info info, duckdb_data_chunk output) {
 		return;
 	}
 	uint64_t count = choose_rows(merge, from, capacity);
-	if (count > 0)
-		copy_chosen(merge, from, count, from + capacity, output);
+	if (count > 0) copy_chosen(merge, from, count, from + capacity, output);
 	duckdb_data_chunk_set_size(output, count);
 	free(from);
 }
 
-int merge_register(void *connection) {
+int pes_merge_register(void *connection) {
 	duckdb_table_function function = duckdb_create_table_function();
 	duckdb_logical_type id = duckdb_create_logical_type(DUCKDB_TYPE_BIGINT);
 	duckdb_table_function_set_name(function, "merged_rows");

@@ -138,7 +138,7 @@ func (w *Writer) openMerge(t *manifest.Table, files []*manifest.File) (_ *merged
 		m.inputs = append(m.inputs, input)
 		results[i] = *(*C.duckdb_result)(unsafe.Pointer(&input.Result.Native))
 	}
-	if m.c = C.merge_new(unsafe.SliceData(results), C.uint64_t(len(files))); m.c == nil {
+	if m.c = C.pes_merge_new(unsafe.SliceData(results), C.uint64_t(len(files))); m.c == nil {
 		return nil, errors.New("out of memory")
 	}
 	return m, nil
@@ -156,7 +156,7 @@ func (m *mergedRows) sql() string { return fmt.Sprintf("FROM merged_rows(%d)", u
 
 func (m *mergedRows) close() {
 	if m.c != nil {
-		C.merge_free(m.c)
+		C.pes_merge_free(m.c)
 	}
 	for _, input := range m.inputs {
 		input.Close()
@@ -168,7 +168,7 @@ func (m *mergedRows) close() {
 
 // RegisterMerge registers merged_rows with the database of a connection.
 func RegisterMerge(c duck.Connection) error {
-	if C.merge_register(c.Ptr) == 0 {
+	if C.pes_merge_register(c.Ptr) == 0 {
 		return errors.New("register merged_rows with DuckDB")
 	}
 	return nil

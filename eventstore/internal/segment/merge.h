@@ -16,15 +16,15 @@ typedef struct {
 	uint64_t next;  // row of the chunk
 	uint64_t begin; // value of next when the current output chunk began
 	int ended;
-	const text_cell *keys;    // of the chunk
-	const text_cell **texts;  // of the chunk's text columns; else NULL
-	const uint64_t **valid;   // validity bits, by column; or NULL
+	const text_cell *keys;   // of the chunk
+	const text_cell **texts; // of the chunk's text columns; else NULL
+	const uint64_t **valid;  // validity bits, by column; or NULL
 } merge_input;
 
-// A row_merge is owned by its caller, which frees it with merge_free after the last statement that
-// reads it and before its results.
+// A row_merge is owned by its caller, which frees it with pes_merge_free after the last statement
+// that reads it and before its results.
 typedef struct row_merge {
-	uint64_t id; // set by merge_new
+	uint64_t id; // set by pes_merge_new
 	uint64_t input_count;
 	merge_input *inputs;
 	uint64_t column_count; // without the key
@@ -32,13 +32,13 @@ typedef struct row_merge {
 	struct row_merge *next; // in the list of published merges
 } row_merge;
 
-// merge_new creates a merge of results, copies their structs, and assigns the id by which
+// pes_merge_new creates a merge of results, copies their structs, and assigns the id by which
 // merged_rows finds it. It returns NULL if it is out of memory.
-row_merge *merge_new(const duckdb_result *results, uint64_t count);
-void merge_free(row_merge *merge);
+row_merge *pes_merge_new(const duckdb_result *results, uint64_t count);
+void pes_merge_free(row_merge *merge);
 
-// merge_register registers the table function with the database of a connection. It returns 0 on
-// failure.
-int merge_register(void *connection);
+// pes_merge_register registers the table function with the database of a connection. It returns 0
+// on failure.
+int pes_merge_register(void *connection);
 
 #endif

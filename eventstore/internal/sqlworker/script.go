@@ -33,7 +33,7 @@ func functionsSQL(functions []protocol.Function, database uint64) string {
 }
 
 func registerScript(c duck.Connection) error {
-	if C.script_register(c.Ptr) == 0 {
+	if C.pes_script_register(c.Ptr) == 0 {
 		return errors.New("register script_value with DuckDB")
 	}
 	return nil
@@ -65,8 +65,10 @@ func setScriptCaller(database uint64, c *scriptCaller) {
 	scriptCallers.jobs[database] = c
 }
 
-//export callScript
-func callScript(database, function C.int64_t, rows C.uint64_t, cells unsafe.Pointer, validity *C.uint64_t, output, info unsafe.Pointer) {
+// pes_script_call computes a function's values for a vector of documents; DuckDB calls it.
+//
+//export pes_script_call
+func pes_script_call(database, function C.int64_t, rows C.uint64_t, cells unsafe.Pointer, validity *C.uint64_t, output, info unsafe.Pointer) {
 	scriptCallers.Lock()
 	caller := scriptCallers.jobs[uint64(database)]
 	scriptCallers.Unlock()
@@ -76,7 +78,7 @@ func callScript(database, function C.int64_t, rows C.uint64_t, cells unsafe.Poin
 	}
 	if err != nil {
 		text := C.CString(err.Error())
-		C.script_fail(info, text)
+		C.pes_script_fail(info, text)
 		C.free(unsafe.Pointer(text))
 	}
 }
@@ -91,11 +93,11 @@ func (c *scriptCaller) fill(function, rows int, cells unsafe.Pointer, validity *
 	var at []int // row of each document
 	for row := range rows {
 		if valid != nil && valid[row/64]>>(row%64)&1 == 0 {
-			C.script_set(output, C.uint64_t(row), nil, 0)
+			C.pes_script_set(output, C.uint64_t(row), nil, 0)
 			continue
 		}
 		var length C.uint32_t
-		text := C.script_text(cells, C.uint64_t(row), &length)
+		text := C.pes_script_text(cells, C.uint64_t(row), &length)
 		documents, at = append(documents, unsafe.Slice((*byte)(unsafe.Pointer(text)), int(length))), append(at, row)
 	}
 	var values [][]byte
@@ -108,10 +110,10 @@ func (c *scriptCaller) fill(function, rows int, cells unsafe.Pointer, validity *
 	}
 	for i, row := range at {
 		if values[i] == nil {
-			C.script_set(output, C.uint64_t(row), nil, 0)
+			C.pes_script_set(output, C.uint64_t(row), nil, 0)
 		} else {
 			text := append(values[i], 0) // non-empty, so that it has an address
-			C.script_set(output, C.uint64_t(row), (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.uint64_t(len(text)-1))
+			C.pes_script_set(output, C.uint64_t(row), (*C.char)(unsafe.Pointer(unsafe.SliceData(text))), C.uint64_t(len(text)-1))
 		}
 	}
 	return nil

@@ -26,6 +26,8 @@ import (
 const task = "CHILD_TASK"
 
 var tasks = map[string]func() error{
+	"allocate":    allocateMemory,
+	"echo":        echoMessage,
 	"environment": printEnvironment,
 	"descriptors": printDescriptors,
 	"filter":      tryCalls,
@@ -74,7 +76,7 @@ func startReading(t *testing.T, readable []string, name string, more []*os.File,
 		t.Fatal(err)
 	}
 	defer theirs.Close()
-	process, err := Start(Command{Name: "child", Env: append(env, task+"="+name), Files: append([]*os.File{null, theirs, theirs}, more...), Readable: readable})
+	process, err := startProcess(Command{Name: "child", Env: append(env, task+"="+name), Files: append([]*os.File{null, theirs, theirs}, more...), Readable: readable})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +130,125 @@ func TestStart(t *testing.T) {
 	}
 	if _, err := Start(Command{Name: "child", Env: []string{"A=\x00"}}); err == nil {
 		t.Error("a child starts with an invalid environment")
+	}
+}
+
+// echoMessage answers the first message of the parent, and prints to stderr.
+func echoMessage() error {
+	var b [16]byte
+	n, err := unix.Read(SocketFile, b[:])
+	if err == nil {
+		_, err = unix.Write(SocketFile, append([]byte("got "), b[:n]...))
+	}
+	file := os.NewFile(SocketFile+1, "given")
+	text, _ := io.ReadAll(file)
+	fmt.Println("stdout is the null device")
+	fmt.Fprintf(os.Stderr, "panic: file %s\n", text)
+	return err
+}
+
+// TestStartConnects checks the descriptors of a process that Start starts.
+func TestStartConnects(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "given")
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	given, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer given.Close()
+	p, err := Start(Command{Name: "child", Env: []string{task + "=echo"}, Files: []*os.File{given}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Socket.Close()
+	defer p.Kill()
+	if _, err := p.Socket.WriteString("hello"); err != nil {
+		t.Fatal(err)
+	}
+	var b [16]byte
+	if n, err := p.Socket.Read(b[:]); err != nil || string(b[:n]) != "got hello" {
+		t.Errorf("answer %q, error %v", b[:n], err)
+	}
+	<-p.Exited()
+	p.Stderr.Finish()
+	if got := p.Stderr.String(); got != "panic: file text" || p.Stderr.CrashLine() != got {
+		t.Errorf("stderr %q, crash line %q, want both %q", got, p.Stderr.CrashLine(), "panic: file text")
+	}
+}
+
+// TestStartClosesFiles starts processes that cannot be started, for lack of descriptors or because
+// of their environment: no file stays open.
+func TestStartClosesFiles(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	lowestFree := func() uint64 {
+		t.Helper()
+		file, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		return uint64(file.Fd())
+	}
+	first := lowestFree()
+	for files := range uint64(6) { // at 5, starting fails because of the environment
+		few := limit
+		few.Cur = first + files
+		if files == 5 {
+			few = limit
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Start(Command{Name: "child", Env: []string{"A=\x00"}})
+		if err == nil || errors.Is(err, unix.EMFILE) != (files < 5) {
+			t.Errorf("%d files: error %v", files, err)
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if now := lowestFree(); now != first {
+			t.Fatalf("%d files: descriptor %d is free, was %d", files, now, first)
+		}
+	}
+}
+
+// allocateMemory maps 128 MiB, uses half of it, and waits.
+func allocateMemory() error {
+	memory, err := unix.Mmap(-1, 0, 128<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < 64<<20; i += os.Getpagesize() {
+		memory[i] = 1
+	}
+	fmt.Println("allocated")
+	time.Sleep(time.Hour)
+	return nil
+}
+
+func TestMemory(t *testing.T) {
+	c := start(t, "allocate")
+	_ = c.out.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if in := bufio.NewScanner(c.out); !in.Scan() || in.Text() != "allocated" {
+		t.Fatalf("the child printed %q", in.Text())
+	}
+	resident, mapped := c.process.Memory()
+	if resident < 64<<20 || resident >= mapped || mapped < 128<<20 {
+		t.Errorf("got %d resident and %d mapped bytes, want at least %d and %d", resident, mapped, 64<<20, 128<<20)
+	}
+	c.ended.Do(c.end)
+	if resident, mapped := c.process.Memory(); resident != 0 || mapped != 0 {
+		t.Errorf("after the end: got %d resident and %d mapped bytes, want 0", resident, mapped)
 	}
 }
 
@@ -405,7 +526,7 @@ func startAnother() error {
 	if err != nil {
 		return err
 	}
-	process, err := Start(Command{Name: "child", Env: []string{task + "=sleep"}, Files: []*os.File{null, os.Stdout, os.Stderr}})
+	process, err := startProcess(Command{Name: "child", Env: []string{task + "=sleep"}, Files: []*os.File{null, os.Stdout, os.Stderr}})
 	if err != nil {
 		return err
 	}
@@ -447,49 +568,4 @@ func isRunning(pid int) bool {
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
-}
-
-// TestTail checks that the beginning and the end of a process's output are kept.
-func TestTail(t *testing.T) {
-	for _, test := range []struct {
-		writes, size int
-		whole        bool
-	}{{1, 10, true}, {8, 1 << 10, true}, {9, 1 << 10, false}, {100, 1 << 10, false}, {3, 3 << 10, false}, {2, 4 << 10, true}} {
-		from, to := io.Pipe()
-		tail := ReadTail(from)
-		written := ""
-		for i := range test.writes {
-			part := fmt.Sprintf("%04d%s", i, strings.Repeat("x", test.size-4))
-			written += part
-			if _, err := io.WriteString(to, part); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_ = to.Close()
-		tail.Finish()
-		if _, err := from.Read(make([]byte, 1)); err != io.ErrClosedPipe {
-			t.Errorf("the stream is open after its end: %v", err)
-		}
-		got, last := tail.String(), fmt.Sprintf("%04d", test.writes-1)
-		switch {
-		case test.whole && got != written:
-			t.Errorf("of %d times %d bytes %d were kept", test.writes, test.size, len(got))
-		case len(got) > tailBytes || len(got) < tailBytes/2 && !test.whole:
-			t.Errorf("of %d times %d bytes %d were kept", test.writes, test.size, len(got))
-		case !strings.HasPrefix(got, written[:min(len(written), tailBytes/2)]) || !strings.Contains(got, last):
-			t.Errorf("of %d times %d bytes the beginning or the end is lost", test.writes, test.size)
-		}
-	}
-	from, to := io.Pipe()
-	tail := ReadTail(from)
-	if _, err := io.WriteString(to, " a\xff\n"); err != nil {
-		t.Fatal(err)
-	}
-	tail.Finish() // the writer is still running
-	if got := tail.String(); got != "a\uFFFD" {
-		t.Errorf("kept %q", got)
-	}
-	if _, err := to.Write([]byte("b")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("the stream is still read: %v", err)
-	}
 }

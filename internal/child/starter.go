@@ -15,16 +15,22 @@ import (
 type Command struct {
 	Name  string     // its first argument, for process listings
 	Env   []string   // its complete environment
-	Files []*os.File // its descriptors, from 0
+	Files []*os.File // its descriptors, from SocketFile + 1
 	// Readable lists the files and folders that the process can open for reading, in addition to
 	// the program and its libraries. The process cannot write files, and has no privileges. If
 	// Readable is nil, it can open the same files as this process.
 	Readable []string
 }
 
+// SocketFile is a child's descriptor of the socket to its parent. Descriptors 0 and 1 are the null
+// device, and 2 is read by Process.Stderr.
+const SocketFile = 3
+
 // A Process is a child process.
 type Process struct {
 	*os.Process
+	Socket *os.File // preserves messages (SOCK_SEQPACKET); closed by the owner of the Process
+	Stderr *Tail
 	// Missing lists the restrictions that the kernel does not support.
 	Missing []string
 
@@ -49,6 +55,55 @@ var hideOnce sync.Once
 // Start starts a process, and waits for its end in the background; see Exited. From then on this
 // program writes no core dumps, and other processes of the same user cannot read its memory.
 func Start(c Command) (*Process, error) {
+	ours, theirs, err := openFiles(c.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.close()
+	c.Files = append([]*os.File{theirs.null, theirs.null, theirs.stderr, theirs.socket}, c.Files...)
+	p, err := startProcess(c)
+	if err != nil {
+		ours.close()
+		return nil, err
+	}
+	p.Socket, p.Stderr = ours.socket, readTail(ours.stderr)
+	return p, nil
+}
+
+// standardFiles are one side's ends of the files that each child has.
+type standardFiles struct{ null, socket, stderr *os.File }
+
+// openFiles creates the files of a child, which has theirs.
+func openFiles(name string) (_, _ *standardFiles, err error) {
+	ours, theirs := &standardFiles{}, &standardFiles{}
+	defer func() {
+		if err != nil {
+			ours.close()
+			theirs.close()
+		}
+	}()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	ours.socket, theirs.socket = os.NewFile(uintptr(pair[0]), name), os.NewFile(uintptr(pair[1]), name)
+	if theirs.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+		return nil, nil, err
+	}
+	if ours.stderr, theirs.stderr, err = os.Pipe(); err != nil {
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
+
+func (f *standardFiles) close() {
+	for _, file := range []*os.File{f.null, f.socket, f.stderr} {
+		_ = file.Close() // on nil it only returns an error
+	}
+}
+
+// startProcess is Start with all descriptors in c.Files, from 0.
+func startProcess(c Command) (*Process, error) {
 	hideOnce.Do(func() { _ = HideMemory() }) // cannot fail with these arguments
 	started := make(chan startResult)
 	go runChild(&c, started)

@@ -3,6 +3,7 @@ package child
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,8 +29,8 @@ func (t *Tail) Finish() {
 
 const tailBytes = 8 << 10
 
-// ReadTail reads a stream to its end.
-func ReadTail(from io.ReadCloser) *Tail {
+// readTail reads a stream to its end.
+func readTail(from io.ReadCloser) *Tail {
 	t := &Tail{from: from, done: make(chan struct{})}
 	go func() {
 		defer close(t.done)
@@ -62,4 +63,17 @@ func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.ToValidUTF8(string(bytes.TrimSpace(t.last)), "\uFFFD")
+}
+
+// CrashLine returns the line that gives the reason of a crash: the first that begins like those of
+// Go's runtime, or with one of the other prefixes. It returns "" if there is none.
+func (t *Tail) CrashLine(prefixes ...string) string {
+	const maxBytes = 200
+	prefixes = append([]string{"panic: ", "fatal error: ", "SIG"}, prefixes...)
+	for line := range strings.Lines(t.String()) {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(line, p) }) {
+			return strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), maxBytes)], ""))
+		}
+	}
+	return ""
 }

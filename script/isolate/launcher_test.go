@@ -14,8 +14,8 @@ import (
 	"github.com/perigeedb/perigee/script"
 )
 
-// TestNoFilesLeft opens the files of a worker in a process that can open too few: that is an error,
-// and leaves no file open.
+// TestNoFilesLeft starts a worker in a process that can open too few files: that is an error, and
+// leaves no file open.
 func TestNoFilesLeft(t *testing.T) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -36,13 +36,13 @@ func TestNoFilesLeft(t *testing.T) {
 		return uint64(file.Fd())
 	}
 	first, layout := free(), newLayout(script.Limits{Output: 1 << 20})
-	for files := range uint64(6) {
+	for files := range uint64(6) { // its memory, and five of package child
 		few := limit
 		few.Cur = first + files
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := openFiles(layout)
+		_, err := startWorker(layout, "")
 		if !errors.Is(err, unix.EMFILE) {
 			t.Errorf("%d files: error %v, want EMFILE", files, err)
 		}
@@ -55,7 +55,7 @@ func TestNoFilesLeft(t *testing.T) {
 	}
 }
 
-// TestNoRoomForMemory opens the files of a worker in a process whose files may not be as large as
+// TestNoRoomForMemory starts a worker in a process whose files may not be as large as
 // its memory: that is an error, and leaves no file open. Reading memory beyond the end of its file
 // would kill the process.
 func TestNoRoomForMemory(t *testing.T) {
@@ -70,7 +70,7 @@ func TestNoRoomForMemory(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &small); err != nil {
 			t.Fatal(err)
 		}
-		ours, theirs, err := openFiles(layout)
+		p, err := startWorker(layout, "")
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
 			t.Fatal(err)
 		}
@@ -78,8 +78,7 @@ func TestNoRoomForMemory(t *testing.T) {
 			t.Errorf("error %v, want EFBIG", err)
 		}
 		if err == nil {
-			ours.close()
-			theirs.close()
+			p.Close()
 		}
 	})
 }

@@ -250,7 +250,7 @@ func TestCloseOfProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Close()
-	if _, err := p.socket.Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
+	if _, err := p.process.Socket.Write([]byte("x")); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("its socket after Close: %v", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,19 +20,17 @@ import (
 // except for Progress.
 type process struct {
 	process  *child.Process
-	socket   *os.File
-	fd       int // of the socket
+	fd       int // of process.Socket
 	memory   *memory
 	rest     *memory // the memory after the pieces of an answer
-	stderr   *child.Tail
-	name     string // of the loaded script
-	number   uint64 // of the last request
-	batches  int    // number of batches that it was given
-	text     []byte // of the last answer
-	death    error  // the reason why it has ended
-	unused   bool   // it ended before it received the last request
+	name     string  // of the loaded script
+	number   uint64  // of the last request
+	batches  int     // number of batches that it was given
+	text     []byte  // of the last answer
+	death    error   // the reason why it has ended
+	unused   bool    // it ended before it received the last request
 	measured time.Time
-	resident int // bytes
+	resident int // bytes of private memory when it was last measured
 
 	progress atomic.Uint64 // number of requests << 1; the last bit is set while one runs
 }
@@ -43,27 +40,26 @@ const tick = 10 * time.Millisecond
 
 // startWorker starts a worker that can read codeFile, unless that is empty.
 func startWorker(memory layout, codeFile string) (*process, error) {
-	ours, theirs, err := openFiles(memory)
+	file, err := createMemory(memory)
 	if err != nil {
 		return nil, fmt.Errorf("start script worker: %w", err)
 	}
-	defer theirs.close()
-	p := &process{socket: ours.socket, fd: int(ours.socket.Fd())}
-	wait := unix.NsecToTimeval(int64(tick))
-	if err = unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err == nil {
-		p.memory, err = mapMemory(theirs.memory.Fd(), memory)
-	}
+	defer func() { _ = file.Close() }()
+	mapped, err := mapMemory(file.Fd(), memory)
 	if err != nil {
-		ours.close()
 		return nil, fmt.Errorf("start script worker: %w", err)
 	}
-	files := []*os.File{theirs.null, theirs.null, theirs.stderr, theirs.socket, theirs.memory}
-	if p.process, err = start(files, memory, codeFile); err != nil {
-		ours.close()
-		p.memory.unmap()
+	started, err := start(file, memory, codeFile)
+	if err != nil {
+		mapped.unmap()
 		return nil, err
 	}
-	p.stderr = child.ReadTail(ours.stderr)
+	p := &process{process: started, fd: int(started.Socket.Fd()), memory: mapped}
+	wait := unix.NsecToTimeval(int64(tick))
+	if err := unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("start script worker: %w", err)
+	}
 	return p, nil
 }
 
@@ -71,8 +67,8 @@ func startWorker(memory layout, codeFile string) (*process, error) {
 func (p *process) Close() {
 	p.kill()
 	<-p.process.Exited()
-	p.stderr.Finish()
-	_ = p.socket.Close()
+	p.process.Stderr.Finish()
+	_ = p.process.Socket.Close()
 	p.memory.unmap()
 }
 
@@ -89,21 +85,10 @@ func (p *process) Broken() bool { return p.death != nil }
 // time.
 func (p *process) Memory() int {
 	if now := time.Now(); now.Sub(p.measured) > time.Second {
-		p.measured, p.resident = now, residentMemory(p.process.Pid)
+		resident, _ := p.process.Memory()
+		p.measured, p.resident = now, int(resident)
 	}
 	return p.resident
-}
-
-func residentMemory(pid int) int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0
-	}
-	var size, resident, shared int
-	if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err != nil {
-		return 0
-	}
-	return (resident - shared) * os.Getpagesize()
 }
 
 // Progress implements pool.VM.
@@ -125,6 +110,7 @@ type exitError struct {
 	cause  error // the parent's reason, if the parent ended it
 	state  *os.ProcessState
 	report string // its output to stderr
+	crash  string // the line of the report that gives the reason of a crash, or ""
 }
 
 func (e *exitError) Error() string {
@@ -136,7 +122,11 @@ func (e *exitError) Error() string {
 	case ok && status.Signaled():
 		return fmt.Sprintf("the script's process was ended by signal %s (%v)", unix.SignalName(status.Signal()), status.Signal())
 	case ok && status.Exited():
-		return fmt.Sprintf("the script ended its process with exit code %d%s", status.ExitStatus(), crashLine(e.report))
+		text := fmt.Sprintf("the script ended its process with exit code %d", status.ExitStatus())
+		if e.crash != "" {
+			text += ": " + e.crash
+		}
+		return text
 	}
 	return "the script's process ended"
 }
@@ -145,19 +135,6 @@ func (e *exitError) Error() string {
 func (e *exitError) killed() bool {
 	status, ok := e.state.Sys().(syscall.WaitStatus)
 	return e.cause == nil && ok && status.Signaled() && status.Signal() == syscall.SIGKILL
-}
-
-// crashLine returns the line of a crash report that states the reason.
-func crashLine(report string) string {
-	const longest = 200
-	for line := range strings.Lines(report) {
-		for _, begin := range []string{"panic: ", "fatal error: ", "SIG"} {
-			if strings.HasPrefix(line, begin) {
-				return ": " + strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), longest)], ""))
-			}
-		}
-	}
-	return ""
 }
 
 func (e *exitError) Unwrap() error { return e.cause }
@@ -180,8 +157,8 @@ func (p *process) exitError(cause error) error {
 		p.kill()
 		<-p.process.Exited()
 	}
-	p.stderr.Finish()
-	p.death = &exitError{cause: cause, state: p.process.State(), report: p.stderr.String()}
+	p.process.Stderr.Finish()
+	p.death = &exitError{cause: cause, state: p.process.State(), report: p.process.Stderr.String(), crash: p.process.Stderr.CrashLine()}
 	return p.death
 }
 

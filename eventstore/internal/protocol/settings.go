@@ -42,10 +42,6 @@ func (s Settings) Temp() string {
 	return filepath.Join(s.Folder, "temp", string(s.Role)+"-"+strconv.Itoa(s.Number))
 }
 
-// ControlFile is the descriptor of the socket over which the parent passes the sockets of
-// requests.
-const ControlFile = 3
-
 // Environment returns the environment of a worker. In a worker that writes files, the C
 // library returns large blocks to the system when they are freed: a row group needs many
 // buffers, each only briefly. The buffers of zstd are smaller and are reused for each column.

@@ -28,8 +28,7 @@ type process struct {
 	client   *Client
 	settings protocol.Settings
 	process  *child.Process
-	control  int // descriptor of the socket that passes the sockets of requests
-	stderr   *child.Tail
+	control  int // descriptor of process.Socket, which passes the sockets of requests; -1 after its end
 
 	functions []protocol.Function // as in settings
 	exited    chan struct{}       // closed when the process has ended
@@ -70,37 +69,14 @@ func (p *process) start() error {
 	if err != nil {
 		return err
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	p.process, err = child.Start(child.Command{Name: "sql-worker", Env: p.settings.Environment(text)})
 	if err != nil {
-		return os.NewSyscallError("socketpair", err)
-	}
-	theirs := os.NewFile(uintptr(pair[1]), "sql worker")
-	defer theirs.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		_ = unix.Close(pair[0])
 		return err
 	}
-	defer null.Close()
-	stderr, theirStderr, err := os.Pipe()
-	if err != nil {
-		_ = unix.Close(pair[0])
-		return err
-	}
-	defer theirStderr.Close()
-	p.process, err = child.Start(child.Command{
-		Name: "sql-worker", Env: p.settings.Environment(text),
-		Files: []*os.File{null, null, theirStderr, theirs},
-	})
-	if err != nil {
-		_ = unix.Close(pair[0])
-		_ = stderr.Close()
-		return err
-	}
-	p.control, p.stderr = pair[0], child.ReadTail(stderr)
+	p.control = int(p.process.Socket.Fd())
 	go func() {
 		<-p.process.Exited()
-		p.stderr.Finish()
+		p.process.Stderr.Finish()
 		_ = os.RemoveAll(p.settings.Temp())
 		p.client.forget(p) // before a caller learns of the end and asks again
 		close(p.exited)
@@ -112,7 +88,7 @@ func (p *process) start() error {
 func (c *Client) forget(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = unix.Close(p.control)
+	_ = p.process.Socket.Close()
 	p.control, p.retired = -1, true
 	if c.shared[p.settings.Role] == p {
 		delete(c.shared, p.settings.Role)
@@ -273,7 +249,7 @@ func (p *process) release() {
 	c := p.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	mapped := memoryOf(p.process.Pid, "VmData") // private, resident or not
+	_, mapped := p.process.Memory()
 	if p.mapped == 0 {
 		p.mapped = mapped
 	}
@@ -302,18 +278,6 @@ func (p *process) release() {
 // retireFrom is the growth of mapped memory after which a worker is retired. Allocators keep
 // memory that they once mapped, and it counts against the limit.
 const retireFrom = protocol.MemorySlack / 2
-
-// memoryOf returns the value of a field of /proc/PID/status in bytes, or 0.
-func memoryOf(pid int, field string) int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(status), "\n"+field+":")
-	text, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-	kib, _ := strconv.ParseInt(text, 10, 64)
-	return kib << 10
-}
 
 // An answer is the parent's side of a running request.
 type answer struct {
@@ -645,15 +609,15 @@ func (a *answer) explain(err error) error {
 	case p.peak > 1:
 		return errWorkerLost
 	}
-	report := p.stderr.String()
+	report := p.process.Stderr.String()
 	if p.settings.Role != protocol.QueryRole {
-		c.options.Log.Warn("a worker that writes Parquet files ended", "state", p.process.State().String(), "report", crashLine(report))
+		c.options.Log.Warn("a worker that writes Parquet files ended", "state", p.process.State().String(), "report", p.crashLine())
 		if lacksMemory(report) {
 			return protocol.ErrMemory
 		}
 		return fmt.Errorf("eventstore: the process that writes Parquet files ended: %s", endOfProcess(p))
 	}
-	c.options.Log.Warn("a query ended the SQL worker", "state", p.process.State().String(), "report", crashLine(report))
+	c.options.Log.Warn("a query ended the SQL worker", "state", p.process.State().String(), "report", p.crashLine())
 	if lacksMemory(report) {
 		return protocol.ErrQueryMemory
 	}
@@ -670,23 +634,15 @@ func lacksMemory(report string) bool {
 
 // endOfProcess describes how a process ended.
 func endOfProcess(p *process) string {
-	if line := crashLine(p.stderr.String()); line != "" {
+	if line := p.crashLine(); line != "" {
 		return line
 	}
 	return p.process.State().String()
 }
 
-// crashLine returns the line of a crash report that gives the reason.
-func crashLine(report string) string {
-	const longest = 200
-	for line := range strings.Lines(report) {
-		for _, begin := range []string{"panic: ", "fatal error: ", "SIG", "terminate called", "sql worker: ", "runtime: "} {
-			if strings.HasPrefix(line, begin) {
-				return strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), longest)], ""))
-			}
-		}
-	}
-	return ""
+// crashLine returns the line of the process's output that gives the reason of a crash, or "".
+func (p *process) crashLine() string {
+	return p.process.Stderr.CrashLine("terminate called", "sql worker: ", "runtime: ")
 }
 
 // A crashError is an event.Fault that wraps ErrCrashed.

@@ -23,15 +23,16 @@ type WorkerInfo struct {
 // Workers describes the running workers, oldest first.
 func (c *Client) Workers() (all []WorkerInfo) {
 	c.mu.Lock()
-	for _, p := range c.processes() {
+	processes := c.processes()
+	for _, p := range processes {
 		all = append(all, WorkerInfo{
 			PID: p.process.Pid, Role: string(p.settings.Role), Retired: p.retired, Started: p.started,
 			Limit: p.settings.Memory, Requests: p.requests, RequestsTotal: p.requestsTotal,
 		})
 	}
 	c.mu.Unlock()
-	for i := range all {
-		all[i].Memory = memoryOf(all[i].PID, "RssAnon")
+	for i, p := range processes {
+		all[i].Memory, _ = p.process.Memory()
 	}
 	slices.SortFunc(all, func(a, b WorkerInfo) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.PID, b.PID)) })
 	return all

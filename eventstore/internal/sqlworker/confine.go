@@ -21,7 +21,7 @@ const mergeNice = 15
 // access to other processes, memory beyond a limit. It also makes the process the first
 // choice of the kernel's OOM killer.
 func confine(s protocol.Settings) error {
-	if err := child.CloseInherited(protocol.ControlFile); err != nil {
+	if err := child.CloseInherited(child.SocketFile); err != nil {
 		return err
 	}
 	if err := child.LimitResource("core dumps", unix.RLIMIT_CORE, 0, 0); err != nil {

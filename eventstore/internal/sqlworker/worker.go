@@ -19,6 +19,7 @@ import (
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/eventstore/internal/statement"
+	"github.com/perigeedb/perigee/internal/child"
 	"github.com/perigeedb/perigee/internal/document"
 )
 
@@ -82,7 +83,7 @@ func receiveSocket() (*os.File, error) {
 	var b [1]byte
 	control := make([]byte, unix.CmsgSpace(4))
 	for {
-		n, controlSize, _, _, err := unix.Recvmsg(protocol.ControlFile, b[:], control, unix.MSG_CMSG_CLOEXEC)
+		n, controlSize, _, _, err := unix.Recvmsg(child.SocketFile, b[:], control, unix.MSG_CMSG_CLOEXEC)
 		switch {
 		case err == unix.EINTR:
 			continue

@@ -52,7 +52,7 @@ func Macros() []catalog.Macro { return statement.Macros() }
 // newWorker prepares the DuckDB processes. Each starts when it is first needed.
 func newWorker(folder string, o *Options) *sqlclient.Client {
 	return sqlclient.New(sqlclient.Options{
-		Folder: folder, Memory: cmp.Or(o.Memory, memoryDefault) + writersMemory, Threads: o.Threads, Log: o.Log,
+		Folder: folder, Memory: o.Memory, Threads: o.Threads, Log: o.Log,
 	})
 }
 
@@ -120,8 +120,8 @@ func (s *Store) Execute(ctx context.Context, q Statement) (*Rows, error) {
 	if rows, err := s.executeControl(q); rows != nil || err != nil {
 		return rows, err
 	}
-	q.Limits.Time = cmp.Or(q.Limits.Time, s.options.QueryTime, queryTimeDefault)
-	limit := cmp.Or(s.options.Memory, memoryDefault)
+	q.Limits.Time = cmp.Or(q.Limits.Time, s.options.QueryTime, catalog.DefaultQueryTime)
+	limit := cmp.Or(s.options.Memory, catalog.DefaultQueryMemory)
 	q.Limits.Memory = cmp.Or(q.Limits.Memory, limit)
 	if q.Limits.Memory > limit {
 		return nil, &event.Fault{

@@ -32,19 +32,15 @@ const oldFile = "events.duckdb"
 // tempFolder holds temporary files of workers. A worker's files are garbage after it ends.
 const tempFolder = "temp"
 
-const (
-	queriesDefault   = 16
-	queryTimeDefault = 30 * time.Second
-	memoryDefault    = 256 << 20
-	writersMemory    = 256 << 20 // for the two workers that write files
-)
+const queriesDefault = 16
 
 // Options configure a store. The zero value uses the defaults.
 type Options struct {
-	Memory  int64 // bytes per query; default 256 MiB
+	Memory  int64 // bytes per query; default catalog.DefaultQueryMemory
 	Threads int   // threads per query; default: one per core
 	Queries int   // concurrent queries; default 16
-	// QueryTime limits the time of a query, until its Rows are closed; default 30 s.
+	// QueryTime limits the time of a query, until its Rows are closed; default
+	// catalog.DefaultQueryTime.
 	QueryTime time.Duration
 	// Queries that take at least SlowQuery are logged and listed as slow; default 1 s, and less
 	// than 0 for none.

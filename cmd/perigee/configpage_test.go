@@ -11,6 +11,7 @@ import (
 	"github.com/perigeedb/perigee/engine"
 	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/engine/eventservice"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/pipeline"
 )
 
@@ -204,7 +205,8 @@ func TestDefaultsOfKeys(t *testing.T) {
 		{find(keys.Keys, "data"), config.DefaultData},
 		{find(keys.Keys, "http"), defaultHTTP},
 		{find(keys.Keys, "reload"), config.DefaultReload},
-		{find(keys.Keys, "query", "time"), config.DefaultQueryTime},
+		{find(keys.Keys, "query", "time"), catalog.DefaultQueryTime},
+		{find(keys.Keys, "query", "memory"), catalog.DefaultQueryMemory},
 		{find(keys.Pipeline(), "lanes"), pipeline.DefaultLanes},
 		{find(keys.Pipeline(), "lease"), pipeline.DefaultLease},
 		{find(keys.Pipeline(), "batch", "events"), engine.DefaultBatchEvents},

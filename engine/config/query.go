@@ -22,9 +22,6 @@ type Query struct {
 	origin
 }
 
-// DefaultQueryTime is the default time limit of a query.
-const DefaultQueryTime = 30 * time.Second
-
 // Access returns the settings of the HTTP address for queries.
 func (q *Query) Access() *httpserver.Access {
 	return &httpserver.Access{Listen: q.Listen, Token: q.Token, Cert: q.Cert, Key: q.Key}

@@ -18,30 +18,30 @@ import (
 // undeclared table, which is created without settings on first use.
 type Table struct {
 	Name      string
-	Schema    string         `yaml:"schema" example:"emails.yaml" help:"file or address (https://…, s3://…) with the keys event, time, time_unit, unknown, unique and columns of this table"`
-	Event     string         `yaml:"event" example:"event_name" help:"column with the event's name; files are sorted by it and have a bloom filter on it"`
-	Time      string         `yaml:"time" example:"at" help:"column with the event's own time; an event without it becomes a dead letter"`
-	TimeUnit  string         `yaml:"time_unit" default:"(RFC 3339, or a number of seconds)" choices:"s,ms,us,ns,text" example:"ms" help:"unit of numbers since 1970: s, ms, us or ns; text accepts only RFC 3339. With ns the column is of type timestamp_ns"`
-	Retention time.Duration  `yaml:"retention" default:"(rows are kept)" example:"30d" help:"age, by the event's own time, after which rows are removed"`
-	Sort      []string       `yaml:"sort" default:"(the event column, then the time column)" example:"[user_id, at]" help:"columns to sort files by"`
-	Bloom     []string       `yaml:"bloom" example:"[user_id]" help:"further columns with a bloom filter in every file, for searches for rare values"`
-	Unknown   string         `yaml:"unknown" default:"add" choices:"add,keep,drop" example:"keep" help:"undeclared fields: add a column for each, keep them in the JSON column _rest, or drop them"`
-	Unique    catalog.Unique `yaml:"unique" help:"drop an event if an event with the same key arrived within a window before it"`
-	Lake      catalog.Lake   `yaml:"lake" help:"publish the table as an Iceberg table, which other engines read"`
-	Columns   []Column       `yaml:"columns" help:"columns with a declared type; events that do not fit become dead letters"`
-	Computed  []Computed     `yaml:"computed" help:"columns whose value a function computes from the event, for every pipeline; table recompute fills them for stored rows"`
+	Schema    string          `yaml:"schema" example:"emails.yaml" help:"file or address (https://…, s3://…) with the keys event, time, time_unit, unknown, unique and columns of this table"`
+	Event     string          `yaml:"event" example:"event_name" help:"column with the event's name; files are sorted by it and have a bloom filter on it"`
+	Time      string          `yaml:"time" example:"at" help:"column with the event's own time; an event without it becomes a dead letter"`
+	TimeUnit  string          `yaml:"time_unit" default:"(RFC 3339, or a number of seconds)" choices:"s,ms,us,ns,text" example:"ms" help:"unit of numbers since 1970: s, ms, us or ns; text accepts only RFC 3339. With ns the column is of type timestamp_ns"`
+	Retention time.Duration   `yaml:"retention" default:"(rows are kept)" example:"30d" help:"age, by the event's own time, after which rows are removed"`
+	Sort      []string        `yaml:"sort" default:"(the event column, then the time column)" example:"[user_id, at]" help:"columns to sort files by"`
+	Bloom     []string        `yaml:"bloom" example:"[user_id]" help:"further columns with a bloom filter in every file, for searches for rare values"`
+	Unknown   catalog.Unknown `yaml:"unknown" default:"add" choices:"add,keep,drop" example:"keep" help:"undeclared fields: add a column for each, keep them in the JSON column _rest, or drop them"`
+	Unique    catalog.Unique  `yaml:"unique" help:"drop an event if an event with the same key arrived within a window before it"`
+	Lake      catalog.Lake    `yaml:"lake" help:"publish the table as an Iceberg table, which other engines read"`
+	Columns   []Column        `yaml:"columns" help:"columns with a declared type; events that do not fit become dead letters"`
+	Computed  []Computed      `yaml:"computed" help:"columns whose value a function computes from the event, for every pipeline; table recompute fills them for stored rows"`
 	origin
 	node *node // declaration in the configuration
 }
 
 // A tableSchema holds the keys that a schema file may have.
 type tableSchema struct {
-	Event    string         `yaml:"event"`
-	Time     string         `yaml:"time"`
-	TimeUnit string         `yaml:"time_unit"`
-	Unknown  string         `yaml:"unknown"`
-	Unique   catalog.Unique `yaml:"unique"`
-	Columns  []Column       `yaml:"columns"`
+	Event    string          `yaml:"event"`
+	Time     string          `yaml:"time"`
+	TimeUnit string          `yaml:"time_unit"`
+	Unknown  catalog.Unknown `yaml:"unknown"`
+	Unique   catalog.Unique  `yaml:"unique"`
+	Columns  []Column        `yaml:"columns"`
 }
 
 // A Column is a column of a table with a declared type.
@@ -53,13 +53,6 @@ type Column struct {
 	Required bool   `yaml:"required" help:"an event without the field becomes a dead letter"`
 	origin
 }
-
-// Treatment of undeclared fields.
-const (
-	UnknownAdd  = "add"
-	UnknownKeep = "keep"
-	UnknownDrop = "drop"
-)
 
 // readTables reads "tables: {NAME: {…}, …}".
 func (d *document) readTables(root *node, known Known) (tables []Table) {
@@ -369,7 +362,7 @@ func (d *document) checkUnique(n *node, t *Table) {
 // checkNamed checks the columns that a setting names. They may be undeclared only if
 // undeclared fields become columns.
 func (d *document) checkNamed(setting *entry, t *Table) {
-	if cmp.Or(t.Unknown, UnknownAdd) == UnknownAdd {
+	if t.Unknown == catalog.AddUnknown {
 		return
 	}
 	var declared []string

@@ -23,7 +23,7 @@ var wantTables = []Table{
 	{Name: "plain"},
 	{
 		Name: "events", Event: "kind", Time: "at", TimeUnit: "ms", Retention: 30*24*time.Hour + 12*time.Hour,
-		Sort: []string{"kind", "user", "at"}, Bloom: []string{"user"}, Unknown: UnknownKeep,
+		Sort: []string{"kind", "user", "at"}, Bloom: []string{"user"}, Unknown: catalog.KeepUnknown,
 		Columns: []Column{
 			{Name: "kind", Type: "string", Required: true},
 			{Name: "user", Type: "int64", Field: "user.id"},
@@ -71,6 +71,17 @@ tables:
 	}
 	if diff := cmp.Diff(wantTables, resolved.Tables, ignoreOrigins); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
+	}
+}
+
+// TestUnknownAdd writes the default of unknown, and checks what the store gets.
+func TestUnknownAdd(t *testing.T) {
+	c, err := Parse("perigee.yaml", "tables: {events: {unknown: add, event: kind}}\n"+onePipeline, known, lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Tables[0].Unknown; got != catalog.AddUnknown {
+		t.Errorf("got %q, want %q", got, catalog.AddUnknown)
 	}
 }
 
@@ -170,7 +181,7 @@ columns:
 	}
 	want := &Table{
 		Name: "events", Schema: "schema.yaml", Event: "kind", Time: "at", TimeUnit: "ms", Retention: 30 * 24 * time.Hour, Sort: []string{"kind"}, Bloom: []string{"user"},
-		Unknown: UnknownDrop, Columns: []Column{{Name: "kind", Type: "string"}, {Name: "user", Type: "int64", Field: "user.id"}},
+		Unknown: catalog.DropUnknown, Columns: []Column{{Name: "kind", Type: "string"}, {Name: "user", Type: "int64", Field: "user.id"}},
 		Unique: catalog.Unique{Key: []string{"kind", "at"}, Window: catalog.Duration(10 * time.Minute)},
 	}
 	if diff := cmp.Diff(want, got, ignoreOrigins); diff != "" {

@@ -108,7 +108,7 @@ func (s *Store) Start(h engine.Host) error {
 	if h.Query.Listen == "" {
 		return nil
 	}
-	limits := eventstore.Limits{Time: cmp.Or(h.Query.Time, config.DefaultQueryTime)}
+	limits := eventstore.Limits{Time: cmp.Or(h.Query.Time, catalog.DefaultQueryTime)}
 	l, err := listen(h.Query, s.handler(limits), h.States, lakecatalog.Handler(s.lakeTables, h.Log), h.Log)
 	s.listener = l
 	return err

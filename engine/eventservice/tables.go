@@ -84,10 +84,7 @@ func declaredAs(tables []config.Table, name string) *config.Table {
 func tableConfig(t *config.Table) eventstore.TableConfig {
 	c := eventstore.TableConfig{
 		Event: t.Event, Time: t.Time, TimeUnit: unit(t.TimeUnit), Retention: t.Retention, Sort: t.Sort, Bloom: t.Bloom,
-		Unique: t.Unique,
-	}
-	if t.Unknown != config.UnknownAdd {
-		c.Unknown = catalog.Unknown(t.Unknown)
+		Unique: t.Unique, Unknown: t.Unknown,
 	}
 	if t.Lake.Warehouse != "" {
 		c.Lake = &t.Lake
@@ -127,8 +124,8 @@ func (s *Store) DescribeColumns(c *config.Config, of *engine.StageSink) {
 		return
 	}
 	of.Columns = declaredColumns(t)
-	of.Documents = of.Columns != nil && t.Unknown != config.UnknownDrop
-	if of.Documents && t.Unknown == config.UnknownKeep {
+	of.Documents = of.Columns != nil && t.Unknown != catalog.DropUnknown
+	if of.Documents && t.Unknown == catalog.KeepUnknown {
 		of.Rest = catalog.RestColumn
 	}
 }

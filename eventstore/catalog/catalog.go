@@ -5,9 +5,16 @@
 package catalog
 
 import (
+	"fmt"
 	"path"
 	"strings"
 	"time"
+)
+
+// Default limits of a query.
+const (
+	DefaultQueryTime   = 30 * time.Second
+	DefaultQueryMemory = 256 << 20 // bytes
 )
 
 // A Table describes a table and its contents.
@@ -159,6 +166,19 @@ const (
 	KeepUnknown Unknown = "keep" // keep them in the JSON column _rest
 	DropUnknown Unknown = "drop" // do not store them
 )
+
+// UnmarshalText implements encoding.TextUnmarshaler. AddUnknown may also be written as add.
+func (u *Unknown) UnmarshalText(text []byte) error {
+	switch v := Unknown(text); v {
+	case AddUnknown, KeepUnknown, DropUnknown:
+		*u = v
+	case "add":
+		*u = AddUnknown
+	default:
+		return fmt.Errorf("invalid treatment of undeclared fields %q: use add, keep or drop", text)
+	}
+	return nil
+}
 
 // RestColumn is the column that holds a row's fields without a column, as one JSON object.
 const RestColumn = "_rest"

@@ -81,3 +81,16 @@ func TestLakeShares(t *testing.T) {
 		}
 	}
 }
+
+func TestUnknown(t *testing.T) {
+	for text, want := range map[string]Unknown{`""`: AddUnknown, `"add"`: AddUnknown, `"keep"`: KeepUnknown, `"drop"`: DropUnknown} {
+		var got Unknown
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+	got := KeepUnknown
+	if err := got.UnmarshalText([]byte("kep")); err == nil || got != KeepUnknown {
+		t.Errorf("kep: got %q, %v, want an error", got, err)
+	}
+}

@@ -185,14 +185,9 @@ type Query struct {
 // Limits bound a query. Zero fields use the defaults.
 type Limits struct {
 	Rows   int64         // maximum rows of the result, which is truncated; default: no limit
-	Time   time.Duration // default 30 s
-	Memory int64         // bytes; default 256 MiB
+	Time   time.Duration // default catalog.DefaultQueryTime
+	Memory int64         // bytes; default catalog.DefaultQueryMemory
 }
-
-const (
-	TimeDefault   = 30 * time.Second
-	MemoryDefault = 256 << 20
-)
 
 // WithTimeLimit returns a context that is canceled when a query exceeds its time limit.
 func WithTimeLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {

@@ -33,16 +33,14 @@ import (
 // Options configure a Client.
 type Options struct {
 	Folder  string // folder of the store
-	Memory  int64  // memory of all workers together, in bytes; default 512 MiB
+	Memory  int64  // bytes of a worker's queries, at least 128 MiB; default catalog.DefaultQueryMemory
 	Threads int    // threads per query; default: one per core
 	File    string // absolute path of a file that Read may read; default none
 	Log     *slog.Logger
 }
 
 const (
-	workerMemoryDefault = 512 << 20
-	// writerMemory is the memory of each of the two workers that write files. It counts
-	// against Options.Memory. queriesMemoryMin is the minimum that remains for queries.
+	// writerMemory is the memory of each of the two workers that write files.
 	writerMemory     = 128 << 20
 	wideMemory       = 3 * writerMemory // for a separate worker that writes wide rows
 	queriesMemoryMin = 128 << 20
@@ -83,7 +81,7 @@ type Client struct {
 
 // New returns a Client. It starts no worker.
 func New(o Options) *Client {
-	o.Memory = cmp.Or(o.Memory, workerMemoryDefault)
+	o.Memory = cmp.Or(o.Memory, catalog.DefaultQueryMemory)
 	o.Threads = cmp.Or(o.Threads, runtime.NumCPU())
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -159,7 +157,7 @@ var ErrCrashed = errors.New("the query ended the process that ran it")
 // returned. A query without rows after longTime beside an older query counts as blocked,
 // once.
 func (c *Client) Query(ctx context.Context, q Query) (*Rows, error) {
-	q.Limits.Time = cmp.Or(q.Limits.Time, protocol.TimeDefault)
+	q.Limits.Time = cmp.Or(q.Limits.Time, catalog.DefaultQueryTime)
 	params, err := protocol.EncodeParams(q.Params)
 	if err != nil {
 		return nil, err

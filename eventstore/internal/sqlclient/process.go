@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
 	"github.com/perigeedb/perigee/internal/child"
 )
@@ -53,7 +54,7 @@ func (c *Client) start(r protocol.Role, alone bool) (*process, error) {
 	p.functions = c.functions
 	switch {
 	case r == protocol.QueryRole:
-		p.settings.Memory = max(c.options.Memory-2*writerMemory, queriesMemoryMin)
+		p.settings.Memory = max(c.options.Memory, queriesMemoryMin)
 	case alone:
 		p.settings.Memory = wideMemory
 	}
@@ -222,7 +223,7 @@ func (c *Client) keepSpare(q *protocol.Query) {
 // warm runs a query on an acquired worker. The query may fail, since the log may have moved
 // on.
 func (p *process) warm(q *protocol.Query) {
-	limited, stop := protocol.WithTimeLimit(context.Background(), protocol.TimeDefault)
+	limited, stop := protocol.WithTimeLimit(context.Background(), catalog.DefaultQueryTime)
 	defer stop()
 	a, err := p.send(limited, requestOf(q), sendNothing)
 	if err == nil {

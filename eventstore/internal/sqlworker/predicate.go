@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
@@ -26,7 +27,7 @@ func (w *worker) checkPredicate(ctx context.Context, q *protocol.Check, in *job)
 	if err != nil {
 		return err
 	}
-	s, err := w.newSession(ctx, protocol.MemoryDefault)
+	s, err := w.newSession(ctx, catalog.DefaultQueryMemory)
 	if err != nil {
 		return err
 	}

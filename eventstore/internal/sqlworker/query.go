@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/duckdb"
 	"github.com/perigeedb/perigee/eventstore/internal/logscan"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -100,10 +101,10 @@ func (s *session) close() {
 
 // query answers a query.
 func (w *worker) query(ctx context.Context, q *protocol.Query, in *job) error {
-	ctx, stop := protocol.WithTimeLimit(ctx, cmp.Or(q.Limits.Time, protocol.TimeDefault))
+	ctx, stop := protocol.WithTimeLimit(ctx, cmp.Or(q.Limits.Time, catalog.DefaultQueryTime))
 	defer stop()
 	defer context.AfterFunc(ctx, in.setCloseDeadline)()
-	s, err := w.newSession(ctx, min(cmp.Or(q.Limits.Memory, protocol.MemoryDefault), w.settings.Memory*3/4))
+	s, err := w.newSession(ctx, min(cmp.Or(q.Limits.Memory, catalog.DefaultQueryMemory), w.settings.Memory*3/4))
 	if err != nil {
 		return err
 	}

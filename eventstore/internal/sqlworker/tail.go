@@ -7,6 +7,7 @@ import (
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/eventstore/internal/logscan"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
 	"github.com/perigeedb/perigee/eventstore/internal/protocol"
@@ -41,7 +42,7 @@ func (w *worker) tail(ctx context.Context, q *protocol.Tail, in *job) error {
 		log.Close()
 		return in.out.WriteJSON(protocol.DoneMessage, protocol.Outcome{Next: next})
 	}
-	s, err := w.newSession(ctx, min(protocol.MemoryDefault, w.settings.Memory*3/4))
+	s, err := w.newSession(ctx, min(catalog.DefaultQueryMemory, w.settings.Memory*3/4))
 	if err != nil {
 		log.Close()
 		return err

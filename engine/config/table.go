@@ -38,8 +38,8 @@ type Table struct {
 type tableSchema struct {
 	Event    string          `yaml:"event"`
 	Time     string          `yaml:"time"`
-	TimeUnit string          `yaml:"time_unit"`
-	Unknown  catalog.Unknown `yaml:"unknown"`
+	TimeUnit string          `yaml:"time_unit" choices:"s,ms,us,ns,text"`
+	Unknown  catalog.Unknown `yaml:"unknown" choices:"add,keep,drop"`
 	Unique   catalog.Unique  `yaml:"unique"`
 	Columns  []Column        `yaml:"columns"`
 }

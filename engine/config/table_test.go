@@ -195,6 +195,8 @@ columns:
 		"a key in both":              {`{schema: s, time: at}`, "columns: []\ntime: at", `schema.yaml:2:1: the configuration also sets time of table events`},
 		"a type":                     {`{schema: s}`, "columns:\n  - {name: a, type: strin}", `schema.yaml:2:21: unknown type "strin" of column a`},
 		"a time column":              {`{schema: s, time: at}`, "columns:\n  - {name: at, type: string}", `schema.yaml:2:6: the time column at of table events is declared as at of type string`},
+		"a misspelled unit":          {`{schema: s}`, "time: at\ntime_unit: m", `schema.yaml:2:12: time_unit must be one of s, ms, us, ns, text, not "m"`},
+		"a misspelled unknown":       {`{schema: s}`, "unknown: kep", `schema.yaml:1:10: unknown must be one of add, keep, drop, not "kep"`},
 		"a unit without a time":      {`{schema: s}`, "time_unit: ms", `schema.yaml:1:1: time_unit of table events needs a time column`},
 		"a retention without a time": {`{schema: s, retention: 1d}`, "event: a", `perigee.yaml:2:23: retention of table events needs a time column`},
 		"a name in the configuration": {`{schema: s, bloom: [usr]}`, "unknown: keep\ncolumns: [{name: user, type: string}]",

@@ -17,10 +17,7 @@ type Writer interface {
 	Close() error
 }
 
-// Formats returns the names of the formats.
-func Formats() []string { return []string{"text", "junit", "tap", "json"} }
-
-// NewWriter returns a writer of a format, which must be one of Formats. colour is for text.
+// NewWriter returns a writer of the format junit, tap or json, or of text. colour is for text.
 func NewWriter(w io.Writer, format string, colour bool) Writer {
 	switch format {
 	case "junit":

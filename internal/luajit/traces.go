@@ -39,7 +39,6 @@ const (
 	Left     = "left"     // a compiled trace ends in the interpreter, because of Subject
 	Aborted  = "abort"    // the recording of a trace was aborted, for Reason
 	Inside   = "inside"   // the same, inside one of our own functions that the script calls
-	Flushed  = "flush"    // all compiled code was discarded
 )
 
 // A TraceEvent is an event of the compiler at a place in the script.

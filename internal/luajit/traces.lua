@@ -77,8 +77,6 @@ attach(function(event, trace, fn, pc, code, subject)
     if type(subject) == "function" then subject = names[subject] or called or "a function" end
     if type(subject) ~= "string" and type(subject) ~= "number" then subject = called or "" end
     count_event(event, tostring(code), tostring(subject), file or "", line or 0)
-  elseif event == "flush" then
-    count_event("flush", "", "", "", 0)
   end
 end, "trace")
 

@@ -152,15 +152,6 @@ func (g *GTM) run(ctx context.Context, stdin, program string, args ...string) (s
 	return string(out), nil
 }
 
-// FileBytes returns the size of the database file.
-func (g *GTM) FileBytes() (int64, error) {
-	info, err := os.Stat(filepath.Join(g.holder.dir, "m.dat"))
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
-}
-
 // Stop ends the holder, which writes the cache to the file, and frees the shared memory of a
 // process that was killed.
 func (g *GTM) Stop() error {

@@ -85,7 +85,7 @@ static int test_iter_step(test_iter *t, int flags, test_text *out) {
 
 enum { DO_GET, DO_SET, DO_SET_NEW, DO_CAS, DO_DATA, DO_INCREMENT, DO_KILL_VALUE, DO_KILL, DO_EXPIRE, DO_TTL, DO_NEXT, DO_PREVIOUS,
   DO_NEXT_NODE, DO_PREVIOUS_NODE, DO_WALK, DO_COUNT, DO_MERGE, DO_BEGIN, DO_COMMIT, DO_ROLLBACK, DO_RESTART, DO_MARK, DO_UNDO,
-  DO_RESTORE_LOCAL, DO_EXPIRE_AT, DO_EXPIRE_TREE, DO_KILL_RANGE, DO_SET_ALL, DO_BEGIN_VIEW };
+  DO_RESTORE_LOCAL, DO_EXPIRE_AT, DO_EXPIRE_TREE, DO_KILL_RANGE, DO_SET_ALL };
 
 typedef struct { const char *bytes; size_t len; } test_key;
 
@@ -149,7 +149,6 @@ static int test_do(ndb_session *s, int what, test_key key, test_key other, const
     ndb_pair pairs[] = {{key.bytes, key.len, *a}, {other.bytes, other.len, *b}};
     return ndb_set_all(s, pairs, 2);
   }
-  case DO_BEGIN_VIEW: return ndb_begin_view(s);
   case DO_BEGIN: return ndb_begin(s);
   case DO_COMMIT: return ndb_commit(s, NULL);
   case DO_ROLLBACK: return ndb_rollback(s);
@@ -344,7 +343,6 @@ const (
 	doExpireTree   = C.DO_EXPIRE_TREE
 	doKillRange    = C.DO_KILL_RANGE
 	doSetAll       = C.DO_SET_ALL
-	doBeginView    = C.DO_BEGIN_VIEW
 
 	walkDescendants = C.NDB_DESCENDANTS
 	walkSelf        = C.NDB_SELF

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/perigeedb/perigee/engine"
+	"github.com/perigeedb/perigee/engine/config"
 	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/engine/suite"
 )
@@ -192,9 +193,19 @@ func TestTestsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want strings.Builder
-	for _, s := range suite.Sections() {
-		fmt.Fprintf(&want, "\n## %s\n\n%s\n\n| key | value | meaning |\n|---|---|---|\n", s.Name, s.Doc)
-		for _, f := range s.Fields {
+	for _, s := range []struct {
+		name, doc string
+		fields    []config.Field
+	}{
+		{"The file", "The keys at the top of a test file.", config.Fields(suite.FileSettings{})},
+		{"A case", "The keys of an item of `cases`. A case has `events`, `steps`, `each` or `call`, and at least one expectation.", config.Fields(suite.CaseSettings{})},
+		{"A step", "The keys of an item of `steps`, which has one of them.", config.Fields(suite.StepSettings{})},
+		{"A call", "The keys below `call`.", config.Fields(suite.CallSettings{})},
+		{"A dead letter", "The keys of an item of `dead`.", config.Fields(suite.DeadSettings{})},
+		{"A log line", "The keys of an item of `log` that is a mapping.", config.Fields(suite.LogSettings{})},
+	} {
+		fmt.Fprintf(&want, "\n## %s\n\n%s\n\n| key | value | meaning |\n|---|---|---|\n", s.name, s.doc)
+		for _, f := range s.fields {
 			help := f.Help
 			if f.Required {
 				help = "required: " + help

@@ -68,24 +68,6 @@ type LogSettings struct {
 	Message *pattern `yaml:"message,required" help:"pattern of the line"`
 }
 
-// A Section is a mapping of the test file, for the reference.
-type Section struct {
-	Name, Doc string
-	Fields    []config.Field
-}
-
-// Sections returns the mappings of a test file with their keys.
-func Sections() []Section {
-	return []Section{
-		{"The file", "The keys at the top of a test file.", config.Fields(FileSettings{})},
-		{"A case", "The keys of an item of `cases`. A case has `events`, `steps`, `each` or `call`, and at least one expectation.", config.Fields(CaseSettings{})},
-		{"A step", "The keys of an item of `steps`, which has one of them.", config.Fields(StepSettings{})},
-		{"A call", "The keys below `call`.", config.Fields(CallSettings{})},
-		{"A dead letter", "The keys of an item of `dead`.", config.Fields(DeadSettings{})},
-		{"A log line", "The keys of an item of `log` that is a mapping.", config.Fields(LogSettings{})},
-	}
-}
-
 // example is a minimal test file, for hints.
 const example = "cases:\n  - name: what it does\n    events: [{a: 1}]\n    documents: [{a: 1}]"
 

@@ -15,16 +15,6 @@ package document
 //	doc_trim(d);
 //	return fault;
 // }
-//
-// // check indexes the text in a new document.
-// static int check(const char *text, size_t len, uint32_t *offset) {
-//	doc *d = doc_new(len + 64, NULL, 0);
-//	if (!d) return DOC_NO_MEMORY;
-//	int fault = doc_index(d, text, len, text + len);
-//	*offset = d->offset;
-//	doc_free(d);
-//	return fault;
-// }
 import "C"
 
 import (
@@ -34,22 +24,8 @@ import (
 	"github.com/perigeedb/perigee/internal/document/report"
 )
 
-// Check checks that doc is an object in strict JSON. An error about the text is a
-// *report.SyntaxError.
-func Check(doc []byte) error {
-	var offset C.uint32_t
-	fault := C.check((*C.char)(unsafe.Pointer(unsafe.SliceData(doc))), C.size_t(len(doc)), &offset)
-	switch fault {
-	case 0:
-		return nil
-	case C.DOC_NO_MEMORY:
-		return ErrMemory
-	}
-	return &report.SyntaxError{Code: report.Code(fault), Offset: int(offset)}
-}
-
-// A Checker is Check for many documents. Only one goroutine at a time may use it. It reuses its
-// memory, which the garbage collector frees with it.
+// A Checker finds documents that are not strict JSON objects. Only one goroutine at a time may use
+// it. It reuses its memory, which the garbage collector frees with it.
 type Checker struct{ d *C.doc }
 
 // NewChecker returns a Checker.

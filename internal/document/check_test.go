@@ -3,12 +3,22 @@ package document_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/perigeedb/perigee/internal/document"
 )
+
+// check checks one document.
+func check(doc []byte) error {
+	rejected, err := document.NewChecker().Check(doc, []uint32{uint32(len(doc))})
+	if err == nil && len(rejected) > 0 {
+		err = errors.New(rejected[0].Reason)
+	}
+	return err
+}
 
 func TestCheck(t *testing.T) {
 	deep := func(n int) string {
@@ -65,7 +75,7 @@ func TestCheck(t *testing.T) {
 		{"{\"a\":\"\xf4\x90\x80\x80\"}", "invalid UTF-8 (at byte 6)"},
 	} {
 		got := ""
-		if err := document.Check([]byte(tt.doc)); err != nil {
+		if err := check([]byte(tt.doc)); err != nil {
 			got = err.Error()
 		}
 		if got != tt.want {
@@ -90,7 +100,7 @@ func FuzzCheck(f *testing.F) {
 		}
 		trimmed := bytes.TrimLeft(doc, " \t\r\n")
 		want := json.Valid(doc) && utf8.Valid(doc) && len(trimmed) > 0 && trimmed[0] == '{'
-		if err := document.Check(doc); (err == nil) != want {
+		if err := check(doc); (err == nil) != want {
 			t.Errorf("%q: got %v, want valid %v", doc, err, want)
 		}
 	})

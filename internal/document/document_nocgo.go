@@ -10,10 +10,7 @@ type Extractor = pure.Extractor
 // NewExtractor compiles spec. Its paths must not be empty.
 var NewExtractor = pure.NewExtractor
 
-// Check checks that doc is an object in strict JSON.
-var Check = pure.Check
-
-// A Checker is Check for many documents; see pure.Checker.
+// A Checker finds documents that are not strict JSON objects; see pure.Checker.
 type Checker = pure.Checker
 
 // NewChecker returns a Checker.

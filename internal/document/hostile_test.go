@@ -1,4 +1,4 @@
-package document
+package document_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perigeedb/perigee/event"
+	"github.com/perigeedb/perigee/internal/document"
 	"github.com/perigeedb/perigee/internal/document/pure"
 	"github.com/perigeedb/perigee/internal/document/report"
 )
@@ -27,7 +28,7 @@ func manyFields(n int) string {
 }
 
 func TestFieldsAreBounded(t *testing.T) {
-	for name, check := range map[string]func([]byte) error{"document": Check, "pure": pure.Check} {
+	for name, check := range map[string]func([]byte) error{"document": check, "pure": pure.Check} {
 		if err := check([]byte(manyFields(report.MaxFields))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -43,7 +44,7 @@ func TestFieldsAreBounded(t *testing.T) {
 		}
 	}
 	for _, doc := range []string{manyFields(report.MaxFields + 1), " [" + manyFields(report.MaxFields+1) + "]", `{"a":[{"x":0}],"x":` + manyFields(report.MaxFields) + `}`} {
-		if got, want := fmt.Sprint(Check([]byte(doc))), fmt.Sprint(pure.Check([]byte(doc))); got != want {
+		if got, want := fmt.Sprint(check([]byte(doc))), fmt.Sprint(pure.Check([]byte(doc))); got != want {
 			t.Errorf("in C: %s; in Go: %s", got, want)
 		}
 	}
@@ -101,7 +102,7 @@ func TestChosenNames(t *testing.T) {
 		doc = append(doc, '}')
 		best := time.Hour
 		for range 4 {
-			x := NewExtractor([]event.Column{{Name: "a", Path: []string{"a"}, Type: event.Int64}})
+			x := document.NewExtractor([]event.Column{{Name: "a", Path: []string{"a"}, Type: event.Int64}})
 			x.ReportUnknown()
 			var cols event.Columns
 			start := time.Now()

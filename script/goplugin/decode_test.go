@@ -37,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(doc))
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		if document.Check(doc) != nil {
+		if rejected, err := document.NewChecker().Check(doc, []uint32{uint32(len(doc))}); err != nil || len(rejected) > 0 {
 			return
 		}
 		model := json.NewDecoder(bytes.NewReader(doc))

@@ -102,44 +102,12 @@ func (f *Function) names() (names []string) {
 	return names
 }
 
-// call returns a call as the reference writes it: json.find(text, [from]). of is what is before
-// the name.
-func (f *Function) call(of string) string {
-	var params []string
-	for _, p := range split(f.Params) {
-		name, _, _ := strings.Cut(p, ": ")
-		if optional, found := strings.CutSuffix(name, "?"); found {
-			name = "[" + optional + "]"
-		}
-		params = append(params, name)
-	}
-	return fmt.Sprintf("%s%s(%s)", of, f.Name, strings.Join(params, ", "))
-}
-
 // split splits a list at semicolons: types have commas.
 func split(list string) []string {
 	if list == "" {
 		return nil
 	}
 	return strings.Split(list, "; ")
-}
-
-// Table returns the table of the module's functions in Markdown.
-func (m *Module) Table() string {
-	var b strings.Builder
-	b.WriteString("| function | result |\n|---|---|\n")
-	for _, v := range m.Values {
-		fmt.Fprintf(&b, "| `%s.%s` | %s |\n", m.Name, v.Name, v.Doc)
-	}
-	for _, f := range m.Functions {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", f.call(m.Name+"."), f.Doc)
-	}
-	for _, o := range m.Objects {
-		for _, f := range o.Methods {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", f.call(o.Name+":"), f.Doc)
-		}
-	}
-	return b.String()
 }
 
 var link = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\.md[^)]*\)|\[([^\]]+)\]\(#[^)]*\)`)

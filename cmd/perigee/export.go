@@ -13,6 +13,7 @@ import (
 	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
+	"github.com/perigeedb/perigee/internal/sqltext"
 )
 
 type exportCommand struct {
@@ -87,7 +88,7 @@ func (e *exportCommand) writeDays(c *console, data string, t *catalog.Table, for
 	if err := os.MkdirAll(e.Target, 0o755); err != nil {
 		return fmt.Errorf("create the folder: %w", err)
 	}
-	day := fmt.Sprintf("CAST(%q AS DATE)", t.Time)
+	day := fmt.Sprintf("CAST(%s AS DATE)", sqltext.QuoteName(t.Time))
 	var answer strings.Builder
 	if err := e.query(data, e.sql(fmt.Sprintf("DISTINCT CAST(%s AS VARCHAR) AS day", day), t, "")+" ORDER BY day", "csv", &answer); err != nil {
 		return err
@@ -133,7 +134,7 @@ func (e *exportCommand) sql(columns string, t *catalog.Table, which string) stri
 	if which != "" {
 		conditions = append(conditions, which)
 	}
-	sql := fmt.Sprintf("SELECT %s FROM %q", columns, t.Name)
+	sql := fmt.Sprintf("SELECT %s FROM %s", columns, sqltext.QuoteName(t.Name))
 	if len(conditions) > 0 {
 		sql += " WHERE " + strings.Join(conditions, " AND ")
 	}

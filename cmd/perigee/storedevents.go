@@ -165,21 +165,12 @@ func (e *storedEvents) readTable(data string, add func([]byte) error) error {
 	if err != nil {
 		return err
 	}
-	sql := fmt.Sprintf("SELECT * FROM %q", t.Name)
-	switch {
-	case e.Last > 0 && t.Time == "":
-		return event.WithHint(fmt.Errorf("table %s has no time column, so no rows are its last", t.Name), "use --events N")
-	case e.Last > 0:
-		sql = fmt.Sprintf("SELECT * FROM (%s ORDER BY %q DESC LIMIT %d) ORDER BY %[2]q", sql, t.Time, e.Last)
-	case e.Limit > 0:
-		sql += fmt.Sprintf(" LIMIT %d", e.Limit)
-	}
+	query := eventservice.RowQuery{Table: t, First: e.Limit, Last: e.Last, Time: exportTime}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	rows, written := io.Pipe()
 	go func() {
-		request := eventservice.Request{SQL: sql, Format: "ndjson", Time: exportTime}
-		written.CloseWithError(eventservice.Query(ctx, data, request, written))
+		written.CloseWithError(eventservice.WriteRows(ctx, data, query, written))
 	}()
 	err = inspect.Read(rows, add)
 	rows.CloseWithError(errLimitReached)

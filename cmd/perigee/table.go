@@ -19,6 +19,7 @@ import (
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/catalog"
 	"github.com/perigeedb/perigee/internal/nearest"
+	"github.com/perigeedb/perigee/internal/sqltext"
 	"github.com/perigeedb/perigee/internal/terminal"
 )
 
@@ -359,7 +360,7 @@ func (d *tableDeleteCommand) condition() (string, error) {
 // countRows counts the rows of a table for which a condition is true.
 func countRows(ctx context.Context, data, name, where string) (int, error) {
 	var answer strings.Builder
-	q := eventservice.Request{SQL: fmt.Sprintf("SELECT count(*) AS n FROM %q WHERE %s", name, where), Format: "csv"}
+	q := eventservice.Request{SQL: fmt.Sprintf("SELECT count(*) AS n FROM %s WHERE %s", sqltext.QuoteName(name), where), Format: "csv"}
 	if err := eventservice.Query(ctx, data, q, &answer); err != nil {
 		return 0, err
 	}

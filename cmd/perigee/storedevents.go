@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"slices"
 
 	"github.com/perigeedb/perigee/admin"
 	"github.com/perigeedb/perigee/engine/config"
@@ -50,11 +48,11 @@ func (e *storedEvents) read(c *console, conf *config.Config, pipeline string, ad
 	case e.Limit > 0:
 		return e.readAll(c, conf, pipeline, limited(e.Limit, add))
 	case e.Last > 0 && e.Table == "":
-		kept := &lastEvents{limit: e.Last}
-		if err := e.readAll(c, conf, pipeline, kept.add); err != nil {
+		kept := inspect.NewLast(e.Last)
+		if err := e.readAll(c, conf, pipeline, kept.Add); err != nil {
 			return err
 		}
-		return kept.each(add)
+		return kept.Each(add)
 	}
 	return e.readAll(c, conf, pipeline, add)
 }
@@ -70,42 +68,6 @@ func limited(n uint64, add func([]byte) error) func([]byte) error {
 		}
 		return nil
 	}
-}
-
-// lastBytesMax bounds what lastEvents keeps.
-const lastBytesMax = 64 << 20
-
-// lastEvents keeps the last events of many.
-type lastEvents struct {
-	limit  uint64
-	events [][]byte // a ring once it is full
-	next   int
-	bytes  int
-}
-
-func (l *lastEvents) add(event []byte) error {
-	l.bytes += len(event)
-	if uint64(len(l.events)) < l.limit {
-		l.events = append(l.events, slices.Clone(event))
-	} else {
-		l.bytes -= len(l.events[l.next])
-		l.events[l.next] = append(l.events[l.next][:0:0], event...)
-		l.next = (l.next + 1) % len(l.events)
-	}
-	if l.bytes > lastBytesMax {
-		return fmt.Errorf("the last %d events have more than %d MiB: use fewer", l.limit, lastBytesMax>>20)
-	}
-	return nil
-}
-
-// each passes on the events in their order.
-func (l *lastEvents) each(add func([]byte) error) error {
-	for i := range l.events {
-		if err := add(l.events[(l.next+i)%len(l.events)]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // readAll passes on all events.

@@ -69,8 +69,7 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 	}
 	for i := range rounds {
 		rounds[i].Seed = v.Seed + uint64(i)
-		share := v.faultCounts(v.Kills/len(rounds), &rounds[i])
-		rounds[i].Faults = chaos.ScheduleFaults(share, chaos.KillPoints(len(rounds[i].Pipeline.Sinks)), rounds[i].Seed)
+		rounds[i].ScheduleFaults(v.Kills / len(rounds))
 	}
 	all := len(rounds)
 	rounds = slices.DeleteFunc(rounds, func(r chaos.Round) bool { return !strings.Contains(r.Name, v.Round) })
@@ -78,31 +77,6 @@ func (v *verifyCommand) rounds(c *console, folder string) (rounds []chaos.Round,
 		return nil, usageError(fmt.Sprintf("none of %d rounds has %q in its name", all, v.Round))
 	}
 	return rounds, nil
-}
-
-// usualKills is the number of kills for which the counts below are meant.
-const usualKills = 70
-
-// faultCounts returns the faults of a round. Six in ten kill a worker at a named point.
-func (v *verifyCommand) faultCounts(kills int, round *chaos.Round) chaos.FaultCounts {
-	few := func(n int) int { return (kills*n + usualKills/2) / usualKills }
-	s := chaos.FaultCounts{
-		chaos.KillWorker: few(10), chaos.KillRedis: few(7), chaos.KillDatabase: few(8),
-		chaos.RestoreRedis: few(3), chaos.RestoreDatabase: few(2),
-		chaos.CutConnections: few(2), chaos.CutInsidePacket: few(2), chaos.DropReply: few(2), chaos.StallConnections: few(2), chaos.DelayConnections: few(1),
-	}
-	if round.Pipeline.IsIsolated() {
-		s[chaos.KillChildren] = few(10)
-	}
-	if round.Workers > 1 {
-		s[chaos.KillUntilTakeover], s[chaos.SuspendInTransaction] = few(4), few(3)
-	}
-	if round.Pipeline.HasState() {
-		delete(s, chaos.RestoreDatabase) // a home that is older than the copy is refused
-	}
-	rest := kills - s[chaos.KillWorker] - s[chaos.KillRedis] - s[chaos.KillDatabase] - s[chaos.RestoreRedis] - s[chaos.KillUntilTakeover] - s[chaos.KillChildren] - 3*s[chaos.RestoreDatabase]
-	s[chaos.KillAtPoint] = max(1, rest)
-	return s
 }
 
 // userRounds returns rounds of the user's pipeline with one, two and three workers.

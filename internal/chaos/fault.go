@@ -51,12 +51,47 @@ func (f Fault) String() string {
 	return string(f.Kind)
 }
 
-// FaultCounts holds how many faults of each kind a round injects.
-type FaultCounts map[FaultKind]int
+// faultCounts holds how many faults of each kind a round injects.
+type faultCounts map[FaultKind]int
 
-// ScheduleFaults returns the faults of a round in the order that the seed determines.
-// Kills at points use the points in turn.
-func ScheduleFaults(share FaultCounts, points []pipeline.Point, seed uint64) []Fault {
+// ScheduleFaults sets the faults of a round for about this many kills, in the order that its seed
+// determines.
+func (r *Round) ScheduleFaults(kills int) {
+	r.Faults = scheduleFaults(r.countFaults(kills), killPoints(len(r.Pipeline.Sinks)), r.Seed)
+}
+
+// usualKills is the number of kills in a round to which the counts in countFaults apply.
+const usualKills = 70
+
+// countFaults returns the faults of a round. Kills at points make up the number of kills; for
+// usualKills, they are about six in ten.
+func (r *Round) countFaults(kills int) faultCounts {
+	few := func(n int) int { return (kills*n + usualKills/2) / usualKills }
+	counts := faultCounts{
+		KillWorker: few(10), KillRedis: few(7), KillDatabase: few(8),
+		RestoreRedis: few(3), RestoreDatabase: few(2),
+		CutConnections: few(2), CutInsidePacket: few(2), DropReply: few(2), StallConnections: few(2), DelayConnections: few(1),
+	}
+	if r.Pipeline.IsIsolated() {
+		counts[KillChildren] = few(10)
+	}
+	if r.Workers > 1 {
+		counts[KillUntilTakeover], counts[SuspendInTransaction] = few(4), few(3)
+	}
+	if r.Pipeline.HasState() {
+		delete(counts, RestoreDatabase) // workers reject a home that is older than the copy
+	}
+	rest := int64(kills)
+	for kind, count := range counts {
+		rest -= int64(count) * kind.killCount()
+	}
+	counts[KillAtPoint] = max(1, int(rest))
+	return counts
+}
+
+// scheduleFaults returns faults in the order that the seed determines. Kills at points use the
+// points in turn.
+func scheduleFaults(share faultCounts, points []pipeline.Point, seed uint64) []Fault {
 	var all []Fault
 	for _, kind := range faultKinds() {
 		for i := range share[kind] {
@@ -77,8 +112,8 @@ func faultKinds() []FaultKind {
 		CutConnections, CutInsidePacket, DropReply, StallConnections, DelayConnections}
 }
 
-// KillPoints returns the points that a pipeline with this many sinks passes.
-func KillPoints(sinks int) []pipeline.Point {
+// killPoints returns the points that a pipeline with this many sinks passes.
+func killPoints(sinks int) []pipeline.Point {
 	var points []pipeline.Point
 	for _, point := range pipeline.Points() {
 		several := point == pipeline.AfterOutbox || point == pipeline.BeforeReplay

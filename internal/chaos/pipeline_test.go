@@ -77,8 +77,8 @@ func TestReadRefuses(t *testing.T) {
 }
 
 func TestScheduleFollowsFromSeed(t *testing.T) {
-	share := FaultCounts{KillWorker: 10, KillAtPoint: 20, CutConnections: 5}
-	one, same, other := ScheduleFaults(share, KillPoints(1), 1), ScheduleFaults(share, KillPoints(1), 1), ScheduleFaults(share, KillPoints(1), 2)
+	share := faultCounts{KillWorker: 10, KillAtPoint: 20, CutConnections: 5}
+	one, same, other := scheduleFaults(share, killPoints(1), 1), scheduleFaults(share, killPoints(1), 1), scheduleFaults(share, killPoints(1), 2)
 	if len(one) != 35 {
 		t.Fatalf("%d faults", len(one))
 	}
@@ -94,7 +94,7 @@ func TestScheduleFollowsFromSeed(t *testing.T) {
 	if differ == 0 {
 		t.Error("another seed has the same order")
 	}
-	if len(KillPoints(2)) != len(KillPoints(1))+2 {
-		t.Errorf("points of two sinks: %v", KillPoints(2))
+	if len(killPoints(2)) != len(killPoints(1))+2 {
+		t.Errorf("points of two sinks: %v", killPoints(2))
 	}
 }

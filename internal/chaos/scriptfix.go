@@ -41,7 +41,7 @@ func (s *testbed) retryWithFixedScript(ctx context.Context) (r Report, err error
 	if out, err := exec.CommandContext(ctx, s.config.Binary, "dlq", "retry", "--all", "--data", w.dataFolder()).CombinedOutput(); err != nil {
 		return r, fmt.Errorf("retry the dead letters: %w: %s", err, out)
 	}
-	for _, point := range KillPoints(len(s.round.Pipeline.Sinks)) {
+	for _, point := range killPoints(len(s.round.Pipeline.Sinks)) {
 		f := Fault{KillAtPoint, point}
 		if err := w.start(&f, 1); err != nil {
 			return r, err

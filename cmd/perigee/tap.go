@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/signal"
 	"strings"
@@ -84,11 +85,15 @@ func (t *tapCommand) Run(c *console) error {
 		p.pace, q.Rate = tap.NewPace(t.Rate), 0
 	}
 	err := t.use(c, func(_ context.Context, a *admin.Admin) error {
-		events := a.Tap(ctx, q)
+		open := func(ctx context.Context) iter.Seq2[tap.Event, error] { return a.Tap(ctx, q) }
+		events := open(ctx)
 		if where != nil {
-			events = passWhere(ctx, where, events)
+			events = where.Events(ctx, open)
 		}
 		for e, err := range events {
+			if errors.Is(err, eventservice.ErrNotCondition) {
+				return usageError("--where takes a single SQL condition")
+			}
 			if err != nil {
 				return err
 			}

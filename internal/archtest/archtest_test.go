@@ -126,7 +126,7 @@ var may = map[string][]string{
 	"engine/trial":        {"engine", "engine/config", "event", "internal/document/pure", "script", "script/stdlib"},
 	"engine/suite":        {"engine", "engine/config", "engine/rowtext", "engine/trial", "event", "internal/terminal", "nodedb", "script", "script/luasyntax"},
 	"engine/replay":       {"engine", "engine/config", "event", "internal/datafolder", "internal/durable", "internal/frame", "sink", "source"},
-	"engine/eventservice": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/catalog", "eventstore/fileimport", "eventstore/lakecatalog", "eventstore/output", "eventstore/queryhttp", "eventstore/systemtable", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/sqltext", "pipeline", "pipeline/deadletter", "script", "server", "sink", "sink/eventstore"},
+	"engine/eventservice": {"admin", "engine", "engine/config", "event", "eventstore", "eventstore/catalog", "eventstore/fileimport", "eventstore/lakecatalog", "eventstore/output", "eventstore/queryhttp", "eventstore/systemtable", "internal/datafolder", "internal/durable", "internal/httpserver", "internal/sqltext", "pipeline", "pipeline/deadletter", "pipeline/tap", "script", "server", "sink", "sink/eventstore"},
 
 	"internal/boltfile":         {"internal/durable"},
 	"internal/child":            {},

@@ -1,38 +1,41 @@
-package main
+package eventservice
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"slices"
 	"time"
 
-	"github.com/perigeedb/perigee/engine/eventservice"
 	"github.com/perigeedb/perigee/pipeline/tap"
 )
 
-// Bounds of the events that --where takes together.
+// Bounds of a group of events that a Filter evaluates in one query.
 const (
-	whereEvents = 500
-	whereBytes  = 1 << 20
-	whereWait   = 100 * time.Millisecond
+	groupEvents = 500
+	groupBytes  = 1 << 20
+	groupWait   = 100 * time.Millisecond
 )
 
-// A tapped is an event of a tap, or why there are no more.
+// ErrNotCondition means that the text of a Filter is not a single SQL condition.
+var ErrNotCondition = errors.New("the filter is not a single SQL condition")
+
+// A tapped is an event of a tap, or the error that ended the tap.
 type tapped struct {
 	event tap.Event
 	err   error
 }
 
-// passWhere returns the events for which a condition is true. It evaluates the condition for those
-// that come within whereWait together.
-func passWhere(ctx context.Context, filter *eventservice.Filter, events iter.Seq2[tap.Event, error]) iter.Seq2[tap.Event, error] {
+// Events returns the events of open for which the condition is true. It evaluates the condition once
+// for all events that arrive within 100 ms. The context of open ends with the iteration.
+func (f *Filter) Events(ctx context.Context, open func(context.Context) iter.Seq2[tap.Event, error]) iter.Seq2[tap.Event, error] {
 	return func(yield func(tap.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		arriving := make(chan tapped)
 		go func() {
 			defer close(arriving)
-			for e, err := range events {
+			for e, err := range open(ctx) {
 				select {
 				case arriving <- tapped{e, err}:
 				case <-ctx.Done():
@@ -46,8 +49,8 @@ func passWhere(ctx context.Context, filter *eventservice.Filter, events iter.Seq
 			}
 		}()
 		for {
-			group, err := gather(arriving)
-			passed, failed := passGroup(ctx, filter, group)
+			group, err := gatherEvents(arriving)
+			passed, failed := f.passGroup(ctx, group)
 			for _, e := range passed {
 				if !yield(e, nil) {
 					return
@@ -66,10 +69,11 @@ func passWhere(ctx context.Context, filter *eventservice.Filter, events iter.Seq
 	}
 }
 
-// gather waits for an event and takes those that follow soon. It returns nil once there are no more.
-func gather(arriving <-chan tapped) (group []tap.Event, err error) {
+// gatherEvents waits for an event, and returns it with those that follow soon. It returns nil at the
+// end.
+func gatherEvents(arriving <-chan tapped) (group []tap.Event, err error) {
 	var over <-chan time.Time
-	for size := 0; len(group) < whereEvents && size < whereBytes; {
+	for size := 0; len(group) < groupEvents && size < groupBytes; {
 		select {
 		case t, more := <-arriving:
 			if !more || t.err != nil {
@@ -80,13 +84,13 @@ func gather(arriving <-chan tapped) (group []tap.Event, err error) {
 			return group, nil
 		}
 		if over == nil {
-			over = time.After(whereWait)
+			over = time.After(groupWait)
 		}
 	}
 	return group, nil
 }
 
-func passGroup(ctx context.Context, filter *eventservice.Filter, group []tap.Event) (passed []tap.Event, err error) {
+func (f *Filter) passGroup(ctx context.Context, group []tap.Event) (passed []tap.Event, err error) {
 	if len(group) == 0 {
 		return nil, nil
 	}
@@ -100,10 +104,10 @@ func passGroup(ctx context.Context, filter *eventservice.Filter, group []tap.Eve
 	if err != nil {
 		return nil, err
 	}
-	indexes, err := filter.Pass(ctx, encoded)
+	indexes, err := f.Pass(ctx, encoded)
 	for _, i := range indexes {
 		if i < 0 || i >= len(group) {
-			return nil, usageError("--where takes a single SQL condition")
+			return nil, ErrNotCondition
 		}
 		passed = append(passed, group[i])
 	}

@@ -42,9 +42,16 @@ import (
 )
 
 // guards are the files with guards that imply each other.
-const guards = "eventstore/internal/sqlworker/confine,eventstore/internal/sqlworker/predicate.go,eventstore/internal/statement/," +
-	"event/ledger/,internal/child/,internal/datafolder/,internal/luajit/caller.c,internal/luajit/route.c,internal/luajit/sandbox," +
-	"script/isolate/,sink/internal/positions/,sink/internal/sqlsink/lease.go"
+const guards = "event/ledger/," +
+	"eventstore/internal/sqlworker/confine,eventstore/internal/sqlworker/predicate.go,eventstore/internal/statement/," +
+	"internal/child/,internal/datafolder/," +
+	"internal/luajit/caller.c,internal/luajit/route.c,internal/luajit/sandbox," +
+	"nodedb/lease.c," +
+	"script/gopherlua/sandbox.go,script/isolate/," +
+	"sink/changelog/partition.go,sink/changelog/unit.go," +
+	"sink/internal/positions/," +
+	"sink/internal/sqlsink/lease.go,sink/internal/sqlsink/position.go,sink/internal/sqlsink/store.go,sink/internal/sqlsink/unit.go," +
+	"sink/redis/lease.go,sink/redis/partition.go,sink/redis/unit.go"
 
 func main() {
 	seed := flag.Uint64("seed", 1, "the faults to choose")

@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -313,6 +315,15 @@ func TestTryFaults(t *testing.T) {
 		slices.Sort(counted)
 		if want := []int{1, 2, 4, 5, 7, 8, 10, 11, 13, 14}; err != nil || !slices.Equal(counted, want) {
 			t.Errorf("%d trees: %v, %v", trees, counted, err)
+		}
+	}
+}
+
+// TestGuards finds the files that have no faults, which may have been renamed.
+func TestGuards(t *testing.T) {
+	for guard := range strings.SplitSeq(guards, ",") {
+		if files, err := filepath.Glob(filepath.Join("../..", guard+"*")); err != nil || len(files) == 0 {
+			t.Errorf("no file has the name %s: %v", guard, err)
 		}
 	}
 }

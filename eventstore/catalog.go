@@ -180,9 +180,7 @@ func (c Catalog) Check(name string, want *TableConfig) error {
 		return err
 	}
 	if want.Lake != nil {
-		entry := &manifest.Table{Name: name}
-		entry.SetLake(want.Lake)
-		if err := checkLake(manifest.New(), entry, c.folder); err != nil {
+		if err := checkLake(manifest.New(), c.withLake(name, want.Lake), c.folder); err != nil {
 			return err
 		}
 	}
@@ -197,13 +195,23 @@ func (c Catalog) Check(name string, want *TableConfig) error {
 	return nil
 }
 
+// withLake returns a table as it would be with a lake. One that was renamed keeps its name there.
+func (c Catalog) withLake(name string, l *catalog.Lake) *manifest.Table {
+	entry := &manifest.Table{Name: name}
+	if have := c.manifest.Table(name); have != nil {
+		known := *have
+		entry = &known
+	}
+	entry.SetLake(l)
+	return entry
+}
+
 // LakeUser returns another table that is published in the same table of a lake, or "".
 func (c Catalog) LakeUser(name string, l *catalog.Lake) string {
 	if l == nil {
 		return ""
 	}
-	entry := &manifest.Table{Name: name}
-	entry.SetLake(l)
+	entry := c.withLake(name, l)
 	for _, other := range c.manifest.Tables {
 		if !strings.EqualFold(other.Name, name) && other.Lake != nil && entry.Lake.Lake.Shares(other.Lake.Lake) {
 			return other.Name

@@ -53,7 +53,6 @@ type lakes struct {
 	mu       sync.Mutex
 	looked   map[uint32]time.Time  // when the committer last reported of a table
 	failed   map[uint32]failedLook // the last look at a table that failed
-	unread   map[uint32]failedRead // the last time that files of a table could not be read
 	orders   int                   // number of orders that it was given
 	running  int                   // of these
 	returned map[string]bool       // paths of files that came back and whose footers readers may still need
@@ -64,12 +63,6 @@ type lakes struct {
 type failedLook struct {
 	at  time.Time
 	err error
-}
-
-// A failedRead is a failure to read some files of a table.
-type failedRead struct {
-	failedLook
-	files []string // one or more of these
 }
 
 // runPublisher publishes tables in their lakes until the store is closed, at most once a minute.
@@ -105,6 +98,7 @@ var errUnchanged = errors.New("nothing has changed")
 
 // publish orders the committer to add what the lakes are missing, if anything.
 func (s *Store) publish(ctx context.Context, now time.Time) error {
+	begun := time.Now()
 	if !slices.ContainsFunc(s.current().Tables, func(t *manifest.Table) bool { return t.Lake != nil }) {
 		return nil
 	}
@@ -112,12 +106,15 @@ func (s *Store) publish(ctx context.Context, now time.Time) error {
 	defer s.publishing.Unlock()
 	if !s.lakes.checked { // files are due only after some minutes
 		s.lakes.checked = true
+		ctx, cancel := context.WithTimeout(ctx, lookTime)
+		defer cancel()
 		if err := publishing.CheckProgram(ctx); err != nil && !s.isClosed() {
 			s.options.Log.Warn("event store: tables cannot be published in their lakes", "error", err, "hint", event.HintOf(err))
 		}
 	}
 	var order *lake.Order
-	s.compacting.Lock() // a merge must know which files are ordered
+	s.compacting.Lock()              // a merge must know which files are ordered
+	now = now.Add(time.Since(begun)) // files were sealed meanwhile
 	err := s.change(func(next *manifest.Manifest) error {
 		if order = publishing.Prepare(next, s.folder, s.opening, now); order == nil {
 			return errUnchanged
@@ -295,32 +292,36 @@ func (l *lakes) fail(tables []uint32, err error) {
 	}
 }
 
-// noteRead records whether needed files could be read.
-func (l *lakes) noteRead(needed []protocol.NeededFile, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	read := map[uint32][]string{}
-	for _, one := range needed {
-		read[one.Table] = append(read[one.Table], one.Name)
-	}
-	for table, files := range read {
-		if last, found := l.unread[table]; err != nil {
-			l.unread[table] = failedRead{failedLook{time.Now(), err}, files}
-		} else if found && !slices.ContainsFunc(last.files, func(name string) bool { return !slices.Contains(files, name) }) {
-			delete(l.unread, table)
-		}
-	}
-}
-
 // lakeState describes how far a table with a lake is published, and why its data could not be read there.
 func (s *Store) lakeState(t *manifest.Table) catalog.LakeState {
 	state := publishing.State(t, time.Now())
-	s.lakes.mu.Lock()
-	defer s.lakes.mu.Unlock()
-	if last, found := s.lakes.unread[t.ID]; found && state.Error == "" && time.Since(last.at) < unreadAge {
-		state.Error, state.Hint = "rows that are only there could not be read: "+last.err.Error(), event.HintOf(last.err)
+	if state.Error != "" {
+		return state
+	}
+	if at, err := s.readFailure(t); err != nil && time.Since(at) < unreadAge {
+		state.Error, state.Hint = "rows that are only there could not be read: "+err.Error(), event.HintOf(err)
 	}
 	return state
+}
+
+// readFailure returns when and why a look at a table, or a fetch of one of its files, last failed, if none
+// has succeeded since.
+func (s *Store) readFailure(t *manifest.Table) (at time.Time, err error) {
+	s.lakes.mu.Lock()
+	if look, found := s.lakes.failed[t.ID]; found && look.at.After(s.lakes.looked[t.ID]) {
+		at, err = look.at, look.err
+	}
+	s.lakes.mu.Unlock()
+	failures := s.lakes.cache.Failures()
+	if len(failures) == 0 {
+		return at, err
+	}
+	for _, f := range t.Files {
+		if failure, found := failures[t.Path(s.folder, f.Name)]; found && f.Remote != nil && failure.At.After(at) {
+			at, err = failure.At, failure.Err
+		}
+	}
+	return at, err
 }
 
 // unseen returns the tables whose last report is older than lookAge.
@@ -676,9 +677,6 @@ func (s *Store) fetchNext(ctx context.Context) {
 			s.lakes.mu.Lock()
 			fetch.pinned, fetch.err, fetch.ended = pinned, err, time.Now()
 			s.lakes.mu.Unlock()
-			if ctx.Err() == nil {
-				s.lakes.noteRead([]protocol.NeededFile{{Table: t.ID, Name: f.Name}}, err)
-			}
 			s.mu.Lock()
 			s.signalChange() // for awaitDeletesInLake
 			s.mu.Unlock()
@@ -810,7 +808,6 @@ func (s *Store) isFull(t *manifest.Table) bool {
 func (s *Store) adoptFiles() {
 	s.lakes.looking = make(chan struct{}, 1)
 	s.lakes.looked, s.lakes.failed, s.lakes.returned = map[uint32]time.Time{}, map[uint32]failedLook{}, map[string]bool{}
-	s.lakes.unread = map[uint32]failedRead{}
 	s.lakes.fetches = map[uint32]*lakeFetch{}
 	limit := s.options.LakeCache
 	if limit == 0 {

@@ -180,3 +180,25 @@ func TestLakeUser(t *testing.T) {
 		}
 	}
 }
+
+// TestLakeUserRenamed renames tables with the default name in a lake, which they keep.
+func TestLakeUserRenamed(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	l := &catalog.Lake{Warehouse: t.TempDir()}
+	for _, name := range []string{"a", "b"} {
+		if _, err := s.Table(name, TableConfig{Lake: l}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.RenameTable(t.Context(), "b", "c", true), s.RenameTable(t.Context(), "a", "b", true)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Table("b", TableConfig{Lake: l})
+	known, failed := ReadCatalog(s.folder)
+	if err := errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+	if got := known.LakeUser("b", l); got != "" {
+		t.Errorf("the lake table of b is said to be that of %s", got)
+	}
+}

@@ -260,9 +260,6 @@ func (p *pins) fetch(ctx context.Context, needed []protocol.NeededFile) error {
 	if err == nil {
 		p.pinned, err = s.lakes.cache.Pin(ctx, files, false)
 	}
-	if ctx.Err() == nil {
-		s.lakes.noteRead(needed, err)
-	}
 	if err != nil {
 		return err
 	}

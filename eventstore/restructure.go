@@ -196,6 +196,12 @@ func (s *Store) restructureWithoutDeletes(ctx context.Context, table string, cha
 
 // awaitDeletesInLake waits until no file in a lake has rows of the table's deletes.
 func (s *Store) awaitDeletesInLake(ctx context.Context, table uint32) error {
+	s.lakes.mu.Lock()
+	if last := s.lakes.fetches[table]; last != nil && last.err != nil { // the lake may be back
+		delete(s.lakes.fetches, table)
+	}
+	s.lakes.mu.Unlock()
+	wake(s.compactor)
 	var failed error
 	err := s.awaitChange(ctx, func() bool {
 		t := s.current().TableByID(table)

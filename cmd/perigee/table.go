@@ -272,7 +272,7 @@ func (d *tableDeleteCommand) Run(c *console) error {
 	}
 	display := newDisplay(c.err)
 	hide := display.spin("the rows are removed from queries; rewriting files")
-	stopWarning := warnOfDelete(display, data, deletion)
+	stopWarning := warnOfDelete(ctx, display, data, deletion)
 	err = eventservice.WaitDeleted(ctx, data, deletion)
 	stopWarning()
 	hide()
@@ -301,7 +301,7 @@ func (d *tableDeleteCommand) Run(c *console) error {
 const deleteInterval = 3 * time.Second
 
 // warnOfDelete prints what holds up a delete, whenever that changes, until stop is called.
-func warnOfDelete(w io.Writer, data string, deletion catalog.Delete) (stop func()) {
+func warnOfDelete(ctx context.Context, w io.Writer, data string, deletion catalog.Delete) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -311,15 +311,16 @@ func warnOfDelete(w io.Writer, data string, deletion catalog.Delete) (stop func(
 				return
 			case <-time.After(deleteInterval):
 			}
-			t, err := findTable(data, deletion.Table)
-			if err != nil { // the command that waits reports it
+			tables, _ := eventservice.Tables(ctx, data) // the command that waits reports an error
+			i := slices.IndexFunc(tables, func(t catalog.Table) bool { return strings.EqualFold(t.Name, deletion.Table) })
+			if i < 0 {
 				continue
 			}
-			for _, one := range t.Deletes {
+			for _, one := range tables[i].Deletes {
 				if one.Number == deletion.Number && one.Error != "" && one.Error != told {
 					told = one.Error
 					err := event.WithHint(fmt.Errorf("delete %d waits: %s", one.Number, one.Error), cmp.Or(one.Hint, "it continues once that is repaired")+
-						fmt.Sprintf("; Ctrl-C lets it continue without this command, and perigee table delete %s --cancel %d cancels it", t.Name, one.Number))
+						fmt.Sprintf("; Ctrl-C lets it continue without this command, and perigee table delete %s --cancel %d cancels it", deletion.Table, one.Number))
 					printMessage(w, "warning", err, "")
 				}
 			}

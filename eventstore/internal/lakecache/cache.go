@@ -14,9 +14,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/internal/manifest"
@@ -46,6 +48,7 @@ type Cache struct {
 	closed  bool
 	entries map[string]*entry // by path
 	stays   map[string]bool   // paths of files that came back to stay: the cache does not own them
+	failed  map[string]Failure
 	clock   uint64
 	changed chan struct{}            // closed and replaced when a file is unpinned
 	slots   map[string]chan struct{} // limits concurrent fetches of a bucket; those of folders have the name ""
@@ -63,6 +66,19 @@ type entry struct {
 	dropped bool   // is removed with the last pin
 }
 
+// A Failure is the last fetch of a file, which has failed because of the object.
+type Failure struct {
+	At  time.Time
+	Err error
+}
+
+// Failures returns the files whose last fetch has failed, by path.
+func (c *Cache) Failures() map[string]Failure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.failed)
+}
+
 // A fetch is a running fetch of a file.
 type fetch struct {
 	done   chan struct{}
@@ -76,7 +92,7 @@ const fetchesMax = 4
 
 // New returns a cache of up to limit bytes. temp is a folder on the file system of the store.
 func New(temp string, limit int64) *Cache {
-	return &Cache{temp: temp, limit: limit, slots: map[string]chan struct{}{}, entries: map[string]*entry{}, stays: map[string]bool{}, changed: make(chan struct{})}
+	return &Cache{temp: temp, limit: limit, slots: map[string]chan struct{}{}, entries: map[string]*entry{}, stays: map[string]bool{}, failed: map[string]Failure{}, changed: make(chan struct{})}
 }
 
 // Close ends running fetches. Nothing may be pinned any more.
@@ -151,6 +167,7 @@ func (c *Cache) Remove(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.stays, path)
+	delete(c.failed, path)
 	switch e := c.entries[path]; {
 	case e == nil: // such as one that was to leave and stayed
 		_ = os.Remove(path)
@@ -340,8 +357,12 @@ func (c *Cache) start(e *entry) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		e.fetch, f.err = nil, err
+		delete(c.failed, e.Path)
 		switch {
 		case err != nil:
+			if ctx.Err() == nil && !errors.Is(err, errFull) {
+				c.failed[e.Path] = Failure{time.Now(), err}
+			}
 		case c.entries[e.Path] == e:
 			e.here = true
 		case c.entries[e.Path] == nil && !c.stays[e.Path]: // it was given up just before its end

@@ -226,6 +226,34 @@ func TestPinBeyond(t *testing.T) {
 	both.Release()
 }
 
+// TestFailures fetches a file whose object is missing, then with the object back, and gives up a fetch.
+func TestFailures(t *testing.T) {
+	w := newWorld(t, 1500)
+	f, _ := w.gone(t, "a", 1000)
+	away := f.Remote.Address + ".away"
+	if err := os.Rename(f.Remote.Address, away); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.cache.Pin(t.Context(), []File{f}, false); err == nil {
+		t.Fatal("a missing object was fetched")
+	}
+	if got := w.cache.Failures(); len(got) != 1 || !errors.Is(got[f.Path].Err, ErrMissing) || time.Since(got[f.Path].At) > time.Minute {
+		t.Errorf("with a missing object: got %v", got)
+	}
+	large := f
+	large.Path, large.Bytes = f.Path+"2", 2000
+	if _, err := w.cache.Pin(t.Context(), []File{large}, false); err == nil || len(w.cache.Failures()) != 1 {
+		t.Errorf("a file that has no room: got %v, and %v", err, w.cache.Failures())
+	}
+	if err := os.Rename(away, f.Remote.Address); err != nil {
+		t.Fatal(err)
+	}
+	pin(t, w.cache, f).Release()
+	if got := w.cache.Failures(); len(got) != 0 {
+		t.Errorf("with the object back: got %v", got)
+	}
+}
+
 // TestRemovePinned removes files that are pinned. One with a reader must stay, and one that only maintenance
 // has pinned must go at once: it may have deleted rows.
 func TestRemovePinned(t *testing.T) {

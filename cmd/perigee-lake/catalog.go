@@ -154,11 +154,11 @@ func loadTable(ctx context.Context, c catalog.Catalog, o *lake.TableOrder) (*tab
 	if err != nil {
 		return nil, explainTorn(o, err)
 	}
+	if o.Look { // only its files matter
+		return t, checkVersion(&o.Settings, t)
+	}
 	if err := checkTable(&o.Settings, t); err != nil {
 		return nil, err
-	}
-	if o.Look {
-		return t, nil
 	}
 	if err := addColumns(ctx, c, t, o.Columns); err != nil {
 		return nil, err
@@ -218,11 +218,11 @@ func checkTable(s *lake.Settings, t *table.Table) error {
 	_, inFolder := localPath(t.Location())
 	if inWarehouse, err := warehouseOf(s); err != nil {
 		return err
-	} else if strings.HasPrefix(inWarehouse, "file:") != inFolder {
-		return permanent("write the warehouse of the catalog in lake.warehouse, or give the table another name in the lake", "the catalog has table %s at another place than the warehouse: one of the two is a folder, the other one in S3", s.Table)
+	} else if inFolder && !strings.HasPrefix(inWarehouse, "file:") {
+		return permanent("write the warehouse of the catalog in lake.warehouse, or give the table another name in the lake", "the catalog has table %s in a folder of this machine, and the warehouse is in S3", s.Table)
 	}
-	if version := t.Metadata().Version(); version < 2 {
-		return permanent(renameHint, "table %s has format version %d; version 2 is needed", s.Table, version)
+	if err := checkVersion(s, t); err != nil {
+		return err
 	}
 	if spec := t.Spec(); !spec.IsUnpartitioned() {
 		return permanent(renameHint, "table %s is partitioned, and files of the store are not", s.Table)
@@ -232,13 +232,25 @@ func checkTable(s *lake.Settings, t *table.Table) error {
 			return permanent(renameHint, "column %s of table %s is required, and files of the store may lack it", field.Name, s.Table)
 		}
 	}
-	if t.CurrentSnapshot() != nil && !isPublished(t) {
+	if current := t.CurrentSnapshot(); current != nil && !isEmptied(current) && !isPublished(t) {
 		return permanent(renameHint, "table %s has rows of another program", s.Table)
 	}
 	return nil
 }
 
+func checkVersion(s *lake.Settings, t *table.Table) error {
+	if version := t.Metadata().Version(); version < 2 {
+		return permanent(renameHint, "table %s has format version %d; version 2 is needed", s.Table, version)
+	}
+	return nil
+}
+
 const renameHint = "give the table another name in the lake (lake.table)"
+
+// isEmptied reports whether a snapshot says that it has no files.
+func isEmptied(s *table.Snapshot) bool {
+	return s.Summary != nil && s.Summary.Properties["total-data-files"] == "0"
+}
 
 // isPublished reports whether a store has published into a table, or somebody has let it.
 func isPublished(t *table.Table) bool {
@@ -396,10 +408,12 @@ func claimNew(ctx context.Context, c catalog.Catalog, t *table.Table) (*table.Ta
 
 func setProperty(ctx context.Context, c catalog.Catalog, t *table.Table, key, value string) error {
 	transaction := t.NewTransaction()
-	if err := transaction.SetProperties(iceberg.Properties{key: value}); err != nil {
+	properties := iceberg.Properties{key: value}
+	if err := transaction.SetProperties(properties); err != nil {
 		return err
 	}
-	return commit(ctx, c, transaction)
+	_, err := commitOnce(ctx, c, transaction, properties)
+	return err
 }
 
 // freeLocation returns a location for a new table if the one that it has by default has objects,

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -380,14 +382,100 @@ func partitionedBy(field int) *iceberg.PartitionSpec {
 
 func schemaOf(t *testing.T, s lake.Settings) string {
 	t.Helper()
+	_, loaded := loadAsIs(t, s)
+	return loaded.Schema().String()
+}
+
+// TestPurgeBesideOthers has files that no writer of Iceberg tables gives such names: a purge must not remove
+// them, and say that a person must.
+func TestPurgeBesideOthers(t *testing.T) {
+	o := orderOf(catalogs(t)["sqlite"], 1, writeFile(t, t.TempDir(), 1, 0, 9))
+	if r := publish(t.Context(), o); r.Error != "" {
+		t.Fatal(r.Error)
+	}
+	_, loaded := load(t, o)
+	folder, _ := localPath(loaded.Location())
+	other := filepath.Join(folder, "data", "_SUCCESS")
+	if err := os.WriteFile(other, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	age(t, folder)
+	tidied := func(step int) lake.Purged {
+		t.Helper()
+		o = orderOf(o.Settings, step, writeFile(t, t.TempDir(), 9, 0, 5))
+		o.Tidy = lake.DefaultTidy()
+		o.Tidy.Grace, o.Tidy.Purges = time.Millisecond, []lake.Purge{{Number: 5, At: time.Now().Add(-time.Minute)}}
+		r := publish(t.Context(), record(t, o))
+		if r.Error != "" || r.Tidied == nil || r.Tidied.Error != "" {
+			t.Fatalf("%+v, tidied %+v", r, r.Tidied)
+		}
+		time.Sleep(10 * time.Millisecond)
+		return r.Tidied.Purged[0]
+	}
+	tidied(2)
+	if got := tidied(3); !strings.Contains(got.Waits, other+" is a file of another program") || !got.Until.IsZero() {
+		t.Errorf("the purge waits for %q until %v, want a person to remove %s", got.Waits, got.Until, other)
+	}
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	if got := tidied(4); got.Waits != "" {
+		t.Errorf("the purge waits for %q after the file was removed", got.Waits)
+	}
+}
+
+// TestLookPartitioned looks at a table that another engine has partitioned since, which changes no data.
+func TestLookPartitioned(t *testing.T) {
+	o := orderOf(catalogs(t)["sqlite"], 1, writeFile(t, t.TempDir(), 1, 0, 9))
+	if r := publish(t.Context(), o); r.Error != "" {
+		t.Fatal(r.Error)
+	}
+	c, loaded := load(t, o)
+	transaction := loaded.NewTransaction()
+	if err := errors.Join(transaction.UpdateSpec(true).AddField("id", iceberg.BucketTransform{NumBuckets: 4}, "b").Commit(), commit(t.Context(), c, transaction)); err != nil {
+		t.Fatal(err)
+	}
+	for look, want := range map[bool]string{true: "", false: "is partitioned"} {
+		next := *o
+		next.Look, next.Files = look, []lake.File{{Name: o.Files[0].Name, Rows: o.Files[0].Rows, Step: 1}}
+		if r := publish(t.Context(), &next); (r.Error == "") != (want == "") || !strings.Contains(r.Error, want) {
+			t.Errorf("look %t: got the error %q, want %q", look, r.Error, want)
+		}
+	}
+}
+
+// TestTableEmptied publishes into a table whose rows another program has removed.
+func TestTableEmptied(t *testing.T) {
+	settings := catalogs(t)["sqlite"]
+	schema := iceberg.NewSchema(0, iceberg.NestedField{ID: 1, Name: "their", Type: iceberg.PrimitiveTypes.String})
+	makeTable(t, settings, "file://"+t.TempDir(), schema, catalog.WithProperties(iceberg.Properties{"format-version": "2"}))
+	o := orderOf(settings, 1, writeFile(t, t.TempDir(), 1, 0, 9))
+	(&otherEngine{t, o}).append("theirs.parquet", o.Files[0])
+	c, loaded := loadAsIs(t, settings)
+	all, err := readTable(t.Context(), loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transaction := loaded.NewTransaction()
+	if err := errors.Join(transaction.ReplaceDataFilesWithDataFiles(t.Context(), slices.Collect(maps.Values(all.files)), nil, nil), commit(t.Context(), c, transaction)); err != nil {
+		t.Fatal(err)
+	}
+	if r := publish(t.Context(), orderOf(settings, 1, writeFile(t, t.TempDir(), 2, 0, 9))); r.Error != "" {
+		t.Errorf("a table without rows: got the error %q", r.Error)
+	}
+}
+
+// loadAsIs loads a table as it is.
+func loadAsIs(t *testing.T, s lake.Settings) (catalog.Catalog, *table.Table) {
+	t.Helper()
 	c, err := openCatalog(t.Context(), &s, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeCatalog(c)
+	t.Cleanup(func() { closeCatalog(c) })
 	loaded, err := c.LoadTable(t.Context(), catalog.ToIdentifier(strings.Split(s.Table, ".")...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return loaded.Schema().String()
+	return c, loaded
 }

@@ -58,7 +58,7 @@ func publish(ctx context.Context, o *lake.TableOrder) lake.TableReport {
 			report.Hint = "give this copy another table of the lake, or remove lake from one of the two"
 			return report
 		case errors.Is(err, lake.ErrDropped):
-			report.Hint = "drop the table in the lake, with its files (PURGE), or set another lake.table"
+			report.Hint = "set another lake.table; or, if nobody needs those rows, drop the table in the lake, with its files (PURGE)"
 			return report
 		case errors.Is(err, lake.ErrRewritten), errors.Is(err, errDeleteFiles):
 			report.Hint = "drop the table in the lake, with its files (PURGE): it is then published again"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perigeedb/perigee/event"
 	"github.com/perigeedb/perigee/eventstore/lake"
@@ -156,5 +158,48 @@ func TestBoundedBody(t *testing.T) {
 		if got, err := io.ReadAll(body); (err == nil) != want || err == nil && len(got) != size {
 			t.Errorf("%d bytes: got %d, %v", size, len(got), err)
 		}
+	}
+}
+
+// TestTidyAnsweredByOthers has a catalog that answers the removal of snapshots and does not carry it out.
+func TestTidyAnsweredByOthers(t *testing.T) {
+	settings, found := catalogs(t)["S3, REST"]
+	if !found {
+		t.Skip("needs S3: make test-lake")
+	}
+	folder := t.TempDir()
+	a, b := writeFile(t, folder, 1, 0, 9), writeFile(t, folder, 2, 20, 29)
+	catalog, err := url.Parse(settings.Catalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commits := 0
+	pass := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: catalog.Scheme, Host: catalog.Host})
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/tables/") {
+			body, _ := io.ReadAll(r.Body)
+			r = r.Clone(r.Context())
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if bytes.Contains(body, []byte("remove-snapshots")) {
+				commits++
+				r.Method, r.Body, r.ContentLength = http.MethodGet, http.NoBody, 0
+			}
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	settings.Catalog = proxy.URL + catalog.Path
+	for step, f := range []lake.File{a, b} {
+		if r := publish(t.Context(), orderOf(settings, step+1, f)); r.Error != "" {
+			t.Fatal(r.Error)
+		}
+	}
+	time.Sleep(10 * time.Millisecond)
+	o := orderOf(settings, 3, b)
+	o.Tidy = lake.DefaultTidy()
+	o.Tidy.Grace, o.Tidy.Purges = time.Millisecond, []lake.Purge{{Number: 2, At: time.Now()}}
+	r := publish(t.Context(), record(t, o))
+	if r.Tidied == nil || !strings.Contains(r.Tidied.Error, "has snapshots that it removes") || r.Tidied.Expired != 0 || commits == 0 || commits > attempts {
+		t.Errorf("after %d commits: %+v, tidied %+v, want an error after %d", commits, r, r.Tidied, attempts)
 	}
 }

@@ -65,11 +65,18 @@ func (y *tidying) run(ctx context.Context) error {
 		return err
 	}
 	defer closeCatalog(y.catalog)
-	wait := firstWait
+	wait, before := firstWait, ""
 	for attempt := 1; ; attempt++ {
 		settled, err := y.commitOnce(ctx)
 		if err == nil && settled {
 			break
+		}
+		if err == nil { // it has committed
+			loaded := y.table.MetadataLocation()
+			if loaded == before {
+				err = errors.New("the catalog answered a commit that it has not carried out")
+			}
+			before = loaded
 		}
 		if err != nil && (attempt >= attempts || errors.Is(err, lake.ErrMoved) || event.IsPermanent(err) || ctx.Err() != nil) {
 			return err
@@ -264,7 +271,10 @@ func (y *tidying) commitOnce(ctx context.Context) (settled bool, err error) {
 		requirements = append(requirements, table.AssertRefSnapshotID(name, &ref.SnapshotID))
 	}
 	// The library removes no files: only its own commits do that.
-	_, _, err = y.catalog.CommitTable(ctx, y.table.Identifier(), requirements, []table.Update{table.NewRemoveSnapshotsUpdate(expired, false)})
+	after, _, err := y.catalog.CommitTable(ctx, y.table.Identifier(), requirements, []table.Update{table.NewRemoveSnapshotsUpdate(expired, false)})
+	if err == nil && after.SnapshotByID(expired[0]) != nil {
+		err = errors.New("the answer to the commit has snapshots that it removes")
+	}
 	if err == nil {
 		y.done.Expired += len(expired)
 	}
@@ -548,6 +558,7 @@ type leftover struct {
 	foreign  bool // of another engine, or of a commit that failed
 	modified time.Time
 	grace    time.Duration // after which a foreign one is removed
+	stays    string        // its name if only a person may remove it
 }
 
 // purged returns how far each purge is, with these objects.
@@ -556,7 +567,10 @@ func (y *tidying) purged(objects []lake.Object, orphans orphans, dropped map[str
 	for _, object := range objects {
 		file, isData := strings.CutPrefix(object.Name, lake.DataFolder)
 		one := leftover{purgedBy: lake.NoPurge, modified: object.Modified}
-		one.grace, _ = y.owner.GraceOf(y.Tidy, object.Name, dropped[object.Name])
+		grace, removable := y.owner.GraceOf(y.Tidy, object.Name, dropped[object.Name])
+		if one.grace = grace; !removable {
+			one.stays = y.address(object.Name)
+		}
 		switch {
 		case orphans.dirty[object.Name]:
 			one.purgedBy = -1
@@ -643,12 +657,14 @@ func (y *tidying) otherFile(snapshot int64, p lake.Purge) (address string) {
 
 func (y *tidying) waitsForObjects(p lake.Purge, left []leftover, refused []string) (h waitReason) {
 	number, until := 0, time.Time{}
-	foreign, foreignUntil := 0, time.Time{}
+	foreign, foreignUntil, stays := 0, time.Time{}, ""
 	for _, one := range left {
 		switch {
 		case one.purgedBy.Includes(p):
 			number++
 			until = later(until, one.modified.Add(y.Grace))
+		case one.foreign && one.stays != "" && one.modified.Before(p.At.Add(y.Grace)):
+			stays = one.stays
 		case one.foreign && one.modified.Before(p.At.Add(y.Grace)):
 			foreign++
 			foreignUntil = later(foreignUntil, one.modified.Add(one.grace))
@@ -658,6 +674,9 @@ func (y *tidying) waitsForObjects(p lake.Purge, left []leftover, refused []strin
 		h.add(time.Time{}, "%d objects or versions have the rows, and the store refuses to remove them: %s", number, refused[0])
 	} else if number > 0 {
 		h.add(until, "%d objects or versions have the rows until %s", number, until.UTC().Format(time.RFC3339))
+	}
+	if stays != "" {
+		h.add(time.Time{}, "%s is a file of another program, which may have the rows: remove it", stays)
 	}
 	if foreign > 0 {
 		h.add(foreignUntil, "%d files of other engines or failed commits, which no snapshot has, may have the rows until %s", foreign, foreignUntil.UTC().Format(time.RFC3339))

@@ -51,7 +51,7 @@ var ErrOtherTable = errors.New("another table of this store publishes into it, o
 
 // ErrDropped reports rows in the lake of a table that the store has dropped. The table that is published
 // there now must not remove them unasked.
-var ErrDropped = errors.New("it has rows of a table that this store has dropped")
+var ErrDropped = errors.New("it has rows of a table that this store has dropped, or made after the backup that it was restored from")
 
 // ErrRolledBack reports an order with a step that the table already covers: the store's folder
 // was set back to an earlier state without a new incarnation.

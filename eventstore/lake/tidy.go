@@ -205,7 +205,7 @@ const TemporaryPrefix = ".publishing-"
 // written matches the objects that writers of Iceberg tables leave: data, manifests, metadata, and what
 // they write before and beside them.
 var written = regexp.MustCompile(`^(data/.*\.(parquet|orc|avro|puffin|crc)|data/(.*/)?\` + TemporaryPrefix + `[^/]*` +
-	`|metadata/.*(\.(avro|puffin|stats|crc|tmp|temp)|\.metadata\.json(\.gz|\.claim)?))$`)
+	`|metadata/.*(\.(avro|parquet|puffin|stats|crc|tmp|temp)|\.metadata\.json(\.gz|\.claim)?))$`)
 
 // GraceOf returns how old an object must be to be removed if nothing names it. ok is false if
 // it stays at any age. dropped is whether an expired snapshot named the object, or somebody has

@@ -180,7 +180,7 @@ func (c Catalog) Check(name string, want *TableConfig) error {
 		return err
 	}
 	if want.Lake != nil {
-		if err := checkLake(manifest.New(), c.withLake(name, want.Lake), c.folder); err != nil {
+		if err := checkLakeFolder(c.withLake(name, want.Lake), c.folder); err != nil {
 			return err
 		}
 	}

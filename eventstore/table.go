@@ -198,10 +198,13 @@ func (s *Store) createTable(name string, c TableConfig) (*Table, error) {
 	}
 	entry := &manifest.Table{Name: name, NextColumn: first.nextColumn, Schemas: []*manifest.Schema{&first.Schema}}
 	c.apply(entry)
+	if err := checkLakeFolder(entry, s.folder); err != nil {
+		return nil, err
+	}
 	var t *Table
 	err = s.change(func(next *manifest.Manifest) error {
 		next.AddTable(entry)
-		if err := checkLake(next, entry, s.folder); err != nil {
+		if err := checkLake(next, entry); err != nil {
 			return err
 		}
 		t = loadTable(s, entry)
@@ -266,7 +269,7 @@ func (t *Table) configure(c TableConfig) error {
 	if reflect.DeepEqual(have, wants) {
 		return nil
 	}
-	if err := checkLake(t.store.current(), &wants, t.store.folder); err != nil {
+	if err := cmp.Or(checkLakeFolder(&wants, t.store.folder), checkLake(t.store.current(), &wants)); err != nil {
 		return err
 	}
 	if l := have.Lake; l != nil && (wants.Lake == nil || !wants.Lake.IsAt(l.Lake)) {
@@ -280,7 +283,7 @@ func (t *Table) configure(c TableConfig) error {
 		entry := next.TableByID(t.id)
 		c.apply(entry)
 		wake(t.store.publisher)
-		return checkLake(next, entry, t.store.folder)
+		return checkLake(next, entry)
 	}, nil)
 }
 
@@ -317,11 +320,17 @@ func (t *Table) warnOfDeletes(have *manifest.Table) {
 	}
 }
 
-// checkLake refuses a table that is to be published where another one is, or in the folder of the store.
-func checkLake(m *manifest.Manifest, t *manifest.Table, folder string) error {
+// checkLakeFolder refuses a table that is to be published in the folder of the store. It looks at the
+// disk of the lake, which may be slow: the caller must hold no lock that others need.
+func checkLakeFolder(t *manifest.Table, folder string) error {
 	if t.Lake != nil && isInFolder(t.Lake.Lake, folder) {
 		return configError("choose a folder outside of the data folder", "the lake of table %s is in %s, the folder of the event store, which removes files there that it does not know", t.Name, folder)
 	}
+	return nil
+}
+
+// checkLake refuses a table that is to be published where another one is.
+func checkLake(m *manifest.Manifest, t *manifest.Table) error {
 	if other := m.SharesLake(t); other != nil {
 		return configError("set another lake.table for one of them", "tables %s and %s would both be published as %s", other.Name, t.Name, t.Lake.Table)
 	}

@@ -306,16 +306,18 @@ func TestRangesOfKeys(t *testing.T) {
 	f.Save()
 	const rows = events * parts * rowGroup // sorted by event; each event has three row groups
 	part := func(id int) int { return id * parts / rows }
-	f.AppendFrame(1, storetest.FrameOf(table, rows, func(c manifest.Column, v *event.Vector, row int) {
-		switch c.Name {
-		case "part":
-			v.Ints = append(v.Ints, int64(part(row)))
-		case "time": // of one day, so that they are in one file
-			v.Ints = append(v.Ints, storetest.Day.Add(time.Duration(row)*time.Millisecond).UnixMicro())
-		default:
-			storetest.Row(0)(c, v, row)
-		}
-	}))
+	for first := 0; first < rows; first += rowGroup {
+		f.AppendFrame(1, storetest.FrameOf(table, rowGroup, func(c manifest.Column, v *event.Vector, row int) {
+			switch row += first; c.Name {
+			case "part":
+				v.Ints = append(v.Ints, int64(part(row)))
+			case "time": // of one day, so that they are in one file
+				v.Ints = append(v.Ints, storetest.Day.Add(time.Duration(row)*time.Millisecond).UnixMicro())
+			default:
+				storetest.Row(0)(c, v, row)
+			}
+		}))
+	}
 	f.Seal(1)
 	keys := func(n int) (keys []string) { // never two in neighboring row groups
 		for i := range n {

@@ -7,6 +7,7 @@ package storetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -209,7 +210,12 @@ func (f *Folder) Seal(number uint64) {
 		if end.Number != number {
 			continue
 		}
-		written, err := f.Writer.WriteSegment(f.T.Context(), protocol.Segment{Version: f.M.Version, Log: end, Number: f.M.NextSegment})
+		segment := protocol.Segment{Version: f.M.Version, Log: end, Number: f.M.NextSegment}
+		written, err := f.Writer.WriteSegment(f.T.Context(), segment)
+		if errors.Is(err, protocol.ErrMemory) { // as a store does; the race detector needs much
+			segment.LowMemory = true
+			written, err = f.Writer.WriteSegment(f.T.Context(), segment)
+		}
 		if err != nil {
 			f.T.Fatal(err)
 		}

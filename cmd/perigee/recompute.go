@@ -55,7 +55,8 @@ func (r *tableRecomputeCommand) Run(c *console) error {
 	if r.Cancel {
 		begin = eventservice.CancelRecompute
 	}
-	state, err := begin(ctx, data, t.Name, r.Column)
+	// An interrupt that ended the request would leave open whether the recompute has begun.
+	state, err := begin(context.WithoutCancel(ctx), data, t.Name, r.Column)
 	if err != nil {
 		return err
 	}

@@ -252,7 +252,8 @@ func isEmptied(s *table.Snapshot) bool {
 	return s.Summary != nil && s.Summary.Properties["total-data-files"] == "0"
 }
 
-// isPublished reports whether a store has published into a table, or somebody has let it.
+// isPublished reports whether a store has published into a table, or a person has allowed that by the
+// property perigee.location.
 func isPublished(t *table.Table) bool {
 	for name := range t.Properties() {
 		if strings.HasPrefix(name, lake.PropertyPrefix) || name == lake.LocationProperty {

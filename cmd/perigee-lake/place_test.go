@@ -382,7 +382,7 @@ func partitionedBy(field int) *iceberg.PartitionSpec {
 
 func schemaOf(t *testing.T, s lake.Settings) string {
 	t.Helper()
-	_, loaded := loadAsIs(t, s)
+	_, loaded := loadUnchanged(t, s)
 	return loaded.Schema().String()
 }
 
@@ -451,7 +451,7 @@ func TestTableEmptied(t *testing.T) {
 	makeTable(t, settings, "file://"+t.TempDir(), schema, catalog.WithProperties(iceberg.Properties{"format-version": "2"}))
 	o := orderOf(settings, 1, writeFile(t, t.TempDir(), 1, 0, 9))
 	(&otherEngine{t, o}).append("theirs.parquet", o.Files[0])
-	c, loaded := loadAsIs(t, settings)
+	c, loaded := loadUnchanged(t, settings)
 	all, err := readTable(t.Context(), loaded)
 	if err != nil {
 		t.Fatal(err)
@@ -465,8 +465,8 @@ func TestTableEmptied(t *testing.T) {
 	}
 }
 
-// loadAsIs loads a table as it is.
-func loadAsIs(t *testing.T, s lake.Settings) (catalog.Catalog, *table.Table) {
+// loadUnchanged loads a table without creating it or its columns.
+func loadUnchanged(t *testing.T, s lake.Settings) (catalog.Catalog, *table.Table) {
 	t.Helper()
 	c, err := openCatalog(t.Context(), &s, true)
 	if err != nil {

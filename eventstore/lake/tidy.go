@@ -202,8 +202,8 @@ const LocationProperty = "perigee.location"
 // TemporaryPrefix begins the names of files that are not complete.
 const TemporaryPrefix = ".publishing-"
 
-// written matches the objects that writers of Iceberg tables leave: data, manifests, metadata, and what
-// they write before and beside them.
+// written matches the names that writers of Iceberg tables give objects: data, manifests, metadata,
+// statistics, checksums and temporary files.
 var written = regexp.MustCompile(`^(data/.*\.(parquet|orc|avro|puffin|crc)|data/(.*/)?\` + TemporaryPrefix + `[^/]*` +
 	`|metadata/.*(\.(avro|parquet|puffin|stats|crc|tmp|temp)|\.metadata\.json(\.gz|\.claim)?))$`)
 

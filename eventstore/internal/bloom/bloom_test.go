@@ -72,7 +72,7 @@ func TestRangesOfRowGroups(t *testing.T) {
 }
 
 // TestClosedBlooms checks that filters of removed files are unmapped, and that a file that cannot be
-// read is tried again only once the manifest has changed.
+// read is read again only after the manifest has changed.
 func TestClosedBlooms(t *testing.T) {
 	f := storetest.New(t)
 	table := f.AddTable("events")

@@ -66,13 +66,13 @@ type entry struct {
 	dropped bool   // is removed with the last pin
 }
 
-// A Failure is the last fetch of a file, which has failed because of the object.
+// A Failure is a failed fetch of a file, because of its object.
 type Failure struct {
 	At  time.Time
 	Err error
 }
 
-// Failures returns the files whose last fetch has failed, by path.
+// Failures returns the last failure of each file that no fetch has brought since, by path.
 func (c *Cache) Failures() map[string]Failure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *Cache) Remove(path string) {
 		c.remove(e)
 	default:
 		e.dropped, e.leaving = true, false
-		if e.pins == e.beyond { // maintenance, which has read it, and may keep it for long
+		if e.pins == e.beyond { // by maintenance, which has read it, and may keep the pin for long
 			_ = os.Remove(path)
 		}
 	}
@@ -357,7 +357,9 @@ func (c *Cache) start(e *entry) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		e.fetch, f.err = nil, err
-		delete(c.failed, e.Path)
+		if err == nil {
+			delete(c.failed, e.Path)
+		}
 		switch {
 		case err != nil:
 			if ctx.Err() == nil && !errors.Is(err, errFull) {

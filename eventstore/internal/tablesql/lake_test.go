@@ -193,7 +193,7 @@ func randomJSON(r *rand.Rand) string {
 var plainInteger = regexp.MustCompile(`^(0|-?[1-9]\d*)(\.0+)?$`)
 
 // TestFittedRandom compares what fits of random JSON texts with exact arithmetic. A value
-// that does not fit must be in _rest as it is.
+// that does not fit must be in _rest unchanged.
 func TestFittedRandom(t *testing.T) {
 	r := testseed.New(t)
 	c := connect(t)
